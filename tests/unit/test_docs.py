@@ -291,7 +291,7 @@ def rules_on_rounds(policy: Policy, rounds: int) -> list[Rule]:
     return [rule for rule in verdict.rules if rule.name == "rounds"]
 
 
-def test_excerpts_of_the_readme_are_in_the_example_family() -> None:
+def test_code_excerpts_in_the_readme_are_from_the_example_family() -> None:
     pieces = {language: block for language, block in FENCE.findall((ROOT / "README.md").read_text()) if language}
     assert pieces["cuda"] in (EXAMPLES / "saxpy_cuda" / "kernel.cu.j2").read_text()
     assert pieces["toml"] in (EXAMPLES / "saxpy_cuda" / "family.toml").read_text()

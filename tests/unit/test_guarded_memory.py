@@ -81,14 +81,14 @@ def test_scalars_are_passed_by_their_type_and_others_refused() -> None:
         HostBuffers([odd], {})
 
 
-def test_data_is_aligned_for_any_vector() -> None:
+def test_guarded_array_data_is_aligned_to_64_bytes() -> None:
     assert GuardedArray(Y).values.ctypes.data % 64 == 0
     assert POISON == 0xFF
 
 
 @pytest.mark.parametrize("alignment", [1, 32, 1024])
 @pytest.mark.parametrize("where", ["first", "last", "unaligned"])
-def test_buffers_have_exactly_the_required_alignment(where: str, alignment: int) -> None:
+def test_guarded_buffers_have_exactly_the_required_alignment(where: str, alignment: int) -> None:
     held = GuardedArray(Argument(name="x", role="input", dtype="float16", shape=(7,), alignment=alignment))
     starts = set()
     for shift in range(1, 4096, 2):

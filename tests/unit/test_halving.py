@@ -19,22 +19,22 @@ def progress(*times: float | None, niche: str = "scalar") -> VariantProgress:
     return VariantProgress(costs=times, niche=(niche,))
 
 
-def test_rungs_grow_up_to_the_limit() -> None:
+def test_trial_limits_of_halving_grow_up_to_the_maximum() -> None:
     rungs = [next_rung(0, most=100)]
     while rungs[-1] < 100:
         rungs.append(next_rung(rungs[-1], most=100))
     assert rungs == [FIRST, FIRST * GROWTH, FIRST * GROWTH**2, 100]
 
 
-def test_first_rung_is_no_larger_than_the_limit() -> None:
+def test_first_trial_limit_of_halving_is_at_most_the_maximum() -> None:
     assert next_rung(0, most=3) == 3
 
 
-def test_only_variant_continues() -> None:
+def test_single_variant_continues() -> None:
     assert continues(progress(9.0, None), [])
 
 
-def test_variant_without_measured_trials_ends() -> None:
+def test_variant_without_measured_trials_does_not_continue() -> None:
     assert not continues(progress(*[None] * FIRST), [])
 
 
@@ -48,7 +48,7 @@ def test_variants_are_compared_after_equally_many_trials() -> None:
     assert continues(progress(*[5.0] * 8), [progress(*late)])
 
 
-def test_variants_below_the_rung_do_not_count() -> None:
+def test_variants_with_fewer_trials_are_not_compared() -> None:
     assert continues(progress(*[5.0] * 8), [progress(*[1.0] * 7)])
 
 
@@ -67,11 +67,11 @@ def test_search_stagnates_while_no_trial_improves_the_best_time() -> None:
     assert not stagnates([])
 
 
-def test_trials_that_fail_count_as_stagnation() -> None:
+def test_failed_trials_count_as_stagnation() -> None:
     assert stagnates([None] * STAGNATION)
 
 
-def test_stagnating_search_widens_to_new_niches() -> None:
+def test_stagnating_search_continues_a_slow_variant_of_a_new_niche() -> None:
     fast = [progress(*[1.0] * 8) for _ in range(5)]
     slow = progress(*[9.0] * 8, niche="mma")
     assert not continues(slow, fast)
@@ -96,7 +96,7 @@ def test_stagnating_search_keeps_older_variants_only_if_they_lead_their_niche() 
     assert continues(second, [leader, *best_of_six])
 
 
-def test_copy_is_recognised_by_its_first_binaries() -> None:
+def test_copied_variant_is_detected_by_its_first_binaries() -> None:
     assert repeats(["a"] * REPEATED, {"a", "b"})
     assert not repeats(["a"] * (REPEATED - 1), {"a"})
     assert not repeats([*["a"] * (REPEATED - 1), "c"], {"a"})

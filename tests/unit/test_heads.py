@@ -14,7 +14,7 @@ def scores(shapes: dict[str, tuple[int, ...]], seed: int) -> np.ndarray[tuple[in
 
 
 @pytest.mark.parametrize(("queries", "heads"), [(128, 2), (1, 32)])
-def test_some_rows_have_a_dominant_late_key_and_others_only_small_keys(queries: int, heads: int) -> None:
+def test_attention_inputs_have_rows_with_a_dominant_late_key_or_only_small_keys(queries: int, heads: int) -> None:
     found = scores({"q": (1, heads, queries, 64), "k": (1, 2, 128, 64), "v": (1, 2, 128, 64)}, seed=1)
     first, second = np.moveaxis(np.sort(found, axis=-1)[..., -2:], -1, 0)[::-1]
     buried = np.all(np.abs(found + EXTREME) < 1e-3, axis=-1)
@@ -25,7 +25,7 @@ def test_some_rows_have_a_dominant_late_key_and_others_only_small_keys(queries: 
     assert np.all(found.argmax(axis=-1)[towers] >= 64)
 
 
-def test_each_head_has_its_own_late_key() -> None:
+def test_every_attention_head_has_its_own_late_key() -> None:
     found = scores({"q": (2, 8, 64, 32), "k": (2, 8, 512, 32), "v": (2, 8, 512, 32)}, seed=2)
     late = [
         set(head.argmax(axis=-1)[head.max(axis=-1) > 0.8 * EXTREME].tolist()) for head in found.reshape(16, 64, 512)
@@ -34,7 +34,7 @@ def test_each_head_has_its_own_late_key() -> None:
     assert len(set().union(*late)) > 8
 
 
-def test_small_values_stay_representable() -> None:
+def test_small_attention_inputs_keep_the_least_deviation() -> None:
     shapes = dict.fromkeys("qkv", (1, 1, 64, 64))
     drawn = draw_heads(np.random.default_rng(0), shapes, "small", least_deviation=0.05)
     assert drawn["v"].std() == pytest.approx(0.05, rel=0.1)

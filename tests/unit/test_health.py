@@ -4,7 +4,7 @@ from workers.daemon.health import Health
 from workers.daemon.idle_clock import Ending
 
 
-def test_three_different_candidates_are_too_many_at_any_interval() -> None:
+def test_device_is_unhealthy_after_faults_on_three_candidates() -> None:
     health = Health()
     for candidate, reason in (("a", "Xid 1"), ("b", "Xid 2"), ("a", "Xid 3")):
         health.failed(candidate, reason)
@@ -16,7 +16,7 @@ def test_three_different_candidates_are_too_many_at_any_interval() -> None:
     assert health.verdict is None
 
 
-def test_repeated_failure_of_the_known_kernel_needs_one_candidate() -> None:
+def test_device_is_unhealthy_after_three_consecutive_faults_on_one_candidate() -> None:
     health = Health()
     for _ in range(2):
         health.failed("a", "no such GPU")
@@ -29,7 +29,7 @@ def test_idle_worker_ends_only_if_configured() -> None:
     assert Ending(begun_s=0.0).due(1e9, busy=False) is None
 
 
-def test_idle_time_restarts_with_each_job() -> None:
+def test_idle_limit_restarts_with_every_job() -> None:
     ending = Ending(begun_s=0.0, idle_s=60.0)
     assert ending.due(59.0, busy=False) is None
     assert ending.due(100.0, busy=True) is None
@@ -37,7 +37,7 @@ def test_idle_time_restarts_with_each_job() -> None:
     assert ending.due(160.0, busy=False) == "there was no work for 60 s"
 
 
-def test_worker_finishes_its_jobs_when_its_time_is_over() -> None:
+def test_worker_past_its_time_limit_ends_once_its_jobs_are_done() -> None:
     ending = Ending(begun_s=10.0, drain_after_s=100.0)
     assert not ending.closing(109.0)
     assert ending.closing(110.0)

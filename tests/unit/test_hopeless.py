@@ -31,7 +31,7 @@ def failed(log: str) -> CompileFailed:
         "kernel.c:{0}:1: error: expected ';' before 'return'",
     ],
 )
-def test_same_error_of_the_first_configs_is_reported(log: str) -> None:
+def test_compile_error_common_to_the_first_configs_is_reported(log: str) -> None:
     ended = trials(*(failed(log.format(line)) for line in range(10, 10 + ALIKE)))
     error = same_error(ended)
     assert error is not None and error in log.format(10)
@@ -48,7 +48,7 @@ def test_same_error_of_the_first_configs_is_reported(log: str) -> None:
         "no word of what is wrong",
     ],
 )
-def test_errors_that_depend_on_the_config_are_not_reported(log: str) -> None:
+def test_compile_errors_that_depend_on_the_config_are_not_reported(log: str) -> None:
     assert same_error(trials(*(failed(log) for _ in range(3 * ALIKE)))) is None
 
 
@@ -56,7 +56,7 @@ def test_errors_that_depend_on_the_config_are_not_reported(log: str) -> None:
     "other", [MEASURED, TimedOut(stage="compile", limit_s=1.0), failed("k.c:1:1: error: another fault")]
 )
 @pytest.mark.parametrize("place", [0, 3, ALIKE])
-def test_one_different_outcome_keeps_the_search_running(other: Outcome, place: int) -> None:
+def test_one_different_outcome_is_not_a_common_error(other: Outcome, place: int) -> None:
     outcomes: list[Outcome] = [failed("k.c:1:1: error: unknown type name 'flaot'")] * (2 * ALIKE)
     outcomes[place] = other
     assert same_error(trials(*outcomes)) is None
@@ -71,7 +71,7 @@ def test_one_different_outcome_keeps_the_search_running(other: Outcome, place: i
         (failed("k.c:1:1: error: unknown type name 'flaot'"), "fail to compile with the same error: unknown type"),
     ],
 )
-def test_same_failure_of_the_first_configs_is_reported(outcome: Outcome, says: str) -> None:
+def test_launch_failure_common_to_the_first_configs_is_reported(outcome: Outcome, says: str) -> None:
     reason = common_failure(trials(*([outcome] * ALIKE)))
     assert reason is not None and says in reason and f"the first {ALIKE} configs" in reason
     assert common_failure(trials(*([outcome] * (ALIKE - 1)))) is None
@@ -86,10 +86,10 @@ def test_same_failure_of_the_first_configs_is_reported(outcome: Outcome, says: s
         Crashed(stage="verify", reason="killed by SIGSEGV"),
     ],
 )
-def test_failures_that_a_config_may_cause_do_not_end_a_search(outcome: Outcome) -> None:
+def test_failures_that_depend_on_the_config_are_not_a_common_failure(outcome: Outcome) -> None:
     assert common_failure(trials(*([outcome] * (3 * ALIKE)))) is None
 
 
-def test_different_reasons_do_not_end_a_search() -> None:
+def test_launch_failures_with_different_reasons_are_not_a_common_failure() -> None:
     reasons = [LaunchFailed(reason=f"symbol {chr(97 + number)}") for number in range(ALIKE)]
     assert common_failure(trials(*reasons)) is None

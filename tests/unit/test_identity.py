@@ -8,7 +8,7 @@ import pytest
 from workers.daemon.identity import IdentityError, claim_identity
 
 
-def test_name_survives_restarts_and_running_workers_differ(tmp_path: Path) -> None:
+def test_worker_id_survives_restarts_and_differs_between_running_workers(tmp_path: Path) -> None:
     first, second = claim_identity(tmp_path / "data"), claim_identity(tmp_path / "data")
     assert first.worker_id != second.worker_id
     os.close(first.descriptor)
@@ -18,7 +18,7 @@ def test_name_survives_restarts_and_running_workers_differ(tmp_path: Path) -> No
     os.close(reborn.descriptor)
 
 
-def test_unusable_folder_is_named(tmp_path: Path) -> None:
+def test_error_names_the_unusable_worker_data_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(IdentityError, match=r"file/data cannot be used .*--data"):
         claim_identity(tmp_path / "file" / "data")

@@ -23,7 +23,7 @@ class Clock:
         self.now_s += seconds
 
 
-def test_idle_seconds_count_once_and_only_while_no_thread_works() -> None:
+def test_idle_clock_counts_only_seconds_in_which_no_thread_works() -> None:
     clock = Clock()
     meter = IdleClock(clock)
     clock.pass_(1)
@@ -39,7 +39,7 @@ def test_idle_seconds_count_once_and_only_while_no_thread_works() -> None:
     assert meter.take() == 4
 
 
-def test_excused_time_never_exceeds_the_idle_time() -> None:
+def test_excused_time_does_not_exceed_the_idle_time() -> None:
     clock = Clock()
     meter = IdleClock(clock)
     clock.pass_(5)
@@ -49,7 +49,7 @@ def test_excused_time_never_exceeds_the_idle_time() -> None:
     assert meter.take() == 0
 
 
-def test_cost_of_a_claim_is_shared_by_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_of_a_job_include_its_share_of_the_claim_and_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim of two jobs took 0.5 s; of a job's 3 s between claim and end, 2.2 s were work or waiting for others."""
     monkeypatch.setattr("workers.daemon.idle_clock.IdleClock.take", lambda meter: 0.5)
     with pipeline("cpu", 2, monkeypatch) as (line, builds):

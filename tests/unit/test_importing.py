@@ -45,7 +45,7 @@ def role(body: str, parameter: str = "float *x") -> tuple[str, bool]:
     return found.role, found.init
 
 
-def test_function_macros_and_fields_are_read() -> None:
+def test_import_reads_function_macros_fields_and_arguments() -> None:
     found = draft(CONVOLUTION, "c++")
     assert (found.entry, found.openmp, found.macros) == ("conv", True, ("H", "W", "TILE_H"))
     assert [(each.name, each.default) for each in found.fields] == [("H", 512), ("W", 512)]
@@ -68,16 +68,16 @@ def test_function_macros_and_fields_are_read() -> None:
         ("g(x);", ("output", False)),
     ],
 )
-def test_role_follows_from_the_first_access(body: str, expected: tuple[str, bool]) -> None:
+def test_import_infers_the_role_of_an_argument_from_its_first_access(body: str, expected: tuple[str, bool]) -> None:
     assert role(body) == expected
 
 
 @pytest.mark.parametrize("body", ["x[i]++;", "x[k[i]] += 1;", "atomicAdd(&x[i], 1);", "atomicAdd(x + i, 1);"])
-def test_counters_begin_as_zeros(body: str) -> None:
+def test_import_initialises_counters_with_zero(body: str) -> None:
     assert role(body, "int *x") == ("output", True)
 
 
-def test_constant_arguments_are_inputs() -> None:
+def test_import_makes_const_arguments_inputs() -> None:
     assert role("y = x[i];", "const double *restrict x") == ("input", False)
 
 
@@ -92,17 +92,17 @@ def test_constant_arguments_are_inputs() -> None:
         ("__nv_fp8_e4m3", "float8_e4m3"),
     ],
 )
-def test_types_are_dtypes(c_type: str, dtype: str) -> None:
+def test_import_maps_c_types_to_dtypes(c_type: str, dtype: str) -> None:
     (found,) = draft(f"void f(const {c_type} *x) {{ y = x[N]; }}").arguments
     assert found.dtype == dtype
 
 
-def test_unknown_type_is_named() -> None:
+def test_error_names_the_parameter_with_an_unknown_type() -> None:
     with pytest.raises(InvalidInput, match="parameter `x` of f has the type `Matrix`"):
         draft("void f(const Matrix *x) { }")
 
 
-def test_extents_that_are_parameters_become_fields_and_scalars() -> None:
+def test_import_makes_extent_parameters_problem_fields_and_scalars() -> None:
     found = draft(
         "void axpy(int n, float a, const float *x, float *y) { for (int i = 0; i < n; i++) y[i] += a * x[i]; }"
     )
@@ -127,24 +127,24 @@ extern "C" __global__ void count(const int *x, float *sums) { atomicAdd(&sums[x[
 """
 
 
-def test_kernel_must_be_named_if_the_file_has_several() -> None:
+def test_import_of_several_kernels_requires_an_entry() -> None:
     with pytest.raises(InvalidInput, match=r"the source has scale, gemm, count; name one, e\.g\. --entry scale"):
         draft(KERNELS, "cuda")
 
 
-def test_bounds_give_the_block_and_templates_an_instance() -> None:
+def test_import_infers_block_from_launch_bounds_and_instantiates_the_template() -> None:
     found = draft(KERNELS, "cuda", "scale")
     assert (found.entry, found.block, found.grid) == ("scale<float, 1>", ("THREADS",), ("ceil_div(N, THREADS)",))
     assert [each.dtype for each in found.arguments] == ["float32", "float32"]
 
 
-def test_matrices_of_a_product_have_their_shapes() -> None:
+def test_import_infers_shapes_of_matrix_product_arguments() -> None:
     found = draft(KERNELS, "cuda", "gemm")
     assert [each.shape for each in found.arguments] == [("M", "K"), ("K", "N"), ("M", "N")]
     assert (found.block, found.grid) == (("TILE", "TILE"), ("ceil_div(N, TILE)", "ceil_div(M, TILE)"))
 
 
-def test_atomic_sums_of_floats_have_any_order() -> None:
+def test_import_marks_atomic_float_sums_as_non_deterministic() -> None:
     assert not draft(KERNELS, "cuda", "count").deterministic
 
 
@@ -156,7 +156,7 @@ def imported(folder: Path, **given: str | None) -> Path:
     return place
 
 
-def test_imported_family_is_read_and_guards_its_macros(tmp_path: Path) -> None:
+def test_imported_family_can_be_loaded_and_guards_its_macros_with_ifndef(tmp_path: Path) -> None:
     place = imported(tmp_path)
     family = find(str(place)).family
     assert family.implementation("cpu").flags == ("-fopenmp",)
@@ -164,7 +164,7 @@ def test_imported_family_is_read_and_guards_its_macros(tmp_path: Path) -> None:
     assert tomllib.loads((place / "family.toml").read_text())["problem"]["H"]["default"] == 512
 
 
-def test_reference_calls_the_users_function_with_inputs_by_name(tmp_path: Path) -> None:
+def test_imported_reference_passes_inputs_to_the_users_function_by_name(tmp_path: Path) -> None:
     scope: dict[str, object] = {}
     exec((imported(tmp_path) / "reference.py").read_text(), scope)
     drawn = scope["inputs"]({"H": 5, "W": 4}, "random", np.random.default_rng(0))  # type: ignore[operator]
@@ -173,13 +173,13 @@ def test_reference_calls_the_users_function_with_inputs_by_name(tmp_path: Path) 
     assert np.array_equal(outputs["out"], drawn["image"][:-2, :-2])
 
 
-def test_relative_import_of_a_reference_is_refused(tmp_path: Path) -> None:
+def test_reference_file_with_a_relative_import_is_refused(tmp_path: Path) -> None:
     (tmp_path / "given.py").write_text(f"from .x import y\n{REFERENCE}")
     with pytest.raises(InvalidInput, match=r"given\.py, line 1: the import is relative .* by its name"):
         imported(tmp_path, reference=f"{tmp_path / 'given.py'}:conv")
 
 
-def test_missing_reference_is_left_to_be_written(tmp_path: Path) -> None:
+def test_import_without_reference_writes_a_stub(tmp_path: Path) -> None:
     text = (imported(tmp_path, reference=None) / "reference.py").read_text()
     assert "# decide: the right outputs, in float64: out" in text
     assert "raise NotImplementedError" in text
@@ -193,13 +193,13 @@ def test_missing_reference_is_left_to_be_written(tmp_path: Path) -> None:
         ("{folder}/answers.py:other", "defines no function other; it has conv"),
     ],
 )
-def test_wrong_references_are_refused(tmp_path: Path, reference: str, reason: str) -> None:
+def test_invalid_reference_option_is_refused(tmp_path: Path, reference: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         imported(tmp_path, reference=reference.format(folder=tmp_path))
     assert not (tmp_path / "conv").exists()
 
 
-def test_unknown_parameter_of_a_reference_is_named(tmp_path: Path) -> None:
+def test_error_names_the_reference_parameter_that_is_no_input(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("def conv(picture): return picture\n")
     with pytest.raises(InvalidInput, match="picture"):
         imported(tmp_path, reference=f"{tmp_path / 'other.py'}:conv")
@@ -220,7 +220,7 @@ KEYWORDS = (
         "lambda_, **others",
     ],
 )
-def test_reference_takes_inputs_that_are_keywords_of_python(tmp_path: Path, parameters: str) -> None:
+def test_reference_gets_inputs_named_like_python_keywords(tmp_path: Path, parameters: str) -> None:
     (tmp_path / "f.c").write_text(f"#define N 8\n{KEYWORDS}")
     others = "in_, is_ = others.get('in', locals().get('in_')), others['is']\n    " if "others" in parameters else ""
     text = f"def f({parameters}):\n    {others}return in_ - is_ + lambda_\n"
@@ -233,28 +233,30 @@ def test_reference_takes_inputs_that_are_keywords_of_python(tmp_path: Path, para
     assert np.array_equal(outputs["out"], np.full(3, -2.0))
 
 
-def test_unknown_parameter_is_answered_with_names_that_parameters_can_have(tmp_path: Path) -> None:
+def test_error_of_an_unknown_reference_parameter_lists_the_valid_names(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text(f"#define N 8\n{KEYWORDS}")
     (tmp_path / "answers.py").write_text("def f(x): return x\n")
     with pytest.raises(InvalidInput, match=r"parameter `x`: there is no `x`.*: LAMBDA, N, in_, is_, lambda_; give the"):
         write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f")
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_import_does_not_overwrite_an_existing_folder(tmp_path: Path) -> None:
     imported(tmp_path)
     with pytest.raises(Conflict, match="choose another folder with --folder"):
         imported(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["my conv.cpp", "it's.cpp", "a$b;c.cpp", "-conv.cpp", "ü.cpp", "a&b (1).cc"])
-def test_source_of_any_name_becomes_a_family_that_can_be_read(tmp_path: Path, name: str) -> None:
+def test_source_with_any_file_name_is_imported_as_a_valid_family(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(CONVOLUTION)
     place, _ = write_imported(tmp_path / name, tmp_path / "conv", entry=None, reference=None)
     assert find(str(place)).family.implementation("cpu").language == "c++"
 
 
 @pytest.mark.parametrize(("folder", "written"), [("my conv", "my_conv"), ("-conv", "conv"), ("ü", "kernel")])
-def test_folder_that_cannot_name_a_family_is_refused_with_another(tmp_path: Path, folder: str, written: str) -> None:
+def test_import_into_an_invalid_folder_name_is_refused_with_a_valid_one(
+    tmp_path: Path, folder: str, written: str
+) -> None:
     (tmp_path / "conv.cpp").write_text(CONVOLUTION)
     with pytest.raises(InvalidInput, match=rf"cannot name a family .*write e\.g\. --folder \./{written}$"):
         write_imported(tmp_path / "conv.cpp", tmp_path / folder, entry=None, reference=None)
@@ -263,12 +265,12 @@ def test_folder_that_cannot_name_a_family_is_refused_with_another(tmp_path: Path
 
 
 @pytest.mark.parametrize(("name", "reason"), [("conv.f90", "ends in none of"), ("none.c", "cannot be read")])
-def test_other_files_are_refused(tmp_path: Path, name: str, reason: str) -> None:
+def test_import_of_missing_or_unsupported_files_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(EvoError, match=reason):
         write_imported(tmp_path / name, None, entry=None, reference=None)
 
 
-def test_sources_of_the_guides_can_be_imported(tmp_path: Path) -> None:
+def test_transpose_example_of_the_guides_is_imported(tmp_path: Path) -> None:
     guides = Path(__file__).parents[2] / "docs" / "guides" / "examples"
     place, found = write_imported(guides / "my_transpose" / "transpose.c", tmp_path / "t", entry=None, reference=None)
     assert {each.name for each in found.tunables} == {"TILE_ROWS", "ROWS_INNERMOST"}
@@ -316,7 +318,7 @@ def test_sources_of_the_guides_can_be_imported(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_radius_is_a_field_and_no_extent(
+def test_import_makes_a_stencil_radius_a_problem_field(
     source: str, shapes: dict[str, tuple[str, ...]], fields: dict[str, int]
 ) -> None:
     draft = drafted(read_source(source, "c"), None)
@@ -325,7 +327,7 @@ def test_radius_is_a_field_and_no_extent(
     assert not draft.tunables
 
 
-def test_padding_of_shared_memory_stays_a_tunable() -> None:
+def test_import_makes_shared_memory_padding_a_tunable() -> None:
     text = "#define PAD 1\nvoid f(const float *in, float *out, int n) { float t[8][8 + PAD]; out[n] = in[n]; }"
     draft = drafted(read_source(text, "c"), None)
     assert [each.name for each in draft.tunables] == ["PAD"]
@@ -344,7 +346,7 @@ void scale(const float *x, float *y) {
 """
 
 
-def test_headers_of_a_source_are_copied_and_their_macros_can_be_set(tmp_path: Path) -> None:
+def test_import_copies_headers_and_guards_their_macros(tmp_path: Path) -> None:
     written = {
         "given/src/scale.c": USER_OF_HEADERS,
         "given/src/first.h": '#pragma once\n#include "deeper/second.h"\n#define UNROLL 4\n',
@@ -370,7 +372,7 @@ def test_headers_of_a_source_are_copied_and_their_macros_can_be_set(tmp_path: Pa
 
 
 @pytest.mark.parametrize("outer", [".hidden", "my code"])
-def test_header_that_a_family_cannot_hold_is_named(tmp_path: Path, outer: str) -> None:
+def test_import_notes_a_header_outside_the_family_folder(tmp_path: Path, outer: str) -> None:
     source = tmp_path / outer / "src" / "scale.c"
     source.parent.mkdir(parents=True)
     (tmp_path / "far.h").touch()

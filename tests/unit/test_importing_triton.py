@@ -38,19 +38,19 @@ def draft(configs: str = "[triton.Config({'BLOCK': 64})]", decorators: str = TUN
     return drafted_from_triton(f"{HEAD}CONFIGS = {configs}\n{KERNEL.format(decorators=decorators)}", "kernel.py", None)
 
 
-def test_roles_follow_accesses_through_calls() -> None:
+def test_triton_import_infers_roles_from_accesses_in_called_functions() -> None:
     roles = {each.name: (each.role, each.init) for each in draft(decorators="").arguments}
     assert roles == {"x": ("input", False), "out": ("output", False), "counts": ("output", True)}
 
 
-def test_parameters_become_fields_and_derived_values() -> None:
+def test_triton_import_makes_parameters_fields_or_derived_values() -> None:
     found = draft()
     assert [(each.name, each.type) for each in found.fields] == [("n", "int"), ("eps", "float"), ("CAUSAL", "bool")]
     assert found.derived == {"EVEN": "n % BLOCK == 0", "stride_x": "n"}
     assert found.grid == ("ceil_div(n, BLOCK)", "2")
 
 
-def test_restored_values_are_changed_in_place_and_pruning_is_refused_with_the_reason() -> None:
+def test_triton_import_reads_restore_value_and_notes_prune_configs_by() -> None:
     found = draft()
     assert next(each for each in found.arguments if each.name == "x").role == "inout"
     assert any("prune_configs_by" in each and "is not run" in each for each in found.notes)
@@ -65,31 +65,31 @@ def test_restored_values_are_changed_in_place_and_pruning_is_refused_with_the_re
         "[triton.Config(kwargs={'BLOCK': 1 << i}, num_warps=w) for i in range(6, 8) for w in [2, 4]]",
     ],
 )
-def test_configs_become_values_and_starts(configs: str) -> None:
+def test_triton_autotune_configs_become_tunable_values_and_starts(configs: str) -> None:
     found = draft(configs)
     assert {each.name: each.values for each in found.tunables} == {"BLOCK": (64, 128), "num_warps": (2, 4)}
     assert found.starts[0] == {"BLOCK": 64, "num_warps": 2}
 
 
-def test_configs_that_cannot_be_read_are_named() -> None:
+def test_triton_import_notes_configs_that_it_cannot_read() -> None:
     found = draft("make_configs(torch.cuda.device_count())")
     assert any("make_configs" in each for each in found.notes)
     assert [each.name for each in found.tunables] == ["BLOCK", "num_warps"]
 
 
-def test_several_kernels_need_an_entry() -> None:
+def test_triton_import_of_several_kernels_requires_an_entry() -> None:
     text = f"{HEAD}{KERNEL.format(decorators='')}\n@triton.jit\ndef second(x_ptr):\n    tl.store(x_ptr, 1)\n"
     with pytest.raises(InvalidInput, match="scale, second"):
         drafted_from_triton(text, "kernel.py", None)
     assert drafted_from_triton(text, "kernel.py", "second").entry == "second"
 
 
-def test_file_without_a_kernel_is_refused() -> None:
+def test_triton_file_without_a_kernel_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"no function under @triton\.jit"):
         drafted_from_triton(HEAD, "kernel.py", None)
 
 
-def test_imported_family_fits_its_kernel(tmp_path: Path) -> None:
+def test_imported_triton_family_passes_the_check(tmp_path: Path) -> None:
     source = tmp_path / "scaling.py"
     source.write_text(f"{HEAD}CONFIGS = [triton.Config({{'BLOCK': 64}})]\n{KERNEL.format(decorators=TUNED)}")
     place, _ = write_imported(source, tmp_path / "scaling", entry=None, reference=None)
@@ -135,7 +135,9 @@ MADE = "TensorDescriptor(a, a.shape, a.stride(), {block})"
         ("sized = None", MADE.format(block="[rows(a), 32]"), ()),
     ],
 )
-def test_blocks_of_descriptors_come_from_the_hook_or_the_launch(hook: str, made: str, block: tuple[str, ...]) -> None:
+def test_triton_import_reads_descriptor_blocks_from_hook_or_launch(
+    hook: str, made: str, block: tuple[str, ...]
+) -> None:
     found = drafted_from_triton(DESCRIBED.format(hook=hook, made=made), "kernel.py", None)
     assert found.descriptors == {"a": block, "c": ()}
     assert [(each.name, each.role, each.alignment) for each in found.arguments] == [
@@ -144,7 +146,7 @@ def test_blocks_of_descriptors_come_from_the_hook_or_the_launch(hook: str, made:
     ]
 
 
-def test_imported_family_declares_its_descriptors(tmp_path: Path) -> None:
+def test_imported_triton_family_declares_its_descriptors(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(DESCRIBED.format(hook=HOOK.replace('"a_desc"]', '"c_desc"]'), made="None"))
     folder, _ = write_imported(tmp_path / "own.py", tmp_path / "family", entry=None, reference=None)
     text = (folder / "family.toml").read_text()

@@ -37,7 +37,7 @@ def out(found: dict[str, Any]) -> Any:
         ({"value": "0", "timed": False}, 0, False),
     ],
 )
-def test_init_is_a_value_or_a_table(init: object, value: float, timed: bool) -> None:
+def test_init_key_is_a_value_or_a_table(init: object, value: float, timed: bool) -> None:
     operand = out(made(init=init))
     assert (operand.init, operand.init_timed) == (value, timed)
 
@@ -46,7 +46,7 @@ def test_outputs_have_no_initial_value_by_default() -> None:
     assert out(made()).init is None
 
 
-def test_init_of_a_workspace_may_use_tunables() -> None:
+def test_init_of_a_workspace_may_use_derived_values() -> None:
     changed = document()
     changed["arguments"][2]["init"] = "parts"
     assert Family.from_document(changed).arguments[2].initial is not None
@@ -61,7 +61,7 @@ def test_init_of_a_workspace_may_use_tunables() -> None:
         (3, {"value": 0, "when": 1}, "arguments[3].init.when", "when"),
     ],
 )
-def test_invalid_inits_are_refused(place: int, init: object, field: str, reason: str) -> None:
+def test_error_names_the_invalid_init_key(place: int, init: object, field: str, reason: str) -> None:
     changed = document()
     changed["arguments"][place]["init"] = init
     with pytest.raises(InvalidInput) as refused:
@@ -76,7 +76,7 @@ def test_init_must_be_a_value_of_an_integer_dtype(dtype: str, init: float) -> No
         out(made(init=init, dtype=dtype, rel_l2=0, max_abs_ratio=1))
 
 
-def test_in_place_argument_is_drawn_and_judged() -> None:
+def test_in_place_argument_is_an_operand_next_to_the_inputs() -> None:
     changed = made(role="inout")
     family = Family.from_document(changed)
     assert [each.role for each in family.operands(family.problem(""))] == ["input", "inout"]
@@ -89,7 +89,7 @@ def test_in_place_argument_needs_a_tolerance() -> None:
         Family.from_document(changed)
 
 
-def test_family_may_declare_results_in_any_order() -> None:
+def test_family_may_be_declared_non_deterministic() -> None:
     family = Family.from_document({**document(), "deterministic": False})
     assert not family.terms(Objective()).deterministic
     assert Family.from_document(document()).terms(Objective()).deterministic
@@ -107,7 +107,7 @@ def test_family_may_declare_results_in_any_order() -> None:
         ("int64", -1, "ff" * 8),
     ],
 )
-def test_pattern_repeats_the_stored_value(dtype: str, init: float, pattern: str) -> None:
+def test_initial_pattern_repeats_the_encoded_value(dtype: str, init: float, pattern: str) -> None:
     argument = Argument(name="x", role="output", dtype=dtype, shape=(3,), init=init)
     assert argument.pattern == bytes.fromhex(pattern)
     assert argument.initial_bytes() == argument.pattern[: argument.stored.itemsize] * 3
@@ -143,7 +143,7 @@ class HostDriver:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64", "int64", "float8_e5m2"])
 @pytest.mark.parametrize("init", [0, 1, 3])
-def test_device_memory_is_filled_with_a_value(dtype: str, init: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initial_value_fills_device_memory_exactly(dtype: str, init: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "library", HostDriver)
     argument = Argument(name="x", role="output", dtype=dtype, shape=(5,), init=init)
     memory = ctypes.create_string_buffer(b"\x77" * (argument.bytes + 1), argument.bytes + 1)
@@ -151,7 +151,7 @@ def test_device_memory_is_filled_with_a_value(dtype: str, init: int, monkeypatch
     assert memory.raw == argument.initial_bytes() + b"\x77"
 
 
-def test_restoring_undoes_the_changes_of_a_call() -> None:
+def test_restore_resets_in_place_arguments_and_initial_values() -> None:
     x = Argument(name="x", role="inout", dtype="float32", shape=(4,))
     sum_ = Argument(name="sum", role="output", dtype="int16", shape=(3,), init=5, init_timed=False)
     buffers = HostBuffers((x, sum_), {"x": np.arange(4, dtype=np.float32)})

@@ -19,7 +19,7 @@ class Clocks:
         return self.interruptions.lost_s()
 
 
-def test_running_process_loses_no_time() -> None:
+def test_running_process_has_no_interruption() -> None:
     assert Clocks().run(1000) == 0.0
 
 
@@ -28,7 +28,7 @@ def test_running_process_loses_no_time() -> None:
     [(3600, 3600), (3600, 0), (-3600, 0), (3600, 0.5), (-3600, 0.5), (86_400, 86_400)],
     ids=["stopped", "asleep", "set back", "set forward", "set back later", "stopped for a day"],
 )
-def test_interruption_is_counted_once(wall_s: float, steady_s: float) -> None:
+def test_interruption_of_the_process_is_counted_once(wall_s: float, steady_s: float) -> None:
     clocks = Clocks()
     clocks.run(10)
     clocks.wall_s += wall_s

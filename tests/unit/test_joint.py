@@ -67,7 +67,9 @@ def figures(log: list[Logged]) -> list[tuple[float, float]]:
     return [(math.log(each.cost or 0), math.log(each.second_cost)) for each in ended if each.second_cost is not None]
 
 
-def test_joint_search_finds_more_of_the_front_than_a_search_for_the_time(recording: Recording, space: Space) -> None:
+def test_two_objective_search_covers_more_of_the_front_than_a_search_by_time(
+    recording: Recording, space: Space
+) -> None:
     shares = {}
     for joint in (True, False):
         found = [figures(played(begun(space, seed=seed, joint=joint), recording, 60)) for seed in range(4)]
@@ -76,7 +78,7 @@ def test_joint_search_finds_more_of_the_front_than_a_search_for_the_time(recordi
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_strategy_proposes_the_same_after_a_restart(name: str, recording: Recording, space: Space) -> None:
+def test_every_strategy_makes_the_same_proposals_after_a_restart(name: str, recording: Recording, space: Space) -> None:
     search = begun(space, name=name, seed=3)
     log = played(search, recording, 24)
     for seen in (9, 17, 23):
@@ -98,7 +100,7 @@ def told(*costs: tuple[float, float] | None) -> History:
     return history
 
 
-def test_extreme_weights_rank_by_one_objective_and_middle_ones_by_the_trade_off() -> None:
+def test_scalarisation_weights_0_and_1_rank_by_one_objective() -> None:
     history = told((10.0, 800.0), (20.0, 300.0), None, (80.0, 100.0), (90.0, 900.0))
     ranked = {weight: [each.number for each in scalarised(history, weight).elites(9)] for weight in (0.0, 0.5, 1.0)}
     assert ranked[1.0][:2] == [0, 1]
@@ -107,7 +109,7 @@ def test_extreme_weights_rank_by_one_objective_and_middle_ones_by_the_trade_off(
     assert all(each[-1] == 4 for each in ranked.values()), "a trial that others beat in both is last"
 
 
-def test_every_trial_of_a_concave_front_is_best_under_some_weight() -> None:
+def test_trials_of_a_concave_front_are_best_under_some_weight() -> None:
     points = [(1.0, 9.0), (4.0, 8.0), (6.5, 6.5), (8.0, 4.0), (9.0, 1.0)]
     history = told(*((math.exp(x), math.exp(y)) for x, y in points))
     best = {scalarised(history, step / (WEIGHTS - 1)).elites(1)[0].number for step in range(WEIGHTS)}
@@ -118,7 +120,7 @@ def test_every_trial_of_a_concave_front_is_best_under_some_weight() -> None:
     assert 2 not in sums, "a weighted sum never finds the middle of it"
 
 
-def test_scalarised_history_keeps_the_order_of_events_and_the_corrections() -> None:
+def test_scalarised_history_keeps_event_order_and_corrections() -> None:
     history = told((10.0, 5.0), (20.0, 4.0), (40.0, 3.0))
     pending = history.ask(Proposal(config={"X": 9}, origin="random"))
     history.correct(0, 100.0)
@@ -131,7 +133,7 @@ def test_scalarised_history_keeps_the_order_of_events_and_the_corrections() -> N
     assert scalarised(empty, 0.3) is empty
 
 
-def test_huge_differences_stay_finite() -> None:
+def test_scalarised_costs_of_extreme_values_are_finite() -> None:
     history = told((1e-3, 1e300), (1e12, 1e-300), (1e12, 1e300))
     assert all(math.isfinite(each.cost or math.inf) for each in scalarised(history, 0.5).elites(3))
 
@@ -152,7 +154,7 @@ def test_stagnation_counts_from_the_last_trial_of_the_front(recording: Recording
     assert search.history.position[best.number] < log[-1].trial.number - 8, "the front grew after the fastest trial"
 
 
-def test_no_trial_is_stopped_early(recording: Recording, space: Space) -> None:
+def test_two_objective_search_never_stops_trials_early(recording: Recording, space: Space) -> None:
     joint, single = begun(space), begun(space, joint=False)
     for search in (joint, single):
         played(search, recording, 4 * ELITES)
@@ -169,14 +171,14 @@ def test_no_trial_is_stopped_early(recording: Recording, space: Space) -> None:
         (Objective(second_metric="a +"), "objective.second_metric", "not an expression"),
     ],
 )
-def test_second_objectives_that_are_none_are_refused(objective: Objective, field: str, text: str) -> None:
+def test_invalid_second_objective_is_refused(objective: Objective, field: str, text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         Goal.second(objective, {}, flops=None, moved=None)
     assert refused.value.field == field
     assert text in refused.value.reason
 
 
-def test_unknown_and_constant_second_objectives_are_named() -> None:
+def test_error_of_an_unknown_or_constant_second_metric_gives_the_reason() -> None:
     for metric, text in (("registers", "there is no `registers`"), ("N", "is the same for every config")):
         goal = Goal.second(Objective(second_metric=metric), {"N": 4}, flops=None, moved=None)
         assert goal is not None
@@ -186,7 +188,7 @@ def test_unknown_and_constant_second_objectives_are_named() -> None:
         assert text in refused.value.reason
 
 
-def test_champions_of_a_joint_search_are_those_of_its_first_objective() -> None:
+def test_two_objective_search_has_the_champion_key_of_its_first_objective() -> None:
     joint = Objective(metric="gb_s", direction="maximise", second_metric="registers")
     assert joint.key == joint.first.key == Objective(metric="gb_s", direction="maximise").key
     assert joint.goals == ("maximise: gb_s", "minimise: registers")
@@ -199,13 +201,13 @@ def test_champions_of_a_joint_search_are_those_of_its_first_objective() -> None:
     assert Objective().axes is None
 
 
-def test_energy_is_measured_where_either_objective_needs_it() -> None:
+def test_energy_is_measured_if_either_objective_needs_it() -> None:
     assert needs_energy(Objective(second_metric="energy_uj"))
     assert needs_energy(Objective(metric="power_w", second_metric="registers"))
     assert not needs_energy(Objective(second_metric="registers"))
 
 
-def test_weights_are_drawn_from_the_generator_of_the_trial(space: Space, recording: Recording) -> None:
+def test_seeded_generators_of_40_trials_give_many_different_weights(space: Space, recording: Recording) -> None:
     search = begun(space, seed=1)
     played(search, recording, 40)
     drawn = {int(np.random.default_rng((1, number)).integers(WEIGHTS)) for number in range(40)}

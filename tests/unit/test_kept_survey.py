@@ -54,13 +54,13 @@ def test_changed_driver_gpu_or_compiler_causes_a_survey(
     assert survey.count == 2
 
 
-def test_incomplete_or_empty_survey_is_not_kept(tmp_path: Path) -> None:
+def test_incomplete_or_empty_survey_is_not_stored(tmp_path: Path) -> None:
     for survey in (Survey([known("sm_90")], complete=False), Survey([])):
         assert [kept_survey(tmp_path, "NVRTC 13.1", survey) for _ in range(2)] == [survey.result[0]] * 2
         assert survey.count == 2
 
 
-def test_without_nvml_every_start_surveys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_start_surveys_without_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "installed", lambda: None)
     survey = Survey([known("sm_90")])
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_without_nvml_every_start_surveys(tmp_path: Path, monkeypatch: pytest.Mo
     assert survey.count == 2
 
 
-def test_survey_key_contains_driver_and_every_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_gpus_are_identified_by_driver_and_every_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     library = ModuleType("pynvml")
     library.__dict__.update(

@@ -55,17 +55,17 @@ def timed(process: Process, samples: int = 40) -> KernelTimer:
 
 
 @pytest.mark.parametrize("request_us", [10.0, 40.0, 80.0])
-def test_kernel_after_which_requests_are_slow_is_accepted(request_us: float) -> None:
+def test_honest_kernel_that_slows_later_requests_is_accepted(request_us: float) -> None:
     process = Process(request_us)
     timed(process)
     assert contradicted(process.ledger, IDLE, 1) is None
 
 
-def test_samples_that_are_not_contradicted_stay_short() -> None:
+def test_honest_timing_samples_keep_the_minimum_length() -> None:
     assert timed(Process(10.0)).calls * 10 == MINIMUM_SAMPLE_S * 1e6
 
 
-def test_single_contradicted_samples_leave_the_others_short() -> None:
+def test_single_contradicted_samples_do_not_lengthen_the_others() -> None:
     process = Process(80.0, every=5)
     timer = timed(process, 100)
     assert timer.calls * 10 == MINIMUM_SAMPLE_S * 1e6
@@ -74,7 +74,7 @@ def test_single_contradicted_samples_leave_the_others_short() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 3])
-def test_warming_up_takes_one_request(samples: int) -> None:
+def test_warm_up_takes_one_request_outside_the_ledger(samples: int) -> None:
     process = Process(10.0)
     timer = timed(process, samples)
     before, ledger = process.requests, len(process.ledger)
@@ -83,20 +83,20 @@ def test_warming_up_takes_one_request(samples: int) -> None:
 
 
 @pytest.mark.parametrize("factor", [1.03, 1.1, 2.0])
-def test_wrong_clock_is_refused_where_requests_are_slow(factor: float) -> None:
+def test_wrong_clock_is_detected_despite_slow_requests(factor: float) -> None:
     process = Process(45.0, factor)
     timed(process)
     assert "more processor time" in (contradicted(process.ledger, IDLE, 1) or "")
 
 
-def test_fastest_of_several_calibrations_counts() -> None:
+def test_calibration_uses_the_fastest_of_several_samples() -> None:
     takes = iter([1e-5, 1e-5, 1e-5, 5e-3, 5e-4, 5e-3])
     assert calibrated(lambda calls: next(takes)) == 50
 
 
 @pytest.mark.parametrize("sets", [2, 3, 7, 64])
 @pytest.mark.parametrize("calls", [1, 5, 200])
-def test_orders_of_sets_are_random_and_leave_each_set_unused_for_half_a_turn(sets: int, calls: int) -> None:
+def test_set_order_is_random_and_reuses_a_set_after_at_least_half_a_round(sets: int, calls: int) -> None:
     orders = SetOrders(sets, np.random.default_rng(3))
     used = np.concatenate([orders.next(calls) for _ in range(2000 // calls)])[: 2000 // sets * sets]
     assert {len(turn) for turn in map(set, used.reshape(-1, sets).tolist())} == {sets}
@@ -109,11 +109,11 @@ def test_orders_of_sets_are_random_and_leave_each_set_unused_for_half_a_turn(set
         assert len(followers) > sets
 
 
-def test_order_of_very_many_calls_is_bounded() -> None:
+def test_stored_set_order_has_a_maximum_length() -> None:
     assert len(SetOrders(7, np.random.default_rng(0)).next(10 * MOST_ORDERS)) == MOST_ORDERS
 
 
-def test_last_set_of_a_sample_is_the_last_of_its_order() -> None:
+def test_timer_reports_the_last_buffer_set_of_its_sample() -> None:
     process = Process(10.0)
     timer = KernelTimer(
         cast(KernelProcess, process), cast(Any, [object() for _ in range(7)]), rng=np.random.default_rng(0)
@@ -125,7 +125,7 @@ def test_last_set_of_a_sample_is_the_last_of_its_order() -> None:
         assert timer.last == order[(timer.calls - 1) % len(order)]
 
 
-def test_calls_on_each_set_once_have_no_order() -> None:
+def test_one_shot_timer_calls_sets_without_an_order() -> None:
     process = Process(10.0)
     sets = cast(Any, [object() for _ in range(7)])
     timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)

@@ -39,13 +39,13 @@ FOUND = Described(
 )
 
 
-def test_constants_are_whole_numbers_assigned_once_at_the_top() -> None:
+def test_kernelbench_constants_are_integers_assigned_once_at_top_level() -> None:
     source = "a = 3\nb = 2 * 4\nc = a * 2\nd = 1.5\nsizes = (7, a, 2 ** 3)\n"
     source += "e = 1\ne = 2\nf = -1\ng = True\ndef h():\n    i = 5\n"
     assert constants_of(source) == {"a": 3, "b": 8, "sizes[0]": 7, "sizes[2]": 8}
 
 
-def test_shapes_follow_from_probes() -> None:
+def test_kernelbench_shapes_are_fitted_as_expressions() -> None:
     def probe(values: Values) -> Shapes | None:
         n, k, s, w = (values.get(name, value) for name, value in {"N": 40, "K": 6, "S": 3, "W": 5}.items())
         if n % 2:
@@ -70,11 +70,11 @@ def test_constant_with_an_irregular_effect_on_shapes_stays_fixed() -> None:
     assert (found.fields, found.shapes) == ({"N": 4}, (("N", "9"),))
 
 
-def test_shapes_of_a_failing_file_are_unknown() -> None:
+def test_shapes_of_a_failing_file_are_none() -> None:
     assert fitted({"N": 4}, lambda values: None) is None
 
 
-def test_family_states_arguments_cases_and_tolerances() -> None:
+def test_kernelbench_family_has_arguments_cases_and_tolerances() -> None:
     files = family_files(FOUND, "source", "product")
     document = tomllib.loads(files["family.toml"])
     family = Family.from_document(document)
@@ -92,7 +92,7 @@ def test_family_states_arguments_cases_and_tolerances() -> None:
     assert "float *A" in files["kernel.cu.j2"]
 
 
-def test_half_precision_has_no_stub_for_the_cpu() -> None:
+def test_half_precision_kernelbench_family_has_no_cpu_stub() -> None:
     half = Tensor(name="x", dtype="float16", shape=("N",))
     out = Tensor(name="out", dtype="float16", shape=("N",))
     found = Described(**{**vars(FOUND), "inputs": (half,), "outputs": (out,), "rel_error": {"out": 3e-4}})
@@ -101,7 +101,7 @@ def test_half_precision_has_no_stub_for_the_cpu() -> None:
     assert document["arguments"][1]["max_abs_ratio"] == 4
 
 
-def test_description_survives_json() -> None:
+def test_kernelbench_description_round_trips_through_json() -> None:
     import json
     from dataclasses import asdict
 
@@ -117,20 +117,22 @@ def test_description_survives_json() -> None:
         ("1 / 0", "Zero"),
     ],
 )
-def test_file_that_is_not_a_problem_is_refused_with_the_reason(text: str, reason: str, tmp_path: Path) -> None:
+def test_file_that_is_no_kernelbench_problem_is_refused_with_the_reason(text: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(text)
     with pytest.raises(InvalidInput, match=reason):
         write_kernelbench(tmp_path / "p.py", tmp_path / "family")
     assert not (tmp_path / "family").exists()
 
 
-def test_file_that_ends_its_process_is_refused(tmp_path: Path) -> None:
+def test_kernelbench_file_that_ends_its_process_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text("import os\nos._exit(7)\n")
     with pytest.raises(InvalidInput, match="ended the process that runs it"):
         write_kernelbench(tmp_path / "p.py", tmp_path / "family")
 
 
-def test_file_sees_no_secrets_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernelbench_file_cannot_read_secrets_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KERNEL_EVO_TOKEN", "secret-token")
     (tmp_path / "p.py").write_text("import os\nraise ValueError(sorted(os.environ.values()))\n")
     with pytest.raises(InvalidInput, match="ValueError") as refused:
@@ -138,7 +140,7 @@ def test_file_sees_no_secrets_of_the_caller(tmp_path: Path, monkeypatch: pytest.
     assert "secret-token" not in str(refused.value)
 
 
-def test_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
+def test_kernelbench_import_into_a_folder_with_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text("")
     (tmp_path / "family").mkdir()
     (tmp_path / "family" / "mine").write_text("")
@@ -157,7 +159,7 @@ def test_fast_p_counts_correct_kernels_above_the_threshold() -> None:
     assert [fast(results, p) for p in (0.0, 1.0, 1.5, 2.0)] == [0.75, 0.5, 0.25, 0.25]
 
 
-def test_summary_covers_validity_medians_and_cost() -> None:
+def test_kernelbench_summary_has_validity_medians_and_cost() -> None:
     results = [result(1.0), result(3.0), Result(problem="bad", trouble="cannot be | imported")]
     found = summary(results)
     assert (found.problems, found.validity, found.usd) == (3, 1.0, 0.5)
@@ -170,7 +172,7 @@ def test_summary_covers_validity_medians_and_cost() -> None:
     assert summary([]).validity is None
 
 
-def test_problems_are_ordered_by_their_number(tmp_path: Path) -> None:
+def test_kernelbench_problems_are_ordered_by_their_number(tmp_path: Path) -> None:
     for name in ("10_b.py", "2_a.py", "c.py", "_not.py"):
         (tmp_path / name).write_text("")
     assert [each.stem for each in problems_in(tmp_path)] == ["2_a", "10_b", "c"]

@@ -38,35 +38,35 @@ def crashed(outcome: Crashed) -> EvaluateReport:
 
 
 @pytest.mark.parametrize("outcome", [RUNNER, KERNEL])
-def test_killed_attempt_is_repeated_and_reported(outcome: Crashed) -> None:
+def test_job_with_killed_processes_is_repeated_and_noted(outcome: Crashed) -> None:
     report = undisturbed(attempts(crashed(outcome), MEASURED))
     assert report.outcome == MEASURED.outcome
     assert report.environment["killed"].startswith("processes were killed in 1 earlier attempt: ")
     assert report.stages.measure_s == 3.0
 
 
-def test_undisturbed_reports_are_unchanged() -> None:
+def test_report_without_killed_processes_is_unchanged() -> None:
     assert undisturbed(attempts(MEASURED)) is MEASURED
     wrong = EvaluateReport(outcome=WrongAnswer(reason="off"))
     assert undisturbed(attempts(wrong)) is wrong
 
 
-def test_crash_of_the_kernel_is_not_repeated() -> None:
+def test_job_whose_kernel_crashed_is_not_repeated() -> None:
     assert undisturbed(attempts(crashed(OWN_FAULT))).outcome == OWN_FAULT
 
 
-def test_kernel_killed_every_time_counts_as_crashed() -> None:
+def test_kernel_killed_in_every_attempt_counts_as_crashed() -> None:
     report = undisturbed(attempts(*[crashed(KERNEL)] * MOST_ATTEMPTS))
     assert isinstance(report.outcome, Crashed)
     assert report.outcome.reason.startswith(f"killed by SIGKILL; so it ended in each of {MOST_ATTEMPTS} attempts: ")
 
 
-def test_runner_killed_every_time_is_not_the_candidates_fault() -> None:
+def test_runner_killed_in_every_attempt_raises_killed_error() -> None:
     with pytest.raises(KilledError, match="in each of 3 attempts: the system reports no lack of memory"):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
 
 
-def test_reason_names_a_lack_of_memory(kills: list[int]) -> None:
+def test_killed_error_states_a_lack_of_memory(kills: list[int]) -> None:
     kills[:] = [4, 5]
     with pytest.raises(KilledError, match="for lack of memory"):
         undisturbed(attempts(*[crashed(RUNNER)] * MOST_ATTEMPTS))
@@ -81,14 +81,14 @@ def test_reason_names_a_lack_of_memory(kills: list[int]) -> None:
         (AblateReport(changes=(Ablated(same_binary=True), Ablated(failure=KERNEL))), AblateReport()),
     ],
 )
-def test_every_kind_of_job_is_repeated(report: Report, whole: Report) -> None:
+def test_every_kind_of_job_with_killed_processes_is_repeated(report: Report, whole: Report) -> None:
     waiting = [report, whole]
     done = undisturbed(lambda: waiting.pop(0))  # type: ignore[type-var]
     assert not waiting
     assert replace(done, environment={}) == whole  # type: ignore[type-var]
 
 
-def test_changes_killed_every_time_count_as_crashed() -> None:
+def test_ablated_change_killed_in_every_attempt_counts_as_crashed() -> None:
     report = AblateReport(changes=(Ablated(same_binary=True), Ablated(failure=KERNEL)))
     _, change = undisturbed(lambda: report).changes
     assert isinstance(change.failure, Crashed)
@@ -114,7 +114,7 @@ def test_kills_for_lack_of_memory_are_counted(
     assert memory_kills() == 7
 
 
-def test_kill_for_memory_is_not_assumed_without_a_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_kills_are_0_without_a_kernel_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(killed, "_PROC", tmp_path)
     monkeypatch.setattr(killed, "_CGROUPS", tmp_path)
     assert memory_kills() == 0
@@ -123,5 +123,5 @@ def test_kill_for_memory_is_not_assumed_without_a_count(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("status", "sent"), [(-9, True), (-15, True), (-11, False), (-6, False), (0, False), (9, False)]
 )
-def test_signals_of_operators_are_distinguished_from_faults(status: int, sent: bool) -> None:
+def test_only_sigkill_and_sigterm_count_as_sent_from_outside(status: int, sent: bool) -> None:
     assert sent_from_outside(status) is sent

@@ -7,12 +7,12 @@ from evo.family.source.language import language_of
 
 
 @pytest.mark.parametrize("file", ["k.cpp", "k.cc", "k.cxx", "k.C", "src/k.c++", "k.cpp.j2", "k.hpp"])
-def test_cpp_is_known_by_its_suffixes(file: str) -> None:
+def test_files_with_cpp_suffixes_are_cpp(file: str) -> None:
     assert language_of("cpu", file, "cpu.source") == "c++"
 
 
 @pytest.mark.parametrize("file", ["k.c", "k.c.j2", "k.h", "k", "k.tmpl", "k.cpp.c"])
-def test_other_files_are_c(file: str) -> None:
+def test_files_with_other_suffixes_are_c(file: str) -> None:
     assert language_of("cpu", file, "cpu.source") == "c"
 
 
@@ -27,7 +27,7 @@ def test_other_files_are_c(file: str) -> None:
         ("k.o", "code"),
     ],
 )
-def test_other_languages_are_refused_by_name(file: str, language: str) -> None:
+def test_error_names_the_unsupported_language(file: str, language: str) -> None:
     with pytest.raises(InvalidInput, match=rf"{language}.*C \(\.c\) and C\+\+ \(\.cpp") as refused:
         language_of("cpu", file, "family.toml: cpu.source")
     assert refused.value.field == "family.toml: cpu.source"

@@ -20,7 +20,7 @@ def entries(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("package", ["evo", "api", "db", "workers", "templates"])
-def test_folders_of_a_package_have_few_entries(package: str) -> None:
+def test_package_folders_have_few_entries(package: str) -> None:
     folders = [ROOT / package, *(each for each in (ROOT / package).rglob("*") if each.is_dir())]
     sources = [each for each in folders if not GENERATED.intersection(each.parts)]
     counts = {each.relative_to(ROOT).as_posix(): len(entries(each)) for each in sources}

@@ -16,38 +16,38 @@ FOUND = Confirmation(
 )
 
 
-def test_confirmed_figures_lead_with_their_interval() -> None:
+def test_leading_figure_is_the_confirmed_one_with_its_interval() -> None:
     time, speedup = leading_time(10.0, FOUND), leading_speedup(10.0, FOUND, BASELINES)
     assert time == Figure(value=100.0, unit="us", source="confirmed", interval=FOUND.time)
     assert speedup == Figure(value=0.4, unit="x", source="confirmed", interval=FOUND.speedup, against="slow")
     assert time.confirmed and time.words == "confirmed"
 
 
-def test_quick_figure_is_marked_unconfirmed() -> None:
+def test_leading_quick_figure_is_marked_unconfirmed() -> None:
     time, speedup = leading_time(10.0, None), leading_speedup(10.0, None, BASELINES)
     assert time == Figure(value=10.0, unit="us", source="quick")
     assert speedup == Figure(value=3.0, unit="x", source="quick", against="fast")
     assert time.words == "quick, not confirmed" and not time.confirmed
 
 
-def test_estimate_is_neither_confirmed_nor_quick() -> None:
+def test_leading_estimate_is_marked_as_not_run() -> None:
     time = leading_time(10.0, None, estimated=True)
     assert time is not None and (time.source, time.words) == ("estimated", "estimate, not run")
 
 
-def test_confirmed_time_is_never_divided_by_a_baseline_of_another_session() -> None:
+def test_confirmed_time_without_confirmed_speedup_has_no_speedup() -> None:
     alone = Confirmation(time=FOUND.time)
     assert leading_speedup(10.0, alone, BASELINES) is None
 
 
 @pytest.mark.parametrize("time_us", [None, 0.0])
-def test_without_a_time_there_is_no_speedup(time_us: float | None) -> None:
+def test_no_speedup_without_a_time_or_baselines(time_us: float | None) -> None:
     assert leading_speedup(time_us, None, BASELINES) is None
     assert leading_time(None, None) is None
     assert leading_speedup(10.0, None, {}) is None
 
 
-def test_verdict_gives_its_figures_and_the_reason_of_a_refutation() -> None:
+def test_confirmation_of_a_verdict_has_its_time_and_refutation() -> None:
     wrong = Rule(name="answers", passed=False, figure=3.0, threshold=0.0, text="3 calls gave a wrong answer.")
     gain = Rule(name="gain", passed=False, figure=0.0, threshold=0.02, text="Too little.")
     verdict = Verdict(promote=False, summary="", rules=(gain, wrong), challenger=FOUND.time)

@@ -25,7 +25,7 @@ def test_large_work_uses_the_gpu_if_there_is_one(there: ModuleType) -> None:
     assert array_library(LARGE_FLOPS - 1) is np
 
 
-def test_gpu_is_left_alone_while_another_process_measures_on_it(there: ModuleType) -> None:
+def test_large_reference_work_without_gpu_access_raises_gpu_needed(there: ModuleType) -> None:
     with without_gpu():
         assert array_library(LARGE_FLOPS - 1) is np
         with pytest.raises(GpuNeededError, match="which another process may be using"):
@@ -34,13 +34,15 @@ def test_gpu_is_left_alone_while_another_process_measures_on_it(there: ModuleTyp
 
 
 @pytest.mark.parametrize("obstacle", [None, cupy(RuntimeError("no driver"))])
-def test_cores_are_used_without_a_gpu(monkeypatch: pytest.MonkeyPatch, obstacle: ModuleType | None) -> None:
+def test_reference_work_uses_numpy_on_machines_without_gpu(
+    monkeypatch: pytest.MonkeyPatch, obstacle: ModuleType | None
+) -> None:
     monkeypatch.setitem(sys.modules, "cupy", obstacle)
     with without_gpu():
         assert array_library(LARGE_FLOPS) is np
 
 
-def test_one_thread_at_a_time_computes_on_the_gpu_and_frees_its_memory(there: ModuleType) -> None:
+def test_one_thread_at_a_time_uses_the_gpu_and_frees_its_memory(there: ModuleType) -> None:
     at_work, most = 0, 0
 
     def compute() -> None:
@@ -62,7 +64,9 @@ def test_one_thread_at_a_time_computes_on_the_gpu_and_frees_its_memory(there: Mo
 
 
 @pytest.mark.parametrize("elements", [1 << 30, 7 * 40])
-def test_rows_are_the_same_on_the_gpu(there: ModuleType, monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
+def test_by_rows_gives_the_same_results_on_the_gpu(
+    there: ModuleType, monkeypatch: pytest.MonkeyPatch, elements: int
+) -> None:
     monkeypatch.setattr(rows, "GPU_BLOCK_ELEMENTS", elements)
     used: list[type] = []
 

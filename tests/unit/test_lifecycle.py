@@ -41,7 +41,7 @@ LEGAL: dict[tuple[State, Command], State] = {
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_its_effect_in_every_state(state: State, command: Command) -> None:
+def test_every_command_is_applied_or_refused_in_every_search_state(state: State, command: Command) -> None:
     if (state, command) in LEGAL:
         assert transition(state, command) == LEGAL[state, command]
     else:
@@ -49,14 +49,14 @@ def test_every_command_has_its_effect_in_every_state(state: State, command: Comm
             transition(state, command)
 
 
-def test_only_an_ablation_leaves_a_terminal_state_and_returns() -> None:
+def test_only_an_ablation_leaves_a_terminal_search_state() -> None:
     assert {"finished", "cancelled", "failed"} == TERMINAL
     left = {(before, after) for (before, _), after in LEGAL.items() if before in TERMINAL and after != before}
     assert left == {("finished", "ablating")}
     assert {after for (before, _), after in LEGAL.items() if before == "ablating"} == {"finished", "ablating"}
 
 
-def test_conflict_names_the_possible_commands() -> None:
+def test_conflict_of_a_search_command_lists_the_possible_ones() -> None:
     with pytest.raises(Conflict, match=r"possible now: cancel$"):
         transition("stopping", "pause")
     with pytest.raises(Conflict, match="has ended; start a new one"):

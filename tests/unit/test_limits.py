@@ -30,13 +30,13 @@ from evo.text.limits import accepted, refuse_invisible, refused
         (Annotated[list[int], Field(min_length=1)], [], None),
     ],
 )
-def test_reason_names_the_accepted_range(shape: Any, given: object, said: str | None) -> None:
+def test_validation_error_states_the_accepted_range(shape: Any, given: object, said: str | None) -> None:
     with pytest.raises(ValidationError) as wrong:
         TypeAdapter(shape).validate_python(given)
     assert refused(wrong.value.errors()[0]) == said
 
 
-def test_limits_are_formatted_for_people() -> None:
+def test_accepted_range_is_formatted_with_separators() -> None:
     assert accepted(0.01, 10**9) == "0.01 … 1,000,000,000"
     assert accepted(1, None) == accepted(1, 2**63 - 1) == "1 and more"
     assert accepted(None, 5) == "5 and less"

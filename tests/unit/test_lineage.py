@@ -7,7 +7,7 @@ from evo.messages.view import VariantView
 from tests.unit.test_evolution import view
 
 
-def test_variants_follow_their_first_parent() -> None:
+def test_variant_list_is_ordered_by_first_parent() -> None:
     views = [
         view(0, time_us=9.0, parents=()),
         view(1, time_us=8.0),
@@ -18,7 +18,7 @@ def test_variants_follow_their_first_parent() -> None:
     assert [(each.view.number, each.depth) for each in entries] == [(0, 0), (1, 1), (3, 2), (2, 1)]
 
 
-def test_niches_are_those_of_the_binaries() -> None:
+def test_variant_niches_follow_from_the_mechanisms_of_the_binaries() -> None:
     plain, wide = ("scalar",), ("SIMD 512", "FMA")
     views = [
         replace(view(0, time_us=9.0, parents=()), mechanisms=plain),

@@ -25,7 +25,7 @@ def lines(*paths: Path) -> int:
     return sum(bool(text) and not text.startswith("#") for text in texts)
 
 
-def test_table_has_the_lines_of_each_kernel() -> None:
+def test_kernels_readme_table_has_the_line_counts_of_every_kernel() -> None:
     row = r"^\| `(\w+)` \| (\d+) \+ (\d+) \| (\d+) \|"
     table = re.findall(row, (DATA / "kernels" / "README.md").read_text(), re.MULTILINE)
     counted = []
@@ -37,7 +37,7 @@ def test_table_has_the_lines_of_each_kernel() -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_script_for_kernel_tuner_tunes_the_same_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_tuner_script_calls_tune_kernel_with_valid_arguments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Any, Mapping[str, Any]]] = []
 
     def tune_kernel(kernel: str, source: str, size: Any, arguments: Any, tune: Any, **options: Any) -> None:

@@ -35,7 +35,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
-def test_lost_lines_are_counted_and_reported_later(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_lost_log_lines_are_counted_and_reported_later(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     below = Full()
     monkeypatch.setattr(sys, "stderr", below)
     stream = LogStream()

@@ -19,7 +19,7 @@ from workers.system import machine
         ({}, 8, ""),
     ],
 )
-def test_vector_width_and_name_come_from_compiler_macros(macros: dict[str, str], width: int, suffix: str) -> None:
+def test_simd_width_and_architecture_come_from_compiler_macros(macros: dict[str, str], width: int, suffix: str) -> None:
     assert machine.simd_bytes(macros) == width
     assert machine.architecture(macros) == f"{os.uname().machine}{suffix}"
 
@@ -34,19 +34,19 @@ def test_linux_caches_exclude_instruction_caches(tmp_path: Path) -> None:
     assert machine._linux_caches(tmp_path) == {"l1_bytes": 48 << 10, "l2_bytes": 1 << 20, "l3_bytes": 32 << 20}
 
 
-def test_smallest_caches_are_assumed_if_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_cache_sizes_have_small_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_CACHES", tmp_path)
     assert machine.cache_bytes() == {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
 
 
-def test_macos_is_queried_with_sysctl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_model_and_caches_come_from_sysctl_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"machdep.cpu.brand_string": "Apple M3", "hw.l1dcachesize": "65536", "hw.l2cachesize": "4194304"}
     monkeypatch.setattr(machine, "_sysctl", lambda key: answers.get(key, ""))
     assert machine.processor_model() == "Apple M3"
     assert machine.cache_bytes() == {"l1_bytes": 65536, "l2_bytes": 4 << 20}
 
 
-def test_clock_is_read_if_the_system_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_core_frequency_is_read_if_the_system_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_CORES", tmp_path)
     assert machine.frequency_mhz(3) is None
     (tmp_path / "cpu3" / "cpufreq").mkdir(parents=True)
@@ -54,7 +54,7 @@ def test_clock_is_read_if_the_system_reports_it(tmp_path: Path, monkeypatch: pyt
     assert machine.frequency_mhz(3) == pytest.approx(2596.123)
 
 
-def test_without_affinity_no_thread_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinning_does_nothing_without_affinity_support(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity")
     monkeypatch.delattr(os, "sched_getaffinity")
     assert machine.pin(1) == ()
@@ -62,6 +62,6 @@ def test_without_affinity_no_thread_is_pinned(monkeypatch: pytest.MonkeyPatch) -
     machine.leave_last_core()
 
 
-def test_machine_has_a_stable_id() -> None:
+def test_machine_id_is_stable() -> None:
     assert machine.machine_id() == machine.machine_id()
     assert len(machine.machine_id()) == 36

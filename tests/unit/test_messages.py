@@ -43,7 +43,7 @@ TERMS = SearchTerms(
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: outcome.kind)
-def test_outcomes_round_trip(outcome: Outcome) -> None:
+def test_outcomes_round_trip_through_json(outcome: Outcome) -> None:
     adapter: TypeAdapter[Outcome] = TypeAdapter(Outcome)
     assert adapter.validate_json(adapter.dump_json(outcome)) == outcome
 
@@ -56,7 +56,7 @@ JOBS: list[Job] = [
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.kind)
-def test_leases_round_trip(job: Job) -> None:
+def test_leases_round_trip_through_json(job: Job) -> None:
     adapter = TypeAdapter(Lease)
     lease = Lease(attempt_id=1, token="t", lease_s=30, terms=TERMS, job=job)
     assert adapter.validate_json(adapter.dump_json(lease)) == lease
@@ -69,19 +69,19 @@ REPORTS: list[Report] = [
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.kind)
-def test_reports_round_trip(report: Report) -> None:
+def test_reports_round_trip_through_json(report: Report) -> None:
     adapter: TypeAdapter[Report] = TypeAdapter(Report)
     assert adapter.validate_json(adapter.dump_json(report)) == report
 
 
-def test_booleans_and_integers_keep_their_types() -> None:
+def test_config_values_keep_their_types_in_json() -> None:
     config = (
         TypeAdapter(Evaluate).validate_json('{"number": 0, "config": {"A": true, "B": 1, "C": 1.0, "D": "1"}}').config
     )
     assert [type(value) for value in config.values()] == [bool, int, float, str]
 
 
-def test_timing_summaries_are_consistent() -> None:
+def test_timing_has_median_and_interquartile_range() -> None:
     assert (TIMING.median_us, TIMING.iqr_us) == (2.0, 1.0)
 
 
@@ -103,7 +103,9 @@ def test_schemas_of_large_views_are_built_when_first_used(view: type) -> None:
         (None, False, "the device's limits are unknown"),
     ],
 )
-def test_missing_limit_has_its_own_reason(floor_us: float | None, ceilings: bool, reason: str | None) -> None:
+def test_search_view_states_why_there_is_no_device_limit(
+    floor_us: float | None, ceilings: bool, reason: str | None
+) -> None:
     limits = Ceilings(flops_per_s={"float32": 1e9}, bytes_per_s=1e9, source="table") if ceilings else None
     roofline = None if floor_us is None else RooflineView(floor_us=floor_us, bound="memory", share_of_best=0.5)
     assert view(roofline=roofline, device=replace(DEVICE, ceilings=limits)).no_limit == reason

@@ -43,13 +43,13 @@ def test_pareto_front_matches_its_definition() -> None:
         assert front(points) == {index for index, beaten in enumerate(better) if not beaten}
 
 
-def test_trials_that_are_not_dominated_are_marked() -> None:
+def test_trials_on_the_pareto_front_are_marked() -> None:
     found = weighed(TRIALS, ["registers"], PROBLEM, "--metric")
     marked = [(each.trial.number, each.metrics["registers"], each.front) for each in found]
     assert marked == [(1, 64, True), (3, 32, True), (4, 32, False)]
 
 
-def test_metric_has_the_config_the_problem_and_the_time() -> None:
+def test_metric_may_use_config_problem_and_time() -> None:
     metric = "-N / time_us + 0 * TILE"
     found = weighed(TRIALS, [metric], PROBLEM, "--metric")
     assert [each.metrics[metric] for each in found] == pytest.approx([-409.6, -4096 / 12, -4096 / 12.5, -4096 / 13])
@@ -65,12 +65,12 @@ def test_metric_has_the_config_the_problem_and_the_time() -> None:
         ("__import__('os')", "--metric"),
     ],
 )
-def test_other_names_are_refused_with_those_there_are(metric: str, said: str) -> None:
+def test_unknown_name_in_a_metric_is_refused(metric: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         weighed(TRIALS, [metric], PROBLEM, "--metric")
 
 
-def test_metric_is_maximised_where_its_direction_says_so() -> None:
+def test_metric_with_direction_maximise_is_maximised() -> None:
     found = weighed(TRIALS, ["maximise: registers"], PROBLEM, "--metric")
     assert [(each.metrics["registers"], each.front) for each in found] == [(64, True), (32, False), (32, False)]
 

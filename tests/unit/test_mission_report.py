@@ -36,7 +36,7 @@ def report(*results: Result) -> str:
     return " ".join(mission_report(MISSION, results, [WORK] * len(results), ["ncu, for profiles: install it"]).split())
 
 
-def test_goals_are_reached_open_or_impossible() -> None:
+def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
     text = report(result(18.0))
     for part in (
         "| 47 µs | PyTorch's attention, as noted before | reached |",
@@ -55,17 +55,17 @@ def test_goals_are_reached_open_or_impossible() -> None:
     assert "not on NVIDIA L4" not in text
 
 
-def test_reached_goal_is_not_impossible_whatever_the_datasheet_says() -> None:
+def test_reached_goal_below_the_datasheet_limit_counts_as_reached() -> None:
     assert "| 8 µs | FP8 hoped for, lower end | reached |" in report(result(7.9))
 
 
-def test_faster_baseline_is_recommended() -> None:
+def test_mission_report_recommends_a_faster_baseline() -> None:
     advice = "fall back to torch FLASH"
     assert advice in report(result(50.0))
     assert advice not in report(result(7.9))
 
 
-def test_results_of_another_gpu_do_not_count_for_the_mission() -> None:
+def test_mission_report_marks_no_goal_reached_on_another_gpu() -> None:
     text = report(result(4.0, known("sm_90")))
     assert "Timed on NVIDIA H100 80GB HBM3, not on NVIDIA L4" in text
     assert "which cannot be compared" in text
@@ -74,20 +74,20 @@ def test_results_of_another_gpu_do_not_count_for_the_mission() -> None:
     assert "reached |" not in text
 
 
-def test_rehearsal_compares_nothing() -> None:
+def test_mission_rehearsal_compares_no_goal() -> None:
     text = mission_report(REHEARSAL, [result(1.0)], [WORK], [])
     assert "**A rehearsal" in text
     assert text.count("not compared") == 6
     assert "reached |" not in text
 
 
-def test_search_without_measurement_is_reported() -> None:
+def test_mission_report_states_that_nothing_was_measured() -> None:
     empty = Result(search=view(state="failed", reason="not one could be measured", best=None, device=L4), best=None)
     assert "Nothing was measured: search 3 is failed (not one could be measured)." in report(empty)
 
 
 @pytest.mark.parametrize("users", ["process 41 (python3)"])
-def test_shared_gpu_invalidates_the_report(users: str) -> None:
+def test_mission_report_warns_about_a_shared_gpu(users: str) -> None:
     shared = result(18.0)
     assert shared.best is not None
     spoilt = replace(shared, best=replace(shared.best, environment={"shared_with": users}))

@@ -70,7 +70,7 @@ def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: f
 
 @pytest.mark.parametrize("sets", [2, 3, 10, 128])
 @pytest.mark.parametrize("every", [2, 3, 5, 16])
-def test_kernel_that_skips_every_kth_call_is_wrong_at_any_offset(every: int, sets: int) -> None:
+def test_kernel_that_skips_every_kth_call_is_detected_at_any_offset(every: int, sets: int) -> None:
     for offset in range(every):
         faults, judged = wrong(
             Keeping(lambda call, offset=offset: (call + offset) % every == 0), seed=offset, sets=sets
@@ -79,19 +79,19 @@ def test_kernel_that_skips_every_kth_call_is_wrong_at_any_offset(every: int, set
         assert faults >= judged // every - 1 > 0
 
 
-def test_kernel_that_skips_a_fifth_of_calls_escapes_less_than_once_in_a_million() -> None:
+def test_kernel_that_skips_a_fifth_of_calls_passes_less_than_once_in_a_million() -> None:
     assert 0.8**MIXED_CALLS < 1e-6
 
 
-def test_kernel_that_computes_each_call_is_correct() -> None:
+def test_kernel_that_computes_every_call_is_correct() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=7) == (0, 70)
 
 
-def test_number_of_slow_calls_fits_the_time_limit() -> None:
+def test_number_of_mixed_calls_falls_to_its_minimum_without_time() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
 
 
-def test_single_input_is_not_mixed() -> None:
+def test_single_input_is_not_changed_by_mixing() -> None:
     contents = Contents([Held(1.0)], np.random.default_rng(1), WeakKeyDictionary())
     ring = [Held(1.0), Held(1.0)]
     contents.mix(ring)

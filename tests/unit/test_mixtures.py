@@ -42,7 +42,7 @@ def peaked(seed: int) -> NDArray[np.float32]:
     return drawn
 
 
-def test_one_element_is_the_maximum_and_one_the_minimum_of_all_distributions() -> None:
+def test_mixture_replaces_one_element_by_the_extreme_of_all_distributions() -> None:
     nominal, large = normal(1), normal(2, 40.0)
     found = made(nominal, peaked(3), large)
     for name, extreme in (
@@ -56,7 +56,7 @@ def test_one_element_is_the_maximum_and_one_the_minimum_of_all_distributions() -
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("how", ["halves", "neighbours", "copies"])
-def test_repetitions_within_inputs_are_preserved(how: str, axis: int) -> None:
+def test_mixtures_preserve_repetitions_within_inputs(how: str, axis: int) -> None:
     def repeated(seed: int) -> NDArray[np.float32]:
         half = np.take(normal(seed), range(normal(seed).shape[axis] // 2), axis)
         if how == "copies":
@@ -69,7 +69,7 @@ def test_repetitions_within_inputs_are_preserved(how: str, axis: int) -> None:
     assert np.array_equal(rows, repeated(1)) if axis == 0 else not np.array_equal(rows, repeated(1))
 
 
-def test_some_elements_are_equal_and_some_are_zero() -> None:
+def test_mixture_has_equal_elements_and_zeros() -> None:
     found = made(normal(1), normal(2, 40.0))["equal elements and zeros"]
     zeros, ties = int((found == 0).sum()), int((found[:, 1:] == found[:, :-1]).sum())
     assert zeros * 16 == pytest.approx(found.size, rel=0.1)
@@ -78,19 +78,19 @@ def test_some_elements_are_equal_and_some_are_zero() -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_elements_of_one_sign_do_not_become_zero(sign: int) -> None:
+def test_mixture_keeps_the_sign_of_inputs_of_one_sign(sign: int) -> None:
     found = made(sign * np.abs(normal(1)), normal(2))["equal elements and zeros"]
     assert (np.sign(found) == sign).all()
 
 
-def test_elements_are_not_made_equal_where_an_output_holds_integers() -> None:
+def test_no_mixture_of_equal_elements_for_integer_outputs() -> None:
     index = Operand(name="at", role="output", dtype="int32", shape=(ROWS,), tolerance=None)
     others = [{"x": normal(2)}]
     found = mixtures({"x": normal(1)}, others, [operand("x", normal(1)), index], np.random.default_rng(3), allowed=1e-6)
     assert "equal elements and zeros" not in {each.name for each in found}
 
 
-def test_rows_come_from_all_distributions() -> None:
+def test_mixture_takes_rows_from_all_distributions() -> None:
     distributions = [normal(1), peaked(2), normal(3, 40.0)]
     rows = made(*distributions)["rows of all distributions"]
     origins = [sum(bool(np.array_equal(row, one[index])) for index, row in enumerate(rows)) for one in distributions]
@@ -98,7 +98,7 @@ def test_rows_come_from_all_distributions() -> None:
     assert min(origins) > 0
 
 
-def test_inputs_with_equal_row_counts_share_distributions() -> None:
+def test_mixed_rows_of_several_inputs_come_from_the_same_distribution() -> None:
     nominal, other = ({"x": normal(seed), "y": normal(seed + 1)} for seed in (1, 5))
     operands = [operand(name, array) for name, array in nominal.items()]
     *_, rows = mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6)
@@ -106,7 +106,7 @@ def test_inputs_with_equal_row_counts_share_distributions() -> None:
     assert of_other["x"] == of_other["y"]
 
 
-def test_codes_of_small_formats_are_compared_by_value() -> None:
+def test_mixture_compares_bfloat16_codes_by_value() -> None:
     nominal, other = encoded(normal(1), "bfloat16"), encoded(normal(2) - 300, "bfloat16")
     found = made(nominal, other, dtype="bfloat16")["a lone smallest element"]
     assert (found != nominal).sum() == 1
@@ -141,7 +141,7 @@ def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", 1e-6), ("float16", 1e-3), ("float8_e4m3", 0.04)])
-def test_nearby_elements_differ_by_more_than_outputs_may(dtype: str, allowed: float) -> None:
+def test_mixture_of_nearby_elements_differs_by_more_than_the_tolerance(dtype: str, allowed: float) -> None:
     drawn = encoded(normal(1, 40.0), dtype)
     drawn[0, 0] = encoded(np.array([np.inf if dtype == "float32" else 0.0], np.float32), dtype)[0]
     given = {"x": drawn}, [{"x": encoded(normal(2), dtype)}], [operand("x", drawn, dtype)]
@@ -178,7 +178,7 @@ def rows_with_a_large_element(tmp_path_factory: pytest.TempPathFactory) -> list[
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 64])
-def test_sums_in_lanes_meet_the_limits_for_a_row_with_one_large_element(
+def test_lane_sums_of_a_row_with_one_large_element_are_within_the_tolerance(
     rows_with_a_large_element: list[ExpectedOutput], lanes: int
 ) -> None:
     for golden in rows_with_a_large_element:

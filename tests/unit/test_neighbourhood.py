@@ -22,7 +22,7 @@ def tied() -> Space:
     )
 
 
-def test_relinked_neighbours_change_what_a_single_change_requires() -> None:
+def test_relinking_also_changes_tunables_tied_by_a_constraint() -> None:
     space = tied()
     row = space.encode({"a": 1, "b": 1, "c": 0})
     near = Neighbourhood(space)
@@ -80,7 +80,7 @@ def test_relinked_neighbours_are_deterministic() -> None:
     assert np.array_equal(Neighbourhood(space).relinked(row), Neighbourhood(space).relinked(row))
 
 
-def test_value_absent_from_all_random_configs_is_left_out() -> None:
+def test_relinked_neighbours_of_a_large_space_are_few_and_valid() -> None:
     values = list(range(3000))
     space = Space(
         [Tunable(name="a", values=values), Tunable(name="b", values=values)],
@@ -92,12 +92,12 @@ def test_value_absent_from_all_random_configs_is_left_out() -> None:
     assert space.valid(relinked).all()
 
 
-def test_space_without_ties_is_not_relinked() -> None:
+def test_space_without_ties_has_no_relinked_neighbours() -> None:
     space = Space([Tunable(name="a", values=[1, 2]), Tunable(name="b", values=[1, 2])])
     assert Neighbourhood(space).relinked(space.encode({"a": 1, "b": 1})).shape == (0, 2)
 
 
-def test_neighbours_of_several_elites_are_considered() -> None:
+def test_candidates_are_neighbours_of_several_elites() -> None:
     space, history = mixed(), History()
     for config in space.sample(np.random.default_rng(0), 12):
         trial = history.ask(Proposal(config=config, origin="random"))

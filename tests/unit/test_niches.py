@@ -49,7 +49,7 @@ def test_untried_mechanism_starts_near_the_best_trial() -> None:
     assert any(config["UNROLL"] == DEFAULT["UNROLL"] for config in configs)
 
 
-def test_pending_trial_counts_for_its_mechanism() -> None:
+def test_pending_trial_counts_as_the_first_trial_of_its_mechanism() -> None:
     space = engine()
     suggested = niches(space).due(seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, None)), RNG)
     assert suggested is not None
@@ -65,7 +65,7 @@ def test_slower_mechanism_gets_no_second_trial_unless_it_leads() -> None:
         assert {space.decode(row)["COPY"] for row in suggested.rows} == {leading}
 
 
-def test_no_niche_is_due_after_the_last_rung() -> None:
+def test_no_mechanism_is_due_after_the_last_trial_limit() -> None:
     space = engine()
     configs = [config for config in space.sample(np.random.default_rng(1), 60) if config["COPY"] == "async"]
     trials = [(config, measured(10.0 + number)) for number, config in enumerate(configs[: RUNGS[-1][1]])]

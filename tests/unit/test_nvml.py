@@ -68,7 +68,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 WHO = "process 41 (python3), process 42 (train), process 43"
 
 
-def test_foreign_processes_are_named_and_own_runners_are_not(shared: None) -> None:
+def test_gpu_users_exclude_the_workers_own_processes(shared: None) -> None:
     assert ", ".join(nvml.strangers("GPU-1")) == WHO
 
 
@@ -80,7 +80,7 @@ def started() -> Iterator[str]:
         yield from (named or module for named, _ in STARTS.findall(path.read_text()))
 
 
-def test_every_started_module_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_process_that_the_worker_starts_counts_as_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml.psutil, "Process", Process)
     ours = {
         "workers.runner.guardian",
@@ -104,26 +104,30 @@ def test_every_started_module_is_recognised(monkeypatch: pytest.MonkeyPatch) -> 
         [],
     ],
 )
-def test_similar_name_does_not_make_a_process_ours(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+def test_process_with_a_similar_command_does_not_count_as_own(
+    monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
     monkeypatch.setattr(nvml.psutil, "Process", Process)
     monkeypatch.setitem(COMMANDS, 45, command)
     assert not nvml._is_ours(45)
 
 
-def test_without_nvml_no_process_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_users_are_empty_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     nvml._library.cache_clear()
     assert nvml.strangers("GPU-1") == ()
     nvml._library.cache_clear()
 
 
-def test_doctor_names_processes_that_share_a_gpu(shared: None) -> None:
+def test_doctor_lists_processes_that_share_a_gpu(shared: None) -> None:
     (finding,) = doctor._sharing([known("NVIDIA L4")])
     assert (finding.found, finding.detail) == (False, f"in use by {WHO}")
     assert finding.remedy.endswith(f"stop other programs on it: {WHO}")
 
 
-def test_gpu_that_does_not_open_names_its_holder(shared: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_error_of_a_busy_gpu_names_the_process_that_uses_it(
+    shared: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def refuse(uuid: str) -> int:
         raise LaunchError("all CUDA-capable devices are busy or unavailable")
 

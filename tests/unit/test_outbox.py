@@ -93,7 +93,7 @@ def parcel(attempt_id: int = 1, content: bytes = b"\x00source") -> Parcel:
     return Parcel(attempt_id=attempt_id, token="t", report=report, contents={digest_of(content): content})
 
 
-def test_reports_are_batched_with_each_artefact_once(tmp_path: Path) -> None:
+def test_outbox_sends_results_in_batches_with_each_artefact_once(tmp_path: Path) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
     for number in range(MOST_AT_ONCE + 1):
@@ -106,7 +106,9 @@ def test_reports_are_batched_with_each_artefact_once(tmp_path: Path) -> None:
     assert (list(tmp_path.iterdir()), outbox.waiting) == ([], [])
 
 
-def test_artefacts_beyond_one_request_are_sent_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outbox_uploads_artefacts_beyond_the_request_limit_separately(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outboxes, "MOST_ENCLOSED_BYTES", 10)
     service, contents = Service(), (b"small", b"very, very large", b"tiny", b"small too")
     outbox = Outbox(service, tmp_path)
@@ -118,7 +120,7 @@ def test_artefacts_beyond_one_request_are_sent_before_it(tmp_path: Path, monkeyp
     assert service.stored_apart == [digest_of(b"very, very large"), digest_of(b"small too")]
 
 
-def test_refusal_of_the_worker_is_reported_and_results_are_kept(tmp_path: Path) -> None:
+def test_refused_worker_token_is_raised_and_results_are_kept(tmp_path: Path) -> None:
     service = Service()
     service.error = AccessDenied("wrong token")
     outbox = Outbox(service, tmp_path)
@@ -157,7 +159,7 @@ def test_restarted_worker_delivers_unacknowledged_results(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["8.refused"]
 
 
-def test_result_in_a_file_named_by_an_earlier_version_is_delivered_and_removed(tmp_path: Path) -> None:
+def test_result_file_of_an_earlier_version_is_delivered_and_removed(tmp_path: Path) -> None:
     Outbox(Service(), tmp_path).post(parcel(7))
     (only,) = tmp_path.iterdir()
     only.rename(tmp_path / "7.json")
@@ -166,7 +168,7 @@ def test_result_in_a_file_named_by_an_earlier_version_is_delivered_and_removed(t
     assert (service.reports, list(tmp_path.iterdir())) == ([7], [])
 
 
-def test_temporarily_unreadable_result_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporarily_unreadable_result_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Outbox(Service(), tmp_path).post(parcel(7))
     with monkeypatch.context() as context:
         context.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many files")))
@@ -186,7 +188,7 @@ def test_results_of_attempts_with_equal_ids_do_not_replace_each_other(tmp_path: 
     assert {each.token for each in service.taken} == {"t", "another"}
 
 
-def test_artefacts_that_the_service_lost_are_stored_again(tmp_path: Path) -> None:
+def test_artefacts_that_the_service_lost_are_uploaded_again(tmp_path: Path) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
     outbox.post(parcel(1))
@@ -202,7 +204,7 @@ def test_artefacts_that_the_service_lost_are_stored_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("status", ["stale", "unknown", "repeated"])
-def test_answered_result_is_removed_for_every_status(tmp_path: Path, status: str) -> None:
+def test_result_is_removed_after_any_final_status(tmp_path: Path, status: str) -> None:
     service = Service()
     service.answers = {1: status}
     outbox = Outbox(service, tmp_path)
@@ -247,7 +249,7 @@ def test_repeated_refusal_of_an_attempt_is_reported_as_its_failure(tmp_path: Pat
         AblateReport(failure=InvalidConfig(reason="x")),
     ],
 )
-def test_every_kind_of_refused_report_is_replaced(tmp_path: Path, report: Report) -> None:
+def test_every_kind_of_report_refused_repeatedly_is_replaced_by_a_failure(tmp_path: Path, report: Report) -> None:
     service = Service()
     service.unreadable = "holds a NUL"
     outbox = Outbox(service, tmp_path)
@@ -259,7 +261,7 @@ def test_every_kind_of_refused_report_is_replaced(tmp_path: Path, report: Report
     assert "holds a NUL" in repr(delivered.report)
 
 
-def test_result_that_fails_the_service_does_not_delay_others_and_is_set_aside(tmp_path: Path) -> None:
+def test_result_that_fails_the_service_is_set_aside_without_delaying_others(tmp_path: Path) -> None:
     service = Service()
     service.poison = 2
     outbox = Outbox(service, tmp_path)
@@ -273,7 +275,7 @@ def test_result_that_fails_the_service_does_not_delay_others_and_is_set_aside(tm
 
 
 @pytest.mark.parametrize("error", [AWAY, ServiceAway("502"), ForeignService("a page of a proxy")])
-def test_proxy_errors_never_count_against_a_result(tmp_path: Path, error: EvoError) -> None:
+def test_proxy_errors_do_not_count_against_a_result(tmp_path: Path, error: EvoError) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
     outbox.post(parcel(1))
@@ -284,7 +286,7 @@ def test_proxy_errors_never_count_against_a_result(tmp_path: Path, error: EvoErr
     assert service.reports == [1]
 
 
-def test_bodies_shrink_until_the_proxy_accepts_them(tmp_path: Path) -> None:
+def test_outbox_shrinks_requests_until_the_proxy_accepts_them(tmp_path: Path) -> None:
     service = Service()
     service.most_bytes = 1000
     outbox = Outbox(service, tmp_path)
@@ -295,7 +297,7 @@ def test_bodies_shrink_until_the_proxy_accepts_them(tmp_path: Path) -> None:
     assert len({*service.artefacts, *service.stored_apart}) == 12
 
 
-def test_artefact_beyond_the_proxys_limit_does_not_cost_the_report(tmp_path: Path) -> None:
+def test_result_is_delivered_without_an_artefact_beyond_the_proxy_limit(tmp_path: Path) -> None:
     service = Service()
     service.most_bytes = 1000
     outbox = Outbox(service, tmp_path)
@@ -308,7 +310,7 @@ def test_artefact_beyond_the_proxys_limit_does_not_cost_the_report(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_artefact_refused_by_the_store_does_not_cost_the_result(tmp_path: Path) -> None:
+def test_result_is_delivered_without_a_refused_artefact(tmp_path: Path) -> None:
     service = Service()
     service.refused_artefacts = True
     outbox = Outbox(service, tmp_path)
@@ -319,7 +321,9 @@ def test_artefact_refused_by_the_store_does_not_cost_the_result(tmp_path: Path) 
     assert taken.report.artefacts == {}
 
 
-def test_full_disk_is_reported_and_memory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outbox_on_a_full_disk_keeps_results_in_memory_and_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = Service()
     outbox = Outbox(service, tmp_path)
 
@@ -338,7 +342,7 @@ def test_full_disk_is_reported_and_memory_is_used(tmp_path: Path, monkeypatch: p
     assert service.reports == [1, 2]
 
 
-def test_memory_is_used_without_a_writable_folder(tmp_path: Path) -> None:
+def test_outbox_without_a_writable_folder_keeps_results_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     service = Service()
     outbox = Outbox(service, tmp_path / "file" / "outbox")
@@ -347,7 +351,7 @@ def test_memory_is_used_without_a_writable_folder(tmp_path: Path) -> None:
     assert service.reports == [1]
 
 
-def test_background_delivery_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outbox_thread_retries_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outboxes, "FIRST_PAUSE_S", 0.001)
     service, tried, taken = Service(), threading.Event(), threading.Event()
 

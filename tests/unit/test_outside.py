@@ -51,14 +51,14 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("text", READING)
-def test_source_that_names_files_elsewhere_is_refused(text: str) -> None:
+def test_variant_source_that_names_files_outside_is_refused(text: str) -> None:
     assert outside(text) is not None
     with pytest.raises(InvalidInput, match=r"kernel\.c"):
         read_proposal({}, {"kernel.c": text}, "v")
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_source_with_ordinary_includes_is_accepted(text: str) -> None:
+def test_variant_source_with_ordinary_includes_is_accepted(text: str) -> None:
     assert outside(text) is None
 
 
@@ -114,7 +114,7 @@ REFUSED_FLAGS = [
 
 
 @pytest.mark.parametrize("flags", REFUSED_FLAGS)
-def test_flag_that_names_files_or_programs_is_refused(flags: str) -> None:
+def test_variant_flags_that_name_files_or_programs_are_refused(flags: str) -> None:
     words = flags.split(" ")
     assert outside_flag(words) is not None
     with pytest.raises(InvalidInput, match="flags"):
@@ -157,12 +157,12 @@ def test_flag_that_names_files_or_programs_is_refused(flags: str) -> None:
         *("--extra-device-vectorization", "--ptxas-options=-v", "--std=c++17", "-fno-strict-aliasing"),
     ],
 )
-def test_ordinary_flags_are_accepted(flag: str) -> None:
+def test_ordinary_variant_flags_are_accepted(flag: str) -> None:
     assert outside_flag(flag.split(" ")) is None
 
 
 @pytest.mark.parametrize("package", registry.builtin(), ids=lambda package: package.family.name)
-def test_sources_and_flags_of_built_in_families_are_accepted(package: registry.Package) -> None:
+def test_sources_and_flags_of_builtin_families_pass_the_variant_check(package: registry.Package) -> None:
     for name, content in registry.own_files(package).items():
         if name.endswith((".j2", ".c", ".cu", ".h", ".cuh")):
             assert outside(content.decode()) is None, name
@@ -189,7 +189,7 @@ HOSTILE = {
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text_is_read_in_linear_time(text: str) -> None:
+def test_hostile_variant_sources_are_checked_without_excessive_time(text: str) -> None:
     package = registry.package_of(family_of(FILES), {**FILES, "kernel.c": text.encode()})
     implementation = replace(package.family.implementation("cpu"), mode="source", file="kernel.c")
     outside(text)

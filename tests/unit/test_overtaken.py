@@ -85,17 +85,17 @@ def judged(session: Session) -> int:
     )
 
 
-def test_kernel_that_reads_its_inputs_at_each_call_passes() -> None:
+def test_kernel_that_reads_its_inputs_at_every_call_passes() -> None:
     assert judged(Session(right, made=2)) > 0
 
 
-def test_kernel_that_answers_overwritten_inputs_is_refused() -> None:
+def test_kernel_that_uses_overwritten_inputs_is_refused() -> None:
     with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 2 of 2 trials"):
         judged(Session(stale, made=2))
 
 
 @pytest.mark.parametrize(("wrong", "refused"), [({5}, False), ({5, 20}, True), ({5, 100}, True), ({63}, False)])
-def test_one_wrong_answer_among_many_is_examined_again(wrong: set[int], refused: bool) -> None:
+def test_single_wrong_output_after_an_input_change_is_checked_again(wrong: set[int], refused: bool) -> None:
     numbers = itertools.count()
 
     def sometimes(buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> None:
@@ -109,12 +109,12 @@ def test_one_wrong_answer_among_many_is_examined_again(wrong: set[int], refused:
 
 
 @pytest.mark.parametrize("made", [None, 0, 1])
-def test_answer_is_judged_only_if_a_call_certainly_began_after_the_change(made: int | None) -> None:
+def test_output_is_checked_only_if_a_call_began_after_the_input_change(made: int | None) -> None:
     assert judged(Session(stale, made)) == 0
 
 
 @pytest.mark.parametrize(("kernel", "ratio"), [(right, 1.0), (stale, 4.0)])
-def test_kernel_that_stores_answers_is_slower_if_inputs_change(
+def test_kernel_that_stores_outputs_is_slower_if_inputs_change(
     kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], ratio: float
 ) -> None:
     buffers = FakeBuffers({"x": np.zeros(4)}, {"y": np.full(4, np.nan)})

@@ -13,14 +13,14 @@ from workers.backends.distance import distance
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, 40 * PIECE + 7])
-def test_pieces_cover_everything_once_and_in_order(size: int) -> None:
+def test_pieces_cover_an_array_once_and_in_order(size: int) -> None:
     pieces = in_pieces(lambda piece: (piece.start, piece.stop), size)
     assert [start for start, _ in pieces] == list(range(0, size, PIECE))
     assert sum(stop - start for start, stop in pieces) == size
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (5, DRAWN_TOGETHER // 2 + 3)])
-def test_random_numbers_depend_on_the_seed_and_not_on_the_cores(
+def test_parallel_random_numbers_depend_only_on_the_seed(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = normals(np.random.default_rng(7), shape)
@@ -30,7 +30,7 @@ def test_random_numbers_depend_on_the_seed_and_not_on_the_cores(
     assert len(np.unique(first)) > 0.9 * first.size, "blocks are not repeated"
 
 
-def test_computations_at_the_same_time_share_a_thread_for_each_core() -> None:
+def test_concurrent_computations_share_one_thread_per_core() -> None:
     """Also those within another: each would otherwise start as many threads again."""
     seen: set[int] = set()
 
@@ -47,12 +47,12 @@ def test_computations_at_the_same_time_share_a_thread_for_each_core() -> None:
     assert len(seen) <= (os.cpu_count() or 1)
 
 
-def test_error_of_a_part_reaches_the_caller() -> None:
+def test_error_in_a_worker_thread_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         on_all_cores(lambda part: 1 // part, [1, 0])
 
 
-def test_forked_process_has_threads_of_its_own() -> None:
+def test_forked_process_can_compute_on_all_cores() -> None:
     assert on_all_cores(abs, [-1, 2]) == [1, 2]
     if (child := os.fork()) == 0:
         os._exit(0 if on_all_cores(abs, [-3, 4]) == [3, 4] else 1)
@@ -69,7 +69,7 @@ def test_large_arrays_are_encoded_like_small_ones(dtype: str) -> None:
         assert np.array_equal(decoded(codes, dtype)[row], decoded(codes[row], dtype))
 
 
-def test_one_wrong_element_of_a_large_array_is_found() -> None:
+def test_one_wrong_element_of_a_large_array_is_detected() -> None:
     right = normals(np.random.default_rng(1), (40 * PIECE + 9,))
     wrong = right.copy()
     wrong[-1] += 3.0

@@ -79,7 +79,7 @@ def number_of(line: Pipeline) -> int:
     return pending.lease.attempt_id
 
 
-def test_few_cores_build_a_whole_batch_before_the_first_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_on_few_cores_builds_a_batch_before_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         assert line.room == 4
         add(line, builds, 1, 2)
@@ -96,7 +96,7 @@ def test_few_cores_build_a_whole_batch_before_the_first_measurement(monkeypatch:
         assert line.room == 4
 
 
-def test_enough_cores_measure_in_order_of_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_on_many_cores_measures_in_order_of_completed_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cpu", 4, monkeypatch) as (line, builds):
         add(line, builds, 1, 2, 3)
         builds.gates[2].set()
@@ -112,7 +112,7 @@ def add_baselines(line: Pipeline, number: int, *, search: int = 1) -> None:
 
 
 @pytest.mark.parametrize("cores", [2, 16])
-def test_first_candidate_precedes_the_baselines(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+def test_first_candidate_is_measured_before_the_baselines(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
     with pipeline("cpu", cores, monkeypatch) as (line, builds):
         add_baselines(line, 9)
         add(line, builds, 1, 2)
@@ -132,7 +132,7 @@ def test_baselines_do_not_wait_for_candidates_of_other_searches(monkeypatch: pyt
         assert number_of(line) == 9
 
 
-def test_an_eighth_of_the_room_is_claimed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_claims_jobs_only_for_an_eighth_of_its_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 16, monkeypatch) as (line, builds):
         add(line, builds, *range(14))
         assert line.room == 2
@@ -158,19 +158,19 @@ def test_pipeline_holds_only_jobs_needed_to_keep_the_device_busy(monkeypatch: py
         assert line.room == (16 - 10) + 2
 
 
-def test_large_machine_claims_at_most_the_request_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_on_a_large_machine_claims_at_most_64_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 128, monkeypatch) as (line, _):
         assert line.room == 64
 
 
-def test_recorded_space_is_searched_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_of_a_recorded_space_holds_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("replay", 16, monkeypatch) as (line, builds):
         assert line.room == 1
         add(line, builds, 1)
         assert line.room == 0
 
 
-def test_remaining_jobs_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_emptying_the_pipeline_returns_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         add(line, builds, 1, 2)
         assert [pending.lease.attempt_id for pending in line.empty()] == [1, 2]

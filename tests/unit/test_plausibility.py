@@ -93,7 +93,7 @@ def refused_field(checked: Callable[[], object]) -> str | None:
         (replace(FIRST, repeats=(BOTH,)), "repeats.0.other"),
     ],
 )
-def test_impossible_figure_is_named(report: Report, field: str) -> None:
+def test_error_names_the_report_field_with_an_impossible_figure(report: Report, field: str) -> None:
     assert refused_field(lambda: check(report)) == f"report.{field}"
 
 
@@ -107,7 +107,7 @@ def test_impossible_figure_is_named(report: Report, field: str) -> None:
         replace(FIRST, repeats=(ALONE,)),
     ],
 )
-def test_possible_figures_are_accepted(report: Report) -> None:
+def test_report_with_possible_figures_is_accepted(report: Report) -> None:
     assert refused_field(lambda: check(report)) is None
 
 
@@ -143,11 +143,11 @@ def test_report_that_does_not_answer_its_job_is_refused(report: Report, job: Job
         (ConfirmReport(failure=TimedOut(stage="measure", limit_s=1.0), failed="incumbent"), WITH_INCUMBENT),
     ],
 )
-def test_matching_reports_are_accepted(report: Report, job: Job) -> None:
+def test_report_that_answers_its_job_is_accepted(report: Report, job: Job) -> None:
     assert refused_field(lambda: check_answer(report, job, TERMS)) is None
 
 
-def test_recording_keeps_its_protocol() -> None:
+def test_only_replayed_reports_may_have_an_older_protocol() -> None:
     replay = replace(TERMS, device=replace(TERMS.device, kind="replay"))
     assert refused_field(lambda: check_answer(measured(protocol=1), EVALUATE, replay)) is None
     assert (
@@ -155,7 +155,7 @@ def test_recording_keeps_its_protocol() -> None:
     )
 
 
-def test_device_figures_are_checked() -> None:
+def test_device_with_an_impossible_peak_rate_is_refused() -> None:
     device = Device(kind="cpu", model="m", architecture="a", uuid="u", limits={"cores": 2.0})
     check_figures("devices", [device])
     none = Ceilings(flops_per_s={"float32": 0.0}, bytes_per_s=1e9, source="table")
@@ -164,5 +164,5 @@ def test_device_figures_are_checked() -> None:
 
 
 @pytest.mark.parametrize("target", architectures())
-def test_known_devices_report_accepted_figures(target: str) -> None:
+def test_figures_of_known_devices_are_accepted(target: str) -> None:
     check_figures("device", known(target))

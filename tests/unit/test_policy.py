@@ -12,13 +12,13 @@ def test_named_policy_is_found_by_its_name(name: str) -> None:
     assert policy_from({"base": name}) == POLICIES[name]
 
 
-def test_document_overrides_some_fields_of_its_base() -> None:
+def test_policy_document_overrides_fields_of_its_base() -> None:
     policy = policy_from({"base": "l4-notes", "minimum_gain": 0.03, "max_registers": None})
     assert (policy.name, policy.minimum_gain, policy.max_registers) == ("custom", 0.03, None)
     assert policy.max_shared_memory_bytes == POLICIES["l4-notes"].max_shared_memory_bytes
 
 
-def test_threshold_of_a_rule_is_the_policys_else_its_default(declared: None) -> None:
+def test_threshold_of_a_rule_is_from_the_policy_or_its_default(declared: None) -> None:
     assert policy_from({"thresholds": {"rounds": 9}}).threshold("rounds") == 9
     assert Policy().threshold("rounds") == 3
 
@@ -46,7 +46,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DECLARED, "rounds", 3.0)
 
 
-def test_whole_policy_round_trips() -> None:
+def test_policy_round_trips_through_a_document() -> None:
     assert policy_from(vars(Policy(name="mine", seeds=5))) == Policy(name="mine", seeds=5)
 
 

@@ -61,7 +61,7 @@ def test_numeric_constants_of_a_module_are_found() -> None:
     assert "FIRST_RESULTS_S" in {name for module in deciding() for name in numbers(module)}
 
 
-def test_effect_size_trims_the_share_in_the_policy() -> None:
+def test_effect_rule_trims_the_share_set_in_the_policy() -> None:
     ours, theirs = [1.0] * 7 + [9.0] * 3, [2.0, 2.1] * 5
     series = {"ours": Timing(samples_us=tuple(ours)), "theirs": Timing(samples_us=tuple(theirs))}
     found = [
@@ -73,14 +73,14 @@ def test_effect_size_trims_the_share_in_the_policy() -> None:
     assert "40% trimmed" in found[1].text
 
 
-def test_comparison_of_two_trials_follows_the_policy() -> None:
+def test_comparison_of_two_trials_trims_the_share_set_in_the_policy() -> None:
     left, right = (Timing(samples_us=tuple(values)) for values in ([1.0, 1.1] * 4 + [9.0] * 2, [2.0, 2.1] * 5))
     found = [compare(left, right, Policy(effect_trim=trim), np.random.default_rng(0)) for trim in (0.0, 0.3)]
     assert [each is not None and each.effect > 1.0 for each in found] == [False, True]
 
 
 @pytest.mark.parametrize(("sets", "allowed"), [(2, 1.5), (64, 6.0)])
-def test_skipped_work_limit_follows_the_policy(sets: int, allowed: float) -> None:
+def test_limit_on_slower_alternating_calls_follows_the_policy(sets: int, allowed: float) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(4096,))]
     policy = Policy(max_ring_ratio=1.5, max_ring_ratio_of_caches=6.0)
     assert most_disagreement(arguments, sets, {"l1_bytes": 48 << 10}, policy) == allowed
@@ -100,14 +100,14 @@ def test_skipped_work_limit_follows_the_policy(sets: int, allowed: float) -> Non
         {"session_share": 1.0},
     ],
 )
-def test_thresholds_have_ranges(wrong: dict[str, float]) -> None:
+def test_policy_thresholds_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     (name,) = wrong
     with pytest.raises(InvalidInput, match=f"policy.{name}: must be at least"):
         policy_from(wrong)
 
 
 @pytest.mark.parametrize(("sets", "limit"), [(2, 1.25), (8, 4.0)])
-def test_outputs_on_more_pages_than_a_core_translates_at_once_may_take_longer(sets: int, limit: float) -> None:
+def test_limit_on_slower_alternating_calls_is_higher_for_many_memory_pages(sets: int, limit: float) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(16_384,))]
     assert most_disagreement(arguments, sets, {"l1_bytes": 1 << 30}, Policy()) == limit
     assert most_disagreement(arguments, sets, {"l2_bytes": 1 << 30}, Policy()) == 1.25

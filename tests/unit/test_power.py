@@ -66,7 +66,7 @@ class Meter:
 
 
 @pytest.mark.parametrize("step_s", [0.0, 0.001, 0.1])
-def test_power_of_each_kernel_is_measured_whatever_the_steps_of_the_meter(step_s: float) -> None:
+def test_power_is_measured_for_any_resolution_of_the_meter(step_s: float) -> None:
     world = World()
     timers = {"challenger": KernelOf(world, 10.0, 40.0), "incumbent": KernelOf(world, 30.0, 25.0)}
     meter = Meter(world, step_s=step_s)
@@ -77,7 +77,7 @@ def test_power_of_each_kernel_is_measured_whatever_the_steps_of_the_meter(step_s
         assert found[name].meter == "fake"
 
 
-def test_short_time_ends_power_measurements_after_the_least_spans() -> None:
+def test_power_measurement_without_time_takes_the_minimum_of_samples() -> None:
     world = World()
     timers = {"a": KernelOf(world, 10.0, 40.0)}
     meter = Meter(world, step_s=0.0)
@@ -85,7 +85,7 @@ def test_short_time_ends_power_measurements_after_the_least_spans() -> None:
     assert len(found["a"].samples_w) == LEAST_SPANS
 
 
-def test_meter_that_does_not_advance_is_reported() -> None:
+def test_energy_meter_that_does_not_advance_is_reported() -> None:
     world = World()
     timers = {"a": KernelOf(world, 10.0, 0.0)}
     with pytest.raises(InvalidMeasurementError, match="fake does not advance"):
@@ -101,7 +101,7 @@ def zone(folder: Path, place: str, name: str, energy_uj: int, limit_uj: int = 10
     return made / "energy_uj"
 
 
-def test_rapl_sums_packages_and_memory_over_restarts_of_the_counters(tmp_path: Path) -> None:
+def test_rapl_meter_sums_package_and_memory_across_counter_overflow(tmp_path: Path) -> None:
     package, memory = zone(tmp_path, "intel-rapl:0", "package-0", 900), zone(tmp_path, "intel-rapl:0:1", "dram", 10)
     core = zone(tmp_path, "intel-rapl:0:0", "core", 5)
     meter = PowercapMeter.here(tmp_path)
@@ -114,14 +114,16 @@ def test_rapl_sums_packages_and_memory_over_restarts_of_the_counters(tmp_path: P
     assert meter.read_uj() == 220
 
 
-def test_machine_without_rapl_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_rapl_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zone(tmp_path, "intel-rapl:0", "psys", 1)
     monkeypatch.setenv(FOLDER, str(tmp_path))
     with pytest.raises(NoMeterError, match=f"no RAPL counter of a processor package.*{FOLDER}"):
         PowercapMeter.here()
 
 
-def test_counter_that_only_root_may_read_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_an_unreadable_rapl_counter_has_the_chmod_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 1)
 
     def forbidden(self: Path, **_: object) -> str:
@@ -141,13 +143,13 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     yield state
 
 
-def test_nvml_counts_millijoules(gpu: SimpleNamespace) -> None:
+def test_nvml_meter_converts_millijoules_to_microjoules(gpu: SimpleNamespace) -> None:
     meter = NvmlMeter("GPU-1")
     gpu.mj = 7.5
     assert (meter.name, meter.read_uj()) == ("NVML total energy", 7500.0)
 
 
-def test_gpu_without_a_counter_names_the_remedy(gpu: SimpleNamespace) -> None:
+def test_error_of_a_gpu_without_energy_counter_names_the_remedy(gpu: SimpleNamespace) -> None:
     gpu.mj = None
     with pytest.raises(NoMeterError, match="install nvidia-ml-py"):
         NvmlMeter("GPU-1")
@@ -169,7 +171,7 @@ def test_metric_needs_a_meter_if_it_names_energy_or_power(metric: str, needed: b
             goal(metric).check(["TILE"], compiled=False, unmetered="this machine has none: buy one")
 
 
-def test_devices_say_why_they_have_no_meter() -> None:
+def test_device_states_why_it_has_no_energy_meter() -> None:
     def device(kind: str, **software: str) -> Device:
         return Device(kind=kind, model="Toy", architecture="x", uuid="1", limits={}, software=software)
 
@@ -184,7 +186,7 @@ def measured(time_us: float, *watts: float) -> Timing:
     return Timing(samples_us=(time_us,) * 8, power=power)
 
 
-def test_trial_costs_its_energy() -> None:
+def test_trial_cost_by_an_energy_metric_uses_the_measured_power() -> None:
     def trial(timing: Timing) -> Trial:
         return Trial(number=1, proposal=Proposal(config={"TILE": 4}, origin="random"), outcome=Measured(timing=timing))
 
@@ -194,7 +196,7 @@ def test_trial_costs_its_energy() -> None:
     assert missing.kind == "invalid_measurement"
 
 
-def test_confirmation_compares_the_energy_of_its_spans() -> None:
+def test_confirmation_by_an_energy_metric_compares_energy_per_call() -> None:
     report = ConfirmReport(
         challenger=measured(10.0, 3.0, 5.0),
         challenger_again=measured(10.0, 4.0, 4.0),

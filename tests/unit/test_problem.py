@@ -18,7 +18,7 @@ FIELDS = (
 )
 
 
-def test_text_and_mapping_are_equivalent_and_completed_in_field_order() -> None:
+def test_problem_text_and_mapping_are_equivalent() -> None:
     expected = {"B": 1, "S": 256, "offset": -3, "causal": True, "dtype": "float32"}
     assert parse_problem(FIELDS, " causal=true, offset = -3 ,S=256,") == expected
     assert parse_problem(FIELDS, {"causal": True, "S": 256, "offset": "-3"}) == expected
@@ -26,14 +26,14 @@ def test_text_and_mapping_are_equivalent_and_completed_in_field_order() -> None:
 
 
 @pytest.mark.parametrize("text", ["S=256,,B=1", ",S=256", "S=256,,"])
-def test_empty_item_between_commas_is_ignored(text: str) -> None:
+def test_empty_item_between_commas_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="problem: has nothing between two commas"):
         parse_problem(FIELDS, text)
     with pytest.raises(InvalidInput, match="problem: has nothing between two commas"):
         split_shapes(text)
 
 
-def test_passed_defaults_override_those_of_the_fields() -> None:
+def test_passed_defaults_override_field_defaults_of_a_problem() -> None:
     assert parse_problem(FIELDS, "", {"S": 8, "dtype": "float16"})["dtype"] == "float16"
     assert parse_problem(FIELDS, "dtype=float32", {"S": 8, "dtype": "float16"})["dtype"] == "float32"
 
@@ -88,11 +88,11 @@ def test_invalid_problem_names_the_field_and_its_valid_values(given: Any, field:
         }
     )
 )
-def test_key_of_a_problem_reads_back(problem: dict[str, Any]) -> None:
+def test_problem_key_is_parsed_back_to_the_problem(problem: dict[str, Any]) -> None:
     assert parse_problem(FIELDS, problem_key(problem)) == problem
 
 
-def test_key_is_canonical() -> None:
+def test_problem_key_is_canonical() -> None:
     key = problem_key(parse_problem(FIELDS, "causal=YES,S=007"))
     assert key == "B=1,S=7,offset=0,causal=true,dtype=float32"
     assert problem_key({}) == ""
@@ -113,7 +113,7 @@ def test_field_describes_its_valid_values(field: Field, accepts: str) -> None:
     assert field.accepts == accepts
 
 
-def test_several_values_are_several_problems() -> None:
+def test_problem_text_with_several_values_gives_several_problems() -> None:
     assert split_shapes("") == [""]
     assert split_shapes("B=2, S=128") == ["B=2,S=128"]
     assert split_shapes("S=128,128,256") == ["S=128", "S=256"]
@@ -128,7 +128,7 @@ def test_several_values_are_several_problems() -> None:
             split_shapes(wrong)
 
 
-def test_text_with_too_many_fields_is_refused() -> None:
+def test_problem_text_with_too_many_fields_is_refused() -> None:
     text = ",".join(f"a{number}=1" for number in range(MAX_FIELDS))
     assert len(split_assignments(text, "problem")) == MAX_FIELDS
     with pytest.raises(InvalidInput, match="problem: names 101 fields; at most 100 are accepted"):

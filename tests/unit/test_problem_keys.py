@@ -18,14 +18,14 @@ from tests.unit.family_document import document
         ("layernorm", "rows=8,cols=64,residual=false", "rows=8,cols=64,residual=false,dtype=float32"),
     ],
 )
-def test_later_fields_are_in_the_key_only_if_not_default(name: str, given: str, key: str) -> None:
+def test_problem_key_omits_later_fields_at_their_default(name: str, given: str, key: str) -> None:
     family = find(name).family
     problem = family.problem(given, "cpu")
     assert sorted(family.problem_key(problem).split(",")) == sorted(key.split(","))
     assert family.problem(family.problem_key(problem), "cpu") == problem
 
 
-def test_only_a_default_can_be_omitted() -> None:
+def test_omit_default_requires_a_default() -> None:
     made = document()
     made["problem"]["extra"] = {"type": "int", "omit_default": True}
     with pytest.raises(InvalidInput, match=r"problem\.extra\.omit_default: applies only to fields with a default"):

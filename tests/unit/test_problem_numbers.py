@@ -22,26 +22,26 @@ EPSILON = {"type": "float", "default": 1e-5, "min": 0, "max": 1}
 @pytest.mark.parametrize(
     ("given", "value"), [("1e-6", 1e-6), ("0", 0.0), (".5", 0.5), (1, 1.0), (0.25, 0.25), (" 1e-3 ", 1e-3)]
 )
-def test_numbers_are_accepted_as_text_and_as_values(given: object, value: float) -> None:
+def test_float_fields_accept_text_and_numbers(given: object, value: float) -> None:
     found = family(**EPSILON).problem({"extra": given})["extra"]
     assert (found, type(found)) == (value, float)
 
 
 @pytest.mark.parametrize("given", ["nan", "inf", "x", "", True, None, [1], "-0.1", "1.5", 2, 10**400, "1e999"])
-def test_refusal_of_an_invalid_number_states_accepted_values(given: object) -> None:
+def test_error_of_an_invalid_number_states_the_accepted_range(given: object) -> None:
     with pytest.raises(InvalidInput, match="accepted: 0 … 1") as refused:
         family(**EPSILON).problem({"extra": given})
     assert refused.value.field == "problem.extra"
 
 
 @pytest.mark.parametrize("value", [1e-5, 0.1, 1.0, 3e-9])
-def test_key_of_a_problem_is_read_back(value: float) -> None:
+def test_problem_key_with_a_float_is_parsed_back(value: float) -> None:
     found = family(**EPSILON)
     problem = found.problem({"extra": value})
     assert found.problem(problem_key(problem)) == problem
 
 
-def test_numbers_may_be_used_in_expressions() -> None:
+def test_float_fields_may_be_used_in_expressions() -> None:
     made = document()
     made["problem"]["extra"] = dict(EPSILON)
     made["arguments"][1]["value"] = "2 * extra"
@@ -52,17 +52,17 @@ def test_numbers_may_be_used_in_expressions() -> None:
 
 
 @pytest.mark.parametrize("given", ["gelu", "_x9"])
-def test_identifiers_are_accepted_as_text(given: str) -> None:
+def test_text_fields_accept_identifiers(given: str) -> None:
     assert family(type="text", default="relu").problem({"extra": given})["extra"] == given
 
 
 @pytest.mark.parametrize("given", ["a b", "9", "a-b", "", 7, 'x"', "a\n#define N 1"])
-def test_other_texts_are_refused(given: object) -> None:
+def test_text_fields_refuse_values_that_are_no_identifiers(given: object) -> None:
     with pytest.raises(InvalidInput, match="a word of letters, digits and underscores"):
         family(type="text", default="relu").problem({"extra": given})
 
 
-def test_limits_of_a_field_must_be_numbers() -> None:
+def test_minimum_and_maximum_of_a_field_must_be_numbers() -> None:
     with pytest.raises(InvalidInput, match=r"problem\.extra\.min: must be a number"):
         family(type="float", min="0")
     with pytest.raises(InvalidInput, match=r"problem\.extra\.max: must be a number of at most 308 digits"):

@@ -31,7 +31,7 @@ def profiled(**sides: Mapping[str, float]) -> dict[str, Profiled]:
     return {side: Profiled(tool="ncu", figures=figures) for side, figures in sides.items()}
 
 
-def test_profile_gates_are_met_or_named() -> None:
+def test_profile_rule_lists_the_unmet_requirements() -> None:
     final = POLICIES["l4-final"]
     assert rules(profiled(challenger=GOOD, incumbent=BEFORE), final)["profile"].passed
     unmet = rules(profiled(challenger={**GOOD, "tensor_active": 0.05}, incumbent=GOOD), final)["profile"]
@@ -42,11 +42,11 @@ def test_profile_gates_are_met_or_named() -> None:
     assert "DRAM throughput, fraction of the peak lower by at least 10%" in unmet.text
 
 
-def test_changes_are_not_judged_without_an_incumbent() -> None:
+def test_profile_changes_are_not_required_without_an_incumbent() -> None:
     assert rules(profiled(challenger=GOOD), POLICIES["l4-final"])["profile"].passed
 
 
-def test_missing_counter_does_not_meet_its_gate() -> None:
+def test_missing_profiler_counter_does_not_meet_its_requirement() -> None:
     policy = policy_from({"min_fp8_operations": 1})
     rule = rules(profiled(challenger=GOOD), policy)["profile"]
     assert not rule.passed
@@ -55,7 +55,7 @@ def test_missing_counter_does_not_meet_its_gate() -> None:
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_policy_decides_if_a_missing_profile_forbids_promotion(required: bool) -> None:
+def test_missing_profile_forbids_promotion_only_if_the_policy_requires_it(required: bool) -> None:
     policy = policy_from({"base": "l4-notes", "require_profile": required})
     skipped = {"challenger": Profiled(tool="ncu", skipped="not installed")}
     for profiles, reason in ((skipped, "ncu: not installed"), ({}, "this device has no profiler")):
@@ -64,11 +64,11 @@ def test_policy_decides_if_a_missing_profile_forbids_promotion(required: bool) -
         assert reason in rule.text
 
 
-def test_policy_without_gates_ignores_profiles() -> None:
+def test_policy_without_profile_requirements_has_no_profile_rule() -> None:
     assert "profile" not in rules(profiled(challenger=GOOD), Policy())
 
 
-def test_table_shows_challenger_and_incumbent() -> None:
+def test_profile_table_shows_challenger_and_incumbent() -> None:
     rows = {title: cells for title, *cells in profile_rows(profiled(challenger=GOOD, incumbent=BEFORE))}
     assert rows["L2 hit rate"] == ["70%", "60%", "+10.0 points"]
     assert "registers per thread" not in rows

@@ -55,7 +55,7 @@ def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
     return verdict(report, policy=replace(POLICY, **policy))  # type: ignore[arg-type]
 
 
-def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_time() -> None:
+def test_verdict_without_baselines_states_the_reason_and_predicts_the_time() -> None:
     rng = np.random.default_rng(1)
     right = CaseError(case="nominal", output="y", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1.0, max_abs_limit=1.0)
     series = noisy_round(rng, 100.0, 100.0, 100.0, 100.0)
@@ -92,7 +92,7 @@ def test_verdict_without_anything_to_compare_gives_the_reason_and_predicts_the_t
     ],
     ids=["honest", "within the allowance", "skips two thirds", "skips an eighth", "honest in noise", "lazy in noise"],
 )
-def test_calls_must_take_equally_long_whatever_their_outputs_hold(
+def test_calls_that_are_slower_on_poisoned_outputs_fail_the_work_rule(
     poisoned_us: float, spread: float, passed: bool, words: str
 ) -> None:
     rng = np.random.default_rng(1)
@@ -107,7 +107,7 @@ def test_calls_must_take_equally_long_whatever_their_outputs_hold(
     assert found.passed is (found.figure <= found.threshold) or not found.conclusive
 
 
-def test_repeated_calls_that_are_faster_on_a_busy_device_leave_the_verdict_open() -> None:
+def test_unclear_skipped_work_on_a_busy_device_leaves_the_verdict_open() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     alike = Timing(samples_us=(80.0,) * 12)
     check = OverwriteCheck(answered=alike, poisoned=alike, unclear="a call takes 1.5 times as long in a ring")
@@ -118,7 +118,7 @@ def test_repeated_calls_that_are_faster_on_a_busy_device_leave_the_verdict_open(
     assert "a call takes 1.5 times as long in a ring. The device was busy" in found.text
 
 
-def test_occasional_wrong_answer_forbids_promotion_and_is_counted() -> None:
+def test_wrong_outputs_forbid_promotion_and_are_counted() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     result = verdict(replace(report, answers=OutputChecks(judged=500, wrong=2, first="call 97 of those judged: NaN")))
     said = "Not promoted. 2 of 500 timed calls that were judged gave a wrong answer, first call 97 of those judged: NaN"
@@ -138,14 +138,14 @@ def test_correct_answers_bound_the_rate_of_wrong_calls_and_inputs() -> None:
 
 
 @pytest.mark.parametrize(("judged", "told"), [(299, True), (298, False)])
-def test_policy_requires_that_wrong_calls_are_rare(judged: int, told: bool) -> None:
+def test_policy_requires_enough_checked_calls(judged: int, told: bool) -> None:
     report = replace(confirmation(np.random.default_rng(1), challenger_us=80), answers=OutputChecks(judged=judged))
     result = verdict(report, policy=replace(POLICY, min_calls_per_error=100))
     assert (result.promote, rule(result, "wrong calls").passed) == (told, told)
     assert promising(report, replace(POLICY, min_calls_per_error=100)), "further processes check further calls"
 
 
-def test_incumbent_slowed_in_one_process_is_not_replaced() -> None:
+def test_incumbent_with_one_slow_process_is_not_replaced() -> None:
     rng = np.random.default_rng(1)
     report = confirmation(rng, challenger_us=80)
     pairs = [noisy_round(rng, 80.0, slow * 100.0, rounds=50) for slow in (1.0, 1.0, 1.0, 2.0)]
@@ -167,7 +167,7 @@ def test_confirmation_without_a_check_for_skipped_work_promotes_nothing() -> Non
     assert result.summary.startswith("Not promoted. Whether calls do less work")
 
 
-def test_clear_gain_meets_every_rule() -> None:
+def test_challenger_with_a_clear_gain_meets_every_rule() -> None:
     result = verdict(confirmation(np.random.default_rng(1), challenger_us=80))
     assert result.promote
     assert [rule.name for rule in result.rules] == [
@@ -184,7 +184,7 @@ def test_clear_gain_meets_every_rule() -> None:
     assert result.summary.startswith("Promoted: 19.9% less time")
 
 
-def test_slower_challenger_fails_every_rule_of_time() -> None:
+def test_slower_challenger_fails_every_timing_rule() -> None:
     result = verdict(confirmation(np.random.default_rng(2), challenger_us=110))
     assert not result.promote
     assert [rule.name for rule in result.rules if rule.passed] == ["sanitizers"]
@@ -203,7 +203,7 @@ def test_minimum_gain_comes_from_the_policy() -> None:
     assert not exactly(97, 100, minimum_gain=0.05).promote
 
 
-def test_intervals_must_not_overlap() -> None:
+def test_overlapping_intervals_fail_the_interval_rule() -> None:
     assert rule(exactly(97, 100), "intervals").passed
     overlapping = verdict(confirmation(np.random.default_rng(4), challenger_us=100))
     assert not rule(overlapping, "intervals").passed
@@ -211,7 +211,7 @@ def test_intervals_must_not_overlap() -> None:
     assert rule(overlapping, "intervals").figure >= rule(overlapping, "intervals").threshold
 
 
-def test_effect_must_be_large_enough() -> None:
+def test_effect_below_the_minimum_of_the_policy_fails_the_effect_rule() -> None:
     report = confirmation(np.random.default_rng(4), challenger_us=95)
     assert rule(verdict(report), "effect").passed
     assert not rule(verdict(report, policy=replace(POLICY, minimum_effect=50.0)), "effect").passed
@@ -241,7 +241,7 @@ def test_p_value_is_corrected_for_the_number_of_challengers() -> None:
     assert not rule(verdict(report, challengers=3, policy=crowded), "significance").passed
 
 
-def test_gain_within_the_sessions_own_noise_does_not_count() -> None:
+def test_gain_within_the_noise_of_the_session_is_not_promoted() -> None:
     rng = np.random.default_rng(6)
     challenger, incumbent = noisy_round(rng, 95, 100)
     apart = Timing(samples_us=tuple(sample * 1.08 for sample in challenger.samples_us))
@@ -254,7 +254,7 @@ def test_gain_within_the_sessions_own_noise_does_not_count() -> None:
     assert "less time than the incumbent, but noise leaves open noise." in result.summary
 
 
-def test_without_a_second_series_the_noise_is_unknown_and_nothing_is_promoted() -> None:
+def test_challenger_without_a_second_series_fails_the_noise_rule() -> None:
     challenger, incumbent = noisy_round(np.random.default_rng(7), 50, 100)
     result = verdict(ConfirmReport(challenger=challenger, incumbent=incumbent, sanitizers=CLEAN))
     assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
@@ -283,7 +283,7 @@ def test_first_champion_slower_than_every_baseline_is_labelled() -> None:
     assert not rule(result, "baseline").passed
 
 
-def test_first_champion_level_with_a_baseline_is_not_labelled_slower() -> None:
+def test_first_champion_as_fast_as_a_baseline_is_not_labelled_slower() -> None:
     result = verdict(confirmation(np.random.default_rng(9), challenger_us=90, incumbent_us=None, numpy=30, torch=90))
     assert not result.behind_every_baseline
 
@@ -305,7 +305,7 @@ def test_trial_that_cannot_be_measured_again_is_not_promoted(failed: str) -> Non
     assert not rule(result, "measured").passed
 
 
-def test_failed_case_forbids_promotion_at_any_speed() -> None:
+def test_failed_correctness_case_forbids_promotion_at_any_speed() -> None:
     report = confirmation(np.random.default_rng(11), challenger_us=10)
     wrong = CaseError(case="peaked", output="out", rel_l2=0.1, max_abs=1.0, rel_l2_limit=1e-5, max_abs_limit=1e-3)
     result = verdict(ConfirmReport(**{**vars(report), "cases": (wrong,)}))
@@ -313,7 +313,7 @@ def test_failed_case_forbids_promotion_at_any_speed() -> None:
     assert result.summary == "Not promoted. 1 of 1 correctness checks failed on fresh inputs, first peaked."
 
 
-def test_verdict_names_cases_the_challenger_does_not_cover() -> None:
+def test_verdict_lists_cases_without_a_kernel_of_the_challenger() -> None:
     right = CaseError(case="nominal", output="out", rel_l2=0.0, max_abs=0.0, rel_l2_limit=1e-5, max_abs_limit=1e-3)
     report = ConfirmReport(**{**vars(confirmation(np.random.default_rng(11), challenger_us=10)), "cases": (right,)})
     assert rule(verdict(report), "correct").text == "All 1 correctness checks passed on fresh inputs."
@@ -322,7 +322,7 @@ def test_verdict_names_cases_the_challenger_does_not_cover() -> None:
     assert rule(verdict(partly), "correct").text == told
 
 
-def test_every_text_is_one_sentence() -> None:
+def test_every_rule_text_is_one_sentence() -> None:
     texts = [
         r.text for us in (80, 120) for r in verdict(confirmation(np.random.default_rng(us), challenger_us=us)).rules
     ]
@@ -332,17 +332,17 @@ def test_every_text_is_one_sentence() -> None:
     assert all(text[0].isupper() and text.endswith(".") and ". " not in text for text in texts)
 
 
-def test_kernel_is_rarely_promoted_over_itself() -> None:
+def test_kernel_is_not_promoted_over_itself_in_60_simulations() -> None:
     rng = np.random.default_rng(12)
     assert sum(verdict(confirmation(rng, challenger_us=100)).promote for _ in range(60)) == 0
 
 
-def test_gain_of_five_percent_is_nearly_always_promoted() -> None:
+def test_gain_of_five_percent_is_promoted_in_57_of_60_simulations() -> None:
     rng = np.random.default_rng(13)
     assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57
 
 
-def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missing_runs() -> None:
+def test_sanitizer_findings_forbid_promotion_and_missing_runs_follow_the_policy() -> None:
     clean = confirmation(np.random.default_rng(1), challenger_us=80)
     found = replace(clean, sanitizers=(Sanitized(tool="address", findings=("heap-buffer-overflow kernel.c:3",)),))
     absent = replace(clean, sanitizers=(Sanitized(tool="address", skipped="no such library"),))
@@ -377,7 +377,7 @@ def test_further_processes_predict_the_next_one() -> None:
     )
 
 
-def test_processes_that_differ_leave_the_comparison_open() -> None:
+def test_differing_processes_leave_the_verdict_open() -> None:
     """Five processes in which a slow one hides a gain, and the number needed to see it anyway."""
     first = confirmation(np.random.default_rng(1), challenger_us=80)
     few, many = (repeated(first, *each) for each in ((1.25, 1.3, 1.1, 1.2), (1.25, 1.3, 1.1, 1.2, 1.25, 1.2, 1.25)))
@@ -394,7 +394,7 @@ def test_processes_that_differ_leave_the_comparison_open() -> None:
     assert "expected of further" not in promoted.summary, "a gain this large is not inflated by selection"
 
 
-def test_promoted_gain_is_corrected_for_selection() -> None:
+def test_expected_gain_of_a_promotion_is_corrected_for_selection() -> None:
     report = repeated(
         confirmation(np.random.default_rng(1), challenger_us=96), *(1.01, 1.03, 1.05, 1.0) * 3, 1.03, 1.01
     )
@@ -406,7 +406,7 @@ def test_promoted_gain_is_corrected_for_selection() -> None:
     assert f"({1 - 1 / result.expected:.1%} less is expected of further measurements)" in result.summary
 
 
-def test_promotion_is_decided_only_at_planned_looks() -> None:
+def test_promotion_is_decided_only_after_a_planned_number_of_processes() -> None:
     """A worker that stops at a favourable moment gets no promotion for it."""
     first = confirmation(np.random.default_rng(1), challenger_us=80)
     result = verdict(repeated(first, *(1.25,) * 5))
@@ -426,7 +426,7 @@ def test_challenger_with_too_little_gain_gets_no_further_processes() -> None:
 
 
 @pytest.mark.parametrize("against", ["numpy", "nothing"])
-def test_processes_without_the_incumbent_cannot_promote_over_it(against: str) -> None:
+def test_repeats_without_the_incumbent_cannot_promote_over_it(against: str) -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80, numpy=90), *(1.25,) * 4, against=against)
     result = verdict(report)
     assert [each.name for each in result.unmet] == ["processes"]
@@ -434,7 +434,7 @@ def test_processes_without_the_incumbent_cannot_promote_over_it(against: str) ->
 
 
 @pytest.mark.parametrize(("rework", "refused"), [(1.0, False), (1.015, False), (1.03, True), (1.08, True)])
-def test_kernel_that_skips_work_is_not_a_first_champion(rework: float, refused: bool) -> None:
+def test_kernel_that_skips_work_does_not_become_first_champion(rework: float, refused: bool) -> None:
     rng = np.random.default_rng(3)
     report = confirmation(rng, challenger_us=90, incumbent_us=None)
     answered, poisoned = (time_us * rng.lognormal(0, 0.004, 24) for time_us in (90.0, 90.0 * rework))
@@ -447,7 +447,7 @@ def test_kernel_that_skips_work_is_not_a_first_champion(rework: float, refused: 
 
 
 @pytest.mark.parametrize(("before_us", "told"), [(120.0, True), (70.0, True), (50.0, False)])
-def test_slowed_incumbent_is_not_replaced(before_us: float, told: bool) -> None:
+def test_incumbent_slower_than_in_its_own_confirmation_is_not_replaced(before_us: float, told: bool) -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     result = judge(report, POLICY, 1, np.random.default_rng(0), before=Timing(samples_us=(before_us,) * 9))
     assert (result.promote, rule(result, "incumbent").passed, result.cannot_tell) == (told, told, not told)
@@ -457,7 +457,7 @@ def test_slowed_incumbent_is_not_replaced(before_us: float, told: bool) -> None:
     assert told or result.summary.endswith("or roll it back if it stays that slow.")
 
 
-def test_number_of_processes_follows_the_policy_without_an_incumbent() -> None:
+def test_first_champion_takes_the_number_of_processes_of_the_policy() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     assert undecided(repeated(report, 0.9, 0.88, 0.5, against="numpy"), POLICY)
     assert not undecided(repeated(report, 0.9, 0.88, 0.5, 0.7, against="numpy"), POLICY)
@@ -465,7 +465,7 @@ def test_number_of_processes_follows_the_policy_without_an_incumbent() -> None:
 
 
 @pytest.mark.parametrize(("rework", "promoted"), [(1.0, True), (1.04, True), (1.08, False), (0.9, True)])
-def test_time_saved_by_skipping_work_is_not_a_gain(rework: float, promoted: bool) -> None:
+def test_gain_smaller_than_the_skipped_work_is_not_promoted(rework: float, promoted: bool) -> None:
     """A challenger that takes 7.4 % less time, but 8 % more if its outputs do not already hold the answer."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
     check = OverwriteCheck(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
@@ -484,7 +484,7 @@ def test_gain_that_further_processes_refute_is_not_promoted() -> None:
     assert result.summary.startswith("Not promoted: 8.9% more time than the incumbent")
 
 
-def test_estimate_is_the_median_ratio_of_the_middle_rounds_over_processes() -> None:
+def test_speedup_estimate_is_the_mean_over_processes_of_the_median_round_ratio() -> None:
     """On a machine that slows both kernels for a while, a ratio of medians would be biased."""
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
     slow = np.where(np.arange(100) < 20, 3.0, 1.0)
@@ -507,7 +507,7 @@ def test_estimate_is_the_median_ratio_of_the_middle_rounds_over_processes() -> N
     assert rule(result, "agreement").passed
 
 
-def test_unusual_first_process_gives_a_warning_and_not_the_headline() -> None:
+def test_unusual_first_process_gives_a_warning_and_does_not_set_the_estimate() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=50), 1.24, 1.25, 1.26, 1.25)
     result = verdict(report)
     warned = rule(result, "agreement")
@@ -520,14 +520,14 @@ def test_unusual_first_process_gives_a_warning_and_not_the_headline() -> None:
     assert result.speedup.estimate < 1.4
 
 
-def test_single_process_may_be_slower_within_a_stated_limit() -> None:
+def test_processes_rule_states_how_much_slower_a_single_process_may_be() -> None:
     shaky = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.5, 1.1, 1.4, 1.05))
     assert "a single process may take up to " in rule(shaky, "processes").text
     steady = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25))
     assert "a single process" not in rule(steady, "processes").text
 
 
-def test_noise_is_reported_both_ways_if_they_differ() -> None:
+def test_noise_rule_reports_differing_noise_of_rounds_and_medians() -> None:
     """Half of the rounds are slow. Which half a series gets decides its median, but hardly any round's ratio."""
     slow = np.where(np.arange(101) % 2, 2.0, 1.0)
     one, again = 100.0 * slow, 100.0 * slow
@@ -538,7 +538,7 @@ def test_noise_is_reported_both_ways_if_they_differ() -> None:
     assert told.endswith("0.0%, compared round by round, while their medians differ by 50.0%.")
 
 
-def test_processes_compared_with_a_baseline_do_not_decide_a_promotion() -> None:
+def test_repeats_compared_with_a_baseline_do_not_decide_a_promotion() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     result = verdict(repeated(report, 0.9, 0.88, against="numpy"))
     assert result.promote
@@ -550,13 +550,13 @@ def test_processes_compared_with_a_baseline_do_not_decide_a_promotion() -> None:
     assert rule(result, "baseline").text.endswith("the fastest baseline, numpy over 3 processes.")
 
 
-def test_tools_run_only_for_a_winner() -> None:
+def test_only_a_faster_challenger_is_promising_enough_for_tools() -> None:
     strict = replace(POLICY, require_sanitizers=True, require_profile=True)
     assert promising(replace(confirmation(np.random.default_rng(1), challenger_us=80), sanitizers=()), strict)
     assert not promising(confirmation(np.random.default_rng(2), challenger_us=100), strict)
 
 
-def test_slowdown_common_to_both_does_not_hide_a_gain() -> None:
+def test_common_slowdown_of_both_kernels_does_not_hide_a_gain() -> None:
     rng = np.random.default_rng(14)
     neighbour = np.where(rng.random(100) < 0.4, 1.4, 1.0)
     series = [Timing(samples_us=tuple(us * neighbour * rng.lognormal(0, 0.02, 100))) for us in (95, 95, 100)]

@@ -25,17 +25,17 @@ def test_every_proposer_of_the_package_is_discovered() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["folder", "folder:", "gpt:5"])
-def test_unknown_proposer_is_refused_with_the_kinds(wrong: str) -> None:
+def test_unknown_proposer_is_refused_with_the_list_of_kinds(wrong: str) -> None:
     with pytest.raises(InvalidInput, match=f"--proposer.*{', '.join(sorted(PROPOSERS))}"):
         build(wrong, context([]))
 
 
-def test_argument_may_contain_colons(tmp_path: Path) -> None:
+def test_proposer_argument_may_contain_colons(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="a:b is not a folder"):
         build(f"folder:{tmp_path}/a:b", context([]))
 
 
-def test_folder_without_variants_of_a_problem_is_named(tmp_path: Path) -> None:
+def test_folder_proposer_without_variants_of_the_problem_is_refused(tmp_path: Path) -> None:
     proposer = build(f"folder:{tmp_path}", context([]))
     with pytest.raises(NotFound, match="no variants of this problem"):
         next(proposer.propose(lambda: pytest.fail("the service is not needed"), 1, "p"))

@@ -49,14 +49,14 @@ def test_invalid_public_urls_are_refused(text: str) -> None:
         PublicUrl.of(text)
 
 
-def test_mapped_ipv4_networks_are_networks_of_ipv4() -> None:
+def test_trusted_proxies_accept_ipv4_mapped_networks() -> None:
     proxies = Proxies.of("::ffff:10.0.0.0/104, ::ffff:192.0.2.7")
     assert [proxies.trusts(each) for each in ("10.1.2.3", "::ffff:10.1.2.3", "192.0.2.7", "192.0.2.8", "::1")] == [
         *(True, True, True, False, False)
     ]
 
 
-def test_proxies_are_addresses_and_networks() -> None:
+def test_trusted_proxies_are_addresses_and_networks() -> None:
     proxies = Proxies.of("10.0.0.5, 10.1.0.0/16,2001:db8::/32,")
     trusted = ("10.0.0.5", "10.1.255.1", "::ffff:10.0.0.5", "2001:db8::9")
     assert all(proxies.trusts(address) for address in trusted)
@@ -75,7 +75,7 @@ def test_proxies_are_addresses_and_networks() -> None:
         ("10.0.0.1:80", "is not an IP address"),
     ],
 )
-def test_invalid_proxies_are_refused(text: str, reason: str) -> None:
+def test_invalid_trusted_proxies_are_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Proxies.of(text)
 
@@ -90,7 +90,9 @@ def test_invalid_proxies_are_refused(text: str, reason: str) -> None:
         ("KERNEL_EVO_LOG_LEVEL", "loud"),
     ],
 )
-def test_invalid_variables_are_named_with_a_remedy(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+def test_error_names_the_invalid_setting_variable_and_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(InvalidInput) as error:
         Settings.read()
@@ -99,7 +101,7 @@ def test_invalid_variables_are_named_with_a_remedy(monkeypatch: pytest.MonkeyPat
     assert "tiny-secret" not in str(error.value)
 
 
-def test_invalid_options_are_named_as_options() -> None:
+def test_error_names_the_option_of_an_invalid_setting() -> None:
     with pytest.raises(InvalidInput, match=r"^--public-url: 'evo' has no scheme: write https://evo"):
         Settings.read(public_url="evo")
 
@@ -159,7 +161,7 @@ def address(scope: dict[str, Any]) -> Address:
     return found
 
 
-def test_headers_of_trusted_proxies_are_used() -> None:
+def test_forwarded_headers_of_trusted_proxies_are_used() -> None:
     said = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evo.example.org"}
     scope, _ = seen(said)
     assert (scope["client"][0], scope["scheme"], host_of(scope)) == ("203.0.113.9", "https", "evo.example.org")
@@ -190,7 +192,7 @@ def test_forwarded_port_completes_a_host_without_one(host: str, port: str, expec
     assert host_of(scope) == (host if header == "Host" else "127.0.0.1:8765"), "from a peer that is not trusted"
 
 
-def test_headers_of_other_peers_are_ignored() -> None:
+def test_forwarded_headers_of_other_peers_are_ignored() -> None:
     said = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evo.example.org"}
     scope, _ = seen({**said, "X-Forwarded-Prefix": "/evo"}, peer="198.51.100.7")
     assert (scope["client"], scope["scheme"], host_of(scope)) == (("198.51.100.7", 4711), "http", "127.0.0.1:8765")
@@ -198,7 +200,7 @@ def test_headers_of_other_peers_are_ignored() -> None:
     assert address(scope).outside is not None, "even so, the headers show a caller from elsewhere"
 
 
-def test_forwarded_is_read_if_the_older_headers_are_missing() -> None:
+def test_forwarded_header_is_used_without_x_forwarded_headers() -> None:
     scope, _ = seen({"Forwarded": 'for="[2001:db8::17]:4711";proto=https;host=evo.example.org, for=127.0.0.1'})
     assert (scope["client"][0], scope["scheme"], host_of(scope)) == ("2001:db8::17", "https", "evo.example.org")
 
@@ -215,7 +217,7 @@ def test_forwarded_is_read_if_the_older_headers_are_missing() -> None:
         ("", "127.0.0.1"),
     ],
 )
-def test_client_is_the_last_address_that_no_trusted_proxy_has(chain: str, client: str) -> None:
+def test_client_address_is_the_last_one_that_is_no_trusted_proxy(chain: str, client: str) -> None:
     scope, _ = seen({"X-Forwarded-For": chain}, proxies="127.0.0.1,10.0.0.0/8")
     assert scope["client"][0] == client
 
@@ -223,7 +225,7 @@ def test_client_is_the_last_address_that_no_trusted_proxy_has(chain: str, client
 @pytest.mark.parametrize(
     ("path", "served"), [("/evo", "/"), ("/evo/", "/"), ("/evo/a", "/a"), ("/a", "/a"), ("/evox", "/evox")]
 )
-def test_prefix_is_removed_if_the_proxy_did_not(path: str, served: str) -> None:
+def test_path_prefix_is_removed_if_the_proxy_did_not_remove_it(path: str, served: str) -> None:
     for scope, _ in (
         seen({"X-Forwarded-Prefix": "/evo/"}, path=path, proxies=""),
         seen({}, path=path, public="https://x.example/evo"),
@@ -232,20 +234,20 @@ def test_prefix_is_removed_if_the_proxy_did_not(path: str, served: str) -> None:
         assert address(scope).public.prefix == "/evo"
 
 
-def test_older_prefix_header_is_read() -> None:
+def test_x_script_name_sets_the_prefix_without_x_forwarded_prefix() -> None:
     scope, _ = seen({"X-Script-Name": "/evo"})
     assert address(scope).public.prefix == "/evo"
     scope, _ = seen({"X-Forwarded-Prefix": "/evo", "X-Script-Name": "/other"})
     assert address(scope).public.prefix == "/evo"
 
 
-def test_prefix_named_like_a_page_is_not_removed_twice() -> None:
+def test_path_prefix_named_like_a_page_is_not_removed_from_that_page() -> None:
     scope, _ = seen({}, path="/workers/live", public="https://x.example/workers")
     assert scope["path"] == "/workers/live"
 
 
 @pytest.mark.parametrize("given", ["//evil.example", "/a/../b", '/"onload="x', "evo", "/a b", "/ä", "/a//b", "/."])
-def test_prefixes_with_special_segments_are_ignored(given: str) -> None:
+def test_invalid_path_prefixes_are_ignored(given: str) -> None:
     scope, _ = seen({"X-Forwarded-Prefix": given})
     assert address(scope).public.prefix == ""
 
@@ -260,11 +262,11 @@ def test_prefixes_with_special_segments_are_ignored(given: str) -> None:
         ("//elsewhere.example/", "//elsewhere.example/"),
     ],
 )
-def test_redirects_stay_below_the_prefix(location: str, sent: str) -> None:
+def test_redirects_get_the_path_prefix(location: str, sent: str) -> None:
     assert seen({"X-Forwarded-Prefix": "/evo"}, location=location)[1] == sent
 
 
-def test_public_url_has_precedence_over_proxies() -> None:
+def test_public_url_setting_has_precedence_over_proxy_headers() -> None:
     for headers in ({}, {"X-Forwarded-Proto": "http", "X-Forwarded-Prefix": "/other"}):
         scope, _ = seen(headers, public="https://tools.example.org/evo", proxies="")
         assert str(address(scope).public) == "https://tools.example.org/evo"
@@ -273,7 +275,7 @@ def test_public_url_has_precedence_over_proxies() -> None:
     assert str(address(scope).public) == "https://tools.example.org/evo"
 
 
-def test_every_address_of_a_page_has_the_prefix() -> None:
+def test_every_url_of_a_page_gets_the_path_prefix() -> None:
     html = (
         '<a href="/x"><img src="/y"><form action="/z"><button formaction="/b"><p data-live-from="/l" data-label="/no">'
     )
@@ -286,7 +288,7 @@ def test_every_address_of_a_page_has_the_prefix() -> None:
     assert below("", html) == html
 
 
-def test_templates_keep_addresses_in_attributes_that_get_the_prefix() -> None:
+def test_page_templates_have_urls_only_in_attributes_that_get_the_prefix() -> None:
     known = {"href", "src", "action", "formaction", "data-from", "data-live-from", "data-address"}
     for template in HERE.rglob("*.html"):
         found = set(re.findall(r'\s([a-z-]+)\s*=\s*["\']?/', template.read_text()))
@@ -296,13 +298,13 @@ def test_templates_keep_addresses_in_attributes_that_get_the_prefix() -> None:
 @pytest.mark.parametrize(
     "given", ["nota url", "a b/c", "x:99999", "-a", "//", "", "evo?x=1", "a@b", "host/a//b", "[::1"]
 )
-def test_url_that_a_scheme_does_not_mend_is_answered_with_an_example(given: str) -> None:
+def test_error_of_an_invalid_public_url_has_an_example(given: str) -> None:
     with pytest.raises(ValueError, match=r": write one like https://evo\.example\.org$"):
         PublicUrl.of(given)
 
 
 @pytest.mark.parametrize("given", ["evo", "tools.example.org:8443/evo", "10.0.0.1"])
-def test_url_without_a_scheme_is_answered_with_one_that_works(given: str) -> None:
+def test_error_of_a_public_url_without_scheme_suggests_a_valid_one(given: str) -> None:
     with pytest.raises(ValueError, match="has no scheme") as refused:
         PublicUrl.of(given)
     suggested = str(refused.value).rpartition("write ")[2]
@@ -320,7 +322,7 @@ def test_url_without_a_scheme_is_answered_with_one_that_works(given: str) -> Non
         (f"hooks.example.net/{'x' * 300}", "https://example.org/hook"),
     ],
 )
-def test_webhook_without_a_scheme_is_answered_with_one_that_works(given: str, example: str) -> None:
+def test_error_of_a_webhook_url_without_scheme_suggests_a_valid_one(given: str, example: str) -> None:
     resolve = lambda name, port: [ipaddress.ip_address("1.1.1.1")]  # noqa: E731
     with pytest.raises(InvalidInput, match=rf", e\.g\. {re.escape(example)}$"):
         target_of(given, private=False, resolve=resolve)

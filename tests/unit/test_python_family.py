@@ -57,7 +57,7 @@ def changed(old: str, new: str) -> str:
     return CLASS.replace(old, new, 1)
 
 
-def test_class_is_equivalent_to_a_document() -> None:
+def test_family_class_gives_the_equivalent_document() -> None:
     document, files = read_family(CLASS)
     assert document == {
         "name": "scale",
@@ -97,7 +97,7 @@ def test_class_is_equivalent_to_a_document() -> None:
     assert files["reference.py"].endswith("\ninputs = scale.inputs\nreference = scale.reference\n")
 
 
-def test_methods_of_the_class_act_as_reference_functions() -> None:
+def test_methods_of_a_family_class_are_its_reference_functions() -> None:
     module: dict[str, Any] = {}
     exec(read_family(CLASS)[1]["reference.py"], module)  # as the runner imports it
     import numpy as np
@@ -106,14 +106,14 @@ def test_methods_of_the_class_act_as_reference_functions() -> None:
     assert (module["reference"]({"N": 3}, drawn)["out"] == 2 * drawn["x"]).all()
 
 
-def test_example_has_the_contract_of_the_one_in_toml() -> None:
+def test_python_example_equals_the_toml_example() -> None:
     ours, _ = read_family((EXAMPLES / "saxpy_python" / "family.py").read_text())
     theirs = tomllib.loads((EXAMPLES / "saxpy" / "family.toml").read_text())
     for part in ("title", "problem", "arguments", "cases", "work"):
         assert ours[part] == theirs[part]
 
 
-def test_family_py_alone_is_a_path(tmp_path: Path) -> None:
+def test_family_is_found_by_the_path_of_family_py(tmp_path: Path) -> None:
     place = tmp_path / "scale"
     place.mkdir()
     (place / "family.py").write_text(CLASS)
@@ -128,7 +128,7 @@ def test_family_py_alone_is_a_path(tmp_path: Path) -> None:
         find(str(place))
 
 
-def test_uploaded_family_has_the_same_digest(tmp_path: Path) -> None:
+def test_packed_python_family_has_the_same_digest(tmp_path: Path) -> None:
     package = find(str(EXAMPLES / "saxpy_python"))
     place = tmp_path / "saxpy_python"
     place.mkdir()
@@ -158,7 +158,7 @@ def test_uploaded_family_has_the_same_digest(tmp_path: Path) -> None:
         ("nominal =", "nominal = tail =", "is neither a field, an argument, a case"),
     ],
 )
-def test_class_that_cannot_be_read_is_refused_with_its_line(old: str, new: str, said: str) -> None:
+def test_error_names_the_line_of_an_invalid_family_class(old: str, new: str, said: str) -> None:
     if not said:
         read_family(changed(old, new))
         return
@@ -166,7 +166,7 @@ def test_class_that_cannot_be_read_is_refused_with_its_line(old: str, new: str, 
         read_family(changed(old, new))
 
 
-def test_wrong_values_are_refused_as_in_toml(tmp_path: Path) -> None:
+def test_error_names_the_unknown_key_of_a_family_class(tmp_path: Path) -> None:
     place = tmp_path / "scale"
     place.mkdir()
     (place / "family.py").write_text(changed('entry="scale", derived', 'entry="scale", derive'))
@@ -175,7 +175,7 @@ def test_wrong_values_are_refused_as_in_toml(tmp_path: Path) -> None:
     assert refused.value.field == "family.py: cpu.derive"
 
 
-def test_class_name_that_differs_from_the_folder_is_refused(tmp_path: Path) -> None:
+def test_family_class_name_that_differs_from_the_folder_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "other"
     place.mkdir()
     (place / "family.py").write_text(textwrap.dedent(CLASS))

@@ -90,7 +90,7 @@ def test_cache_file_gives_every_config_its_outcome_and_costs() -> None:
     assert recording.optimum_us == pytest.approx(500.0)
 
 
-def test_document_describes_exactly_the_recorded_space() -> None:
+def test_family_document_of_a_recording_has_exactly_its_configs() -> None:
     recording = parse(cache())
     document = recording.document()
     assert document["name"] == "tiny"
@@ -103,14 +103,14 @@ def test_document_describes_exactly_the_recorded_space() -> None:
 
 
 @pytest.mark.parametrize("cut", ["}}", "}}\n", ""])
-def test_unclosed_cache_file_reads_the_same(cut: str) -> None:
+def test_cache_file_without_closing_braces_is_read_completely(cut: str) -> None:
     text = json.dumps(cache()) + "\n"
     opened = text[: text.rindex("}}")] + ("," if cut == "" else "")
     assert parse_recording(opened, "tiny") == parse_recording(text, "tiny")
 
 
 @pytest.mark.parametrize("time", [1e20, 10**20, float("nan"), float("inf")])
-def test_invalid_time_is_a_failure(time: float) -> None:
+def test_recorded_config_with_an_invalid_time_is_a_failure(time: float) -> None:
     failed = {"block": 16, "layout": "row", "time": time}
     recording = parse(cache(cache={"a": failed, "b": {"block": 32, "layout": "row", "time": 1.0}}))
     kinds = sorted(type(entry.outcome).__name__ for entry in recording.entries.values())
@@ -146,7 +146,7 @@ def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
     assert (costs.compile_s, costs.verify_s, costs.benchmark_s) == pytest.approx((1.5, 0.02, 0.007))
 
 
-def test_t4_values_are_the_occurring_ones_with_numbers_sorted() -> None:
+def test_t4_tunable_values_are_the_recorded_ones_sorted() -> None:
     recording = parse(t4(*(result(block=block, layout=layout) for block, layout in [(32, "row"), (8, "col")])))
     assert recording.tunables == {"block": (8, 32), "layout": ("row", "col")}
 
@@ -176,7 +176,7 @@ def test_t4_keeps_the_first_of_a_repeated_config() -> None:
 @pytest.mark.parametrize(
     ("unit", "factor"), [("ns", 1e-3), ("us", 1.0), ("ms", 1e3), ("miliseconds", 1e3), ("s", 1e6), ("", 1e6)]
 )
-def test_t4_units_are_honoured(unit: str, factor: float) -> None:
+def test_t4_time_units_are_converted(unit: str, factor: float) -> None:
     recording = parse(t4(result(block=1, value=2.0, unit=unit), timeunit="seconds"))
     assert recording.optimum_us == pytest.approx(2 * factor)
     assert recording.costs("1").compile_s == pytest.approx(1500.0)
@@ -222,14 +222,14 @@ def test_t4_units_are_honoured(unit: str, factor: float) -> None:
         (t4(result(block=1) | {"times": {"compilation": "long"}}), "tiny: results[0].times.compilation"),
     ],
 )
-def test_malformed_file_is_refused_with_the_place(document: Document, field: str) -> None:
+def test_error_names_the_field_of_a_malformed_recording(document: Document, field: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         parse(document)
     assert refusal.value.field == field
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"cache": {"1": {"time": 1.0', "[" * 100_000])
-def test_non_json_object_is_refused(text: str) -> None:
+def test_recording_that_is_no_json_object_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="tiny"):
         parse_recording(text, "tiny")
 
@@ -247,7 +247,7 @@ ODD: tuple[Any, ...] = (None, True, -1, 0, 1e400, "odd", [], [1], ["x"], [None],
 
 
 @pytest.mark.parametrize("document", [cache(), t4(result(block=1), result(block=2), timeunit="ms")])
-def test_value_of_the_wrong_type_is_refused_or_ignored(document: Document) -> None:
+def test_recording_with_a_value_of_the_wrong_type_is_refused_or_readable(document: Document) -> None:
     for path, value in itertools.product(list(paths(document)), ODD):
         damaged = json.loads(json.dumps(document))
         inner = damaged
@@ -274,7 +274,7 @@ OUTCOMES = (
 )
 
 
-def test_every_outcome_is_written_in_each_format_and_read_back() -> None:
+def test_every_outcome_round_trips_through_both_recording_formats() -> None:
     entries = {
         str(x): Entry(config={"x": x}, outcome=outcome, costs=Costs(compile_s=0.5, verify_s=0.25, benchmark_s=0.125))
         for x, (outcome, _, _) in enumerate(OUTCOMES)
@@ -293,7 +293,7 @@ def test_every_outcome_is_written_in_each_format_and_read_back() -> None:
         assert {read.costs(key).total_s for key in read.entries} == {0.875}
 
 
-def test_unknown_config_is_named_with_an_example() -> None:
+def test_error_of_an_unrecorded_config_shows_an_example_key() -> None:
     recording = parse(cache())
     with pytest.raises(NotFound, match=r"'64,row'.*block, layout, e\.g\. '16,row'"):
         recording.outcome("64,row")
@@ -301,13 +301,13 @@ def test_unknown_config_is_named_with_an_example() -> None:
         recording.costs("")
 
 
-def test_keys_use_the_declared_spelling_of_a_value() -> None:
+def test_recording_keys_use_the_declared_spelling_of_a_value() -> None:
     entry = {"block": 16.0, "layout": "row", "time": 1.0}
     assert list(parse(cache(cache={"16,row": entry})).entries) == ["16,row"]
     assert config_key({"a": 0.5, "b": True, "c": "x"}) == "0.5,True,x"
 
 
-def test_unsupported_names_and_texts_are_rewritten() -> None:
+def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
     entry = {"2nd block-size": 16, "layout": "row, major", "time": 1.0}
     odd = cache(
         tune_params_keys=["2nd block-size", "layout"],
@@ -340,12 +340,12 @@ def test_unsupported_names_and_texts_are_rewritten() -> None:
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
     ],
 )
-def test_ambiguous_values_are_refused(document: Document, said: str) -> None:
+def test_recording_with_values_that_become_equal_is_refused(document: Document, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(document)
 
 
-def test_values_of_several_types_become_distinct_texts() -> None:
+def test_recorded_values_of_several_types_become_distinct_texts() -> None:
     values = ["off", 1, True, 2.5, False, 0]
     entries = {str(index): {"m": value, "time": 1.0 + index} for index, value in enumerate(values)}
     recording = parse({"tune_params": {"m": values}, "cache": entries})
@@ -355,14 +355,14 @@ def test_values_of_several_types_become_distinct_texts() -> None:
     assert list(parse(t4(*results)).entries) == list(recording.entries)
 
 
-def test_whole_and_fractional_numbers_are_one_type() -> None:
+def test_recorded_integers_and_floats_are_one_type() -> None:
     entries = {str(index): {"m": value, "time": 1.0} for index, value in enumerate([1, 0.5, 2.0])}
     recording = parse({"tune_params": {"m": [0.5, 1.0, 2]}, "cache": entries})
     assert recording.tunables == {"m": (0.5, 1.0, 2)}
     assert [entry.config for entry in recording.entries.values()] == [{"m": 1.0}, {"m": 0.5}, {"m": 2}]
 
 
-def test_truncated_entry_keeps_the_complete_ones() -> None:
+def test_truncated_cache_file_keeps_its_complete_entries() -> None:
     text = json.dumps(cache())
     last = text.index('"32,col"')
     for end in range(last, len(text) - 2):
@@ -370,7 +370,7 @@ def test_truncated_entry_keeps_the_complete_ones() -> None:
 
 
 @pytest.mark.parametrize("text", [json.dumps(t4(result(block=1)))[:-30], json.dumps(cache())[:100]])
-def test_file_truncated_elsewhere_is_reported(text: str) -> None:
+def test_truncated_recording_without_complete_entries_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"tiny: (is cut off at line 1: copy it again|not valid JSON: Unterminated)"):
         parse_recording(text, "tiny")
 
@@ -403,7 +403,7 @@ def test_file_truncated_elsewhere_is_reported(text: str) -> None:
         (t4(result(block=[1, 2])), r"not a number, a bool or a text: write it as a text, e\.g\. \"\[1_2\]\""),
     ],
 )
-def test_file_without_times_is_refused_with_the_accepted_formats(document: Document, said: str) -> None:
+def test_recording_without_times_is_refused_with_the_reason(document: Document, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         parse(document)
 
@@ -416,7 +416,7 @@ def test_synthetic_recording_equals_its_generators_output() -> None:
     assert {type(outcome) for outcome in outcomes} == {Measured, CompileFailed, LaunchFailed}
 
 
-def test_name_of_a_recording_is_a_valid_family_name() -> None:
+def test_recording_name_is_a_valid_family_name() -> None:
     for text in ("softmax-rows=64,cols=256-Intel(R) Xeon(R) Processor", "sdpa-" + "B=1," * 40 + "-NVIDIA H200"):
         assert WORD.fullmatch(recording_name(text))
 
@@ -437,6 +437,6 @@ def test_name_of_a_recording_is_a_valid_family_name() -> None:
         ('{"ConfigurationSpace": {"TuningParameters": []}}', "T1's description of a space"),
     ],
 )
-def test_files_of_other_tuners_are_refused_by_name(text: str, named: str) -> None:
+def test_error_names_the_tuner_of_an_unsupported_file(text: str, named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         parse_recording(text, "space")

@@ -67,7 +67,7 @@ def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("computed_once")
-def test_references_are_computed_once_and_inputs_follow_the_seed(tmp_path: Path) -> None:
+def test_references_are_cached_per_seed(tmp_path: Path) -> None:
     first = reference(tmp_path).golden(plan(), (1, 2))
     again = reference(tmp_path).golden(plan(), (1, 2))
     other = reference(tmp_path).golden(plan(), (1, 3))
@@ -99,7 +99,7 @@ def test_references_that_would_fill_the_cache_are_not_cached(
     assert sum(path.is_file() for path in (tmp_path / "cache").rglob("*")) == cached
 
 
-def test_module_is_importable_by_its_name(tmp_path: Path) -> None:
+def test_reference_module_can_be_imported_by_its_name(tmp_path: Path) -> None:
     """Dataclasses with quoted annotations and torch.compile look the module up by name."""
     module = """
 import dataclasses
@@ -136,14 +136,14 @@ def test_floating_point_modes_set_by_a_reference_are_restored(tmp_path: Path, wh
     assert np.array_equal(golden.reference["y"], 2.0 * golden.inputs["x"].astype(np.float64))
 
 
-def test_failing_module_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_reference_import_leaves_no_module(tmp_path: Path) -> None:
     before = set(sys.modules)
     with pytest.raises(FamilyError):
         reference(tmp_path, "raise ValueError", digest="of_one_that_fails")
     assert set(sys.modules) == before
 
 
-def test_limits_follow_the_tolerance(tmp_path: Path) -> None:
+def test_output_limits_follow_the_tolerance(tmp_path: Path) -> None:
     golden = reference(tmp_path)
     assert golden.golden(plan(max_abs_ratio=4.0), (1, 2)).limits["y"].max_abs == pytest.approx(1.0)
     assert golden.golden(plan(max_abs=0.5), (1, 2)).limits["y"].max_abs == 0.5
@@ -152,7 +152,7 @@ def test_limits_follow_the_tolerance(tmp_path: Path) -> None:
     assert golden.golden(bare, (1, 2)).limits["y"].max_abs == NO_LIMIT
 
 
-def test_exact_yardstick_does_not_require_exactness(tmp_path: Path) -> None:
+def test_exact_yardstick_still_allows_rounding_errors(tmp_path: Path) -> None:
     text = WHOLE.replace("+ 0.25", "")
     limit = reference(tmp_path, text).golden(plan(max_abs_ratio=1.0), (1, 2)).limits["y"].max_abs
     assert 1e-8 < limit < 1e-5
@@ -223,7 +223,7 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         ),
     ],
 )
-def test_broken_family_is_named_with_the_line(tmp_path: Path, text: str, message: str) -> None:
+def test_error_names_the_line_of_a_failing_reference(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FamilyError, match=message):
         reference(tmp_path, text).golden(plan(), (1, 2))
 
@@ -259,7 +259,7 @@ def test_yardstick_that_changes_its_inputs_does_not_change_a_kernels_inputs(tmp_
     assert np.array_equal(golden.inputs["x"], reference(tmp_path).golden(plan(), (1, 2)).inputs["x"])
 
 
-def test_inputs_that_are_changed_later_still_follow_their_seed(tmp_path: Path) -> None:
+def test_inputs_returned_in_a_reused_array_still_follow_their_seed(tmp_path: Path) -> None:
     """inputs() may return the same array every time."""
     drawn = 'return {"x": rng.standard_normal(problem["N"]).astype(np.float32)}'
     kept = 'KEPT[:] = rng.standard_normal(problem["N"]); return {"x": KEPT}'
@@ -307,7 +307,7 @@ def test_reference_may_vary_within_the_tolerance(tmp_path: Path, monkeypatch: py
     ],
     ids=["all of them", "their order", "one of them"],
 )
-def test_unseeded_inputs_never_get_the_reference_of_other_inputs(tmp_path: Path, change: str) -> None:
+def test_unseeded_inputs_are_not_compared_with_the_reference_of_other_inputs(tmp_path: Path, change: str) -> None:
     text = WHOLE.replace('rng.standard_normal(problem["N"]).astype(np.float32)', change)
     for _ in range(4):
         golden = reference(tmp_path, text).golden(plan(), (1, 2))
