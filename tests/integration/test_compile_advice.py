@@ -265,10 +265,26 @@ def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tm
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "#include <span>\nint g(std::span<int> s) { return s[0]; }",
+        "#include <concepts>\ntemplate <std::integral T> T g(T x) { return x; }",
+        "template <class T> requires (sizeof(T) > 1) T g(T x) { return x; }",
+        "consteval int g() { return 1; }\nint h() { return g(); }",
+    ],
+)
+def test_source_of_cpp20_gets_the_flag_that_compiles_it(cc: CCompiler, text: str) -> None:
+    unit = replace(C, source=f'{text}\nextern "C" int f() {{ return 1; }}', language="c++")
+    assert 'write `flags = ["-std=c++20"]` under [cpu]' in failure(cc, unit, None)
+    assert isinstance(cc.compile(replace(unit, flags=("-std=c++20",)), timeout_s=60), Artefact)
+
+
+@pytest.mark.parametrize(
     ("language", "source", "remedy"),
     [
         ("c++", "int f() { return 1; }", 'write `extern "C"`'),
         ("c", "static int f(void) { return 1; }\nint g(void) { return f(); }", "no `static`"),
+        ("c", "inline int f(void) { return 1; }", "no `inline`"),
         ("c", "int other(void) { return 1; }", "give it that name"),
     ],
 )
@@ -301,6 +317,40 @@ def test_macro_redefined_by_a_system_header_is_refused(cc: CCompiler, name: str,
     told = warned(cc, unit, **{name: "tunable"})
     assert told is not None
     assert re.search(rf"\.h:\d+ gives {name} another value\. Rename the tunable", told), told
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("I", "complex.h"),
+        ("complex", "complex.h"),
+        ("major", "sys/sysmacros.h"),
+        ("isnan", "math.h"),
+        ("bool", "stdbool.h"),
+    ],
+)
+def test_macro_that_a_header_replaces_is_named_with_the_error_that_follows(
+    cc: CCompiler, name: str, header: str
+) -> None:
+    unit = with_macros(f"#include <{header}>\nint f(void) {{ int a[{name}]; return sizeof a; }}", {name: "4"}, C)
+    told = failure(cc, unit, macros("", **{name: "problem field"}))
+    assert re.search(rf"\.h:\d+ (gives {name} another value|removes {name})", told), told
+
+
+@pytest.mark.parametrize(("name", "header"), [("printf", "stdio.h"), ("va_list", "stdio.h"), ("div", "stdlib.h")])
+def test_macro_named_as_a_function_of_a_header_is_named(cc: CCompiler, name: str, header: str) -> None:
+    unit = with_macros(f"#include <{header}>\nint f(void) {{ return {name}; }}", {name: "4"}, C)
+    told = failure(cc, unit, macros("", **{name: "tunable"}))
+    assert f"uses {name} as a name of its own. Rename the tunable in family.toml, e.g. TUNED_{name}" in told
+
+
+@pytest.mark.parametrize("file", ["kernel.c", "source.c"])
+def test_message_shows_the_line_that_it_names(cc: CCompiler, file: str) -> None:
+    text = "int g(void) { return 0; }\nint f(void) { return absent; }\n"
+    unit = replace(C, source=f'#define A 1\n#define B 2\n#line 1 "{file}"\n{text}')
+    made = cc.compile(unit, timeout_s=60)
+    assert isinstance(made, CompileFailed)
+    assert re.search(rf"{file}:2:\d+: error: .*absent.*\n +2 \| int f\(void\) {{ return absent; }}", made.log), made.log
 
 
 def test_macro_redefined_by_a_family_header_is_refused(cc: CCompiler, tmp_path: Path) -> None:

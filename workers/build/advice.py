@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -37,10 +37,10 @@ _BUILT_IN = frozenset({"math.h", "cmath", "stdio.h", "cstdio", "string.h", "cstr
 
 REDEFINED = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): [^\n]*?"
-    r"(?:[\"'‘](?P<gcc>\w+)[\"'’] (?:macro )?redefined|redefinition of macro \"(?P<nvrtc>\w+)\")",
+    r"(?:[\"'‘](?P<gcc>\w+)[\"'’] (?:macro )?(?P<how>redefined|undefined)|redefinition of macro \"(?P<nvrtc>\w+)\")",
     re.MULTILINE,
 )
-"""Matches a warning about a macro that is redefined with another value."""
+"""Matches a warning about a macro that is redefined with another value, or removed."""
 
 _CCCL = ("cub/", "thrust/", "cuda/", "nv/")
 
@@ -135,9 +135,10 @@ _LIMITED = {
 
 _PLACE = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): (?:fatal |catastrophic )?(?:error|note)\b"
-    r":? ?(?P<text>.*)(?:\n(?P<shown>.*)\n(?P<before>[ \t]*)\^)?",
+    r":? ?(?P<text>.*)(?:\n(?P<shown>.*)\n(?P<before>[ \t]*(?:\|[ \t]*)?)\^)?",
     re.MULTILINE,
 )
+_DEFINES = re.compile(r"(?:[ \t]*\d*[ \t]*\|)?[ \t]*#define (\w+) ")
 _EXPANDED = re.compile(r"in expansion of macro [‘'`](\w+)|expanded from macro [‘'`](\w+)")
 _NOT_A_NAME = re.compile(r"expected (?:an? )?(?:identifier|declaration specifiers|member name|unqualified-id)")
 """Matches the error of a compiler that finds a macro's value in place of a name."""
@@ -150,6 +151,13 @@ _CPP = re.compile(
     r"unknown type name [‘'](template|class|namespace|using|constexpr|bool|typename)|"
     r"expected identifier or [‘']\([’'] before string constant|[‘'](std|namespace|template|nullptr)[’'] undeclared"
 )
+_CPP20 = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*<(?:barrier|bit|compare|concepts|coroutine|expected|format|generator|latch|mdspan|"
+    r"numbers|print|ranges|semaphore|source_location|span|stop_token)>|"
+    r">\s*requires\b|\bconcept\s+\w+\s*=|\b(?:consteval|constinit)\s+\w",
+    re.MULTILINE,
+)
+"""Matches what C++20 has and C++17 lacks."""
 _CPP_SOURCE = re.compile(r"^[ \t]*(template\s*<|namespace\b|using\s+\w)", re.MULTILINE)
 
 
@@ -172,12 +180,18 @@ class Macros:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """A compiler's message about a line; `word` is the word at its caret."""
+    """A compiler's message about a line.
+
+    Attributes:
+        word: the word at its caret.
+        defined: the macro that the printed line defines.
+    """
 
     file: str
     line: int
     text: str
     word: str = ""
+    defined: str = ""
 
 
 def advised(log: str, unit: Unit, macros: Macros | None) -> str:
@@ -187,7 +201,9 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
         macros: None for a rendered template, in which nothing is a macro.
     """
     locations = [_place(found) for found in _PLACE.finditer(log)]
+    replaced = redefinition(log, unit, macros)
     advice = [
+        *([] if replaced is None else [replaced]),
         *_collisions(log, locations, unit, macros),
         *missing_header(log, unit),
         *_options(log, unit),
@@ -195,6 +211,7 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
         *_marks(locations),
         *_pragmas(locations, macros),
         *_language(log, unit),
+        *_standard(unit),
     ]
     return "\n\n".join([*dict.fromkeys(advice), log]) if advice else log
 
@@ -228,19 +245,24 @@ def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
         own = found["file"] in (macros.file, Path(macros.file).name)
         if name in macros.kinds and not own:
             where = f"{found['file']}:{found['a'] or found['b']}"
-            return (
-                _renamed(name, f"{where} gives {name} another value", unit, macros) + ", and where the source means it"
-            )
+            what = f"removes {name}" if found["how"] == "undefined" else f"gives {name} another value"
+            return _renamed(name, f"{where} {what}", unit, macros) + ", and where the source means it"
     return None
 
 
 def _place(found: re.Match[str]) -> _Place:
     word = re.match(r"\w*", (found["shown"] or "")[len(found["before"] or "") :])
-    line = int(found["a"] or found["b"])
-    return _Place(file=found["file"], line=line, text=found["text"], word=word[0] if word else "")
+    line, defined = int(found["a"] or found["b"]), _DEFINES.match(found["shown"] or "")
+    return _Place(
+        file=found["file"],
+        line=line,
+        text=found["text"],
+        word=word[0] if word else "",
+        defined=defined[1] if defined else "",
+    )
 
 
-def _collisions(log: str, locations: Iterable[_Place], unit: Unit, macros: Macros | None) -> Iterator[str]:
+def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macros | None) -> Iterator[str]:
     if macros is None or not macros.kinds:
         return
     found: dict[str, tuple[str, bool]] = {}
@@ -249,6 +271,9 @@ def _collisions(log: str, locations: Iterable[_Place], unit: Unit, macros: Macro
         misread = any(_NOT_A_NAME.search(each.text) for each in (before, location))
         for name in _names_at(location, own, macros, misread=misread):
             found.setdefault(name, (f"{location.file}:{location.line}", own))
+    for location, after in pairwise([*locations, _Place(file="", line=0, text="")]):
+        if location.defined in macros.kinds and not _EXPANDED.search(after.text):  # gcc names no lines of systems
+            found.setdefault(location.defined, ("a header", False))
     needless = [*found, *_declared_in(macros)]
     for name, (where, own) in list(found.items())[:MOST]:
         yield _collision(name, where, unit, macros, needless=needless if own else ())
@@ -342,3 +367,11 @@ def _marks(locations: Iterable[_Place]) -> Iterator[str]:
 def _language(log: str, unit: Unit) -> Iterator[str]:
     if unit.language == "c" and (_CPP.search(log) or _CPP_SOURCE.search(unit.source)):
         yield "The source is compiled as C by its file's name. If it is C++, name it .cpp, .cc or .cxx"
+
+
+def _standard(unit: Unit) -> Iterator[str]:
+    if unit.language not in ("c++", "cuda") or any("-std=" in flag for flag in unit.flags):
+        return
+    if _CPP20.search(unit.source):
+        option, table = ("--std", "cuda") if unit.language == "cuda" else ("-std", "cpu")
+        yield f'The source is compiled as C++17. If it is C++20, write `flags = ["{option}=c++20"]` under [{table}]'

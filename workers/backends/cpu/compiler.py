@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -22,7 +22,9 @@ from evo.trial.outcome import CompileFailed, OverResources
 from workers.backends.cpu.imports import is_elf, symbols
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import listed_files, search_list
+from workers.build.redefined import replaced_macros
 from workers.build.surroundings import surroundings
+from workers.build.written import write_source
 from workers.system.interruption import Interruption
 from workers.system.program import run
 from workers.system.sandbox import environment, sandbox_here, sandboxed
@@ -34,7 +36,8 @@ SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
 _ANSWER_S = 60.0
 """Seconds for a compiler query that involves no source."""
 
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_MACRO = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+(\w+)", re.MULTILINE)
+_PREPROCESSED = "preprocessed"
 _LONGEST_HEADER = 1 << 22
 _MOST_NAMES = 8
 
@@ -106,8 +109,8 @@ class CCompiler:
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         with scratch() as folder:
             # relative names, so that no path gets into the binary
-            source, library, reads = f"kernel{SUFFIXES[unit.language]}", "kernel.so", "kernel.d"
-            (folder / source).write_text(unit.source, encoding="utf-8")
+            source = write_source(unit.source, folder, SUFFIXES[unit.language])
+            library, reads = "kernel.so", "kernel.d"
             machine, system = platform.machine(), platform.system()
             steps = c_steps(machine, searched_flags(unit), source=source, library=library, system=system)
             steps[0].extend(("-MD", "-MF", reads))
@@ -118,12 +121,15 @@ class CCompiler:
                 if status is None:
                     return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s\n{messages}".strip())
                 if status != 0:
-                    return CompileFailed(log=messages or f"the compiler ended with status {status} without a message")
+                    failed = messages or f"the compiler ended with status {status} without a message"
+                    lost = "" if step is not steps[0] else self._redefined(unit, folder, source)
+                    return CompileFailed(log=f"{failed}\n{lost}".strip())
             binary = (folder / library).read_bytes()
             if not _exports(binary, unit.entry):
                 return CompileFailed(log=f"{_unexported(unit, binary)}\n{messages}".strip())
-            read = self._read_files(folder / reads, unit)
-            messages = f"{messages}\n{self._redefined(unit, folder, source, read)}".strip()
+            read = self._read_files(folder / reads, folder / source, unit)
+            if {*_MACRO.findall(unit.source)} & {name for header in read or () for name in _defined(Path(header))}:
+                messages = f"{messages}\n{self._redefined(unit, folder, source)}".strip()
             return Artefact(binary=binary, log=messages, reads=read, searched=self._searched(unit, folder))
 
     @cached_property
@@ -165,24 +171,27 @@ class CCompiler:
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
         return None
 
-    def _redefined(self, unit: Unit, folder: Path, source: str, read: Collection[str] | None) -> str:
-        """Return warnings about system headers that redefine a macro of the source; compilers omit such warnings."""
+    def _redefined(self, unit: Unit, folder: Path, source: str) -> str:
+        """Return a warning for each macro of the source that a header replaces; compilers omit those of systems."""
         names = set(_MACRO.findall(unit.source))
-        if not any(names & _defined(Path(header)) for header in (read or () if names else ())):
+        if not names:
             return ""
-        preprocess = [*searched_flags(unit), "-E", "-Wsystem-headers", "-Wno-error", "-o", os.devnull, source]
-        _, messages = self.run(unit, preprocess, folder, _ANSWER_S)
-        return messages
+        step = [*searched_flags(unit), "-E", "-dD", "-Wno-error", "-o", _PREPROCESSED, source]
+        self.run(unit, step, folder, _ANSWER_S)
+        try:
+            text = (folder / _PREPROCESSED).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(replaced_macros(text, names, own=source))
 
-    def _read_files(self, dependencies: Path, unit: Unit) -> tuple[str, ...] | None:
+    def _read_files(self, dependencies: Path, source: Path, unit: Unit) -> tuple[str, ...] | None:
         """Return the files listed in a dependency file except the source, and the libraries named by the flags."""
         headers = listed_files(dependencies)
         if headers is None:
             return None
-        own = str(dependencies.parent / f"kernel{SUFFIXES[unit.language]}")
         flags = unit.placed_flags
         folders = self.library_folders if any(each.startswith(("-l", "--library")) for each in flags) else ()
-        return tuple(name for name in (*headers, *linked_files(flags, folders)) if name != own)
+        return tuple(name for name in (*headers, *linked_files(flags, folders)) if name != str(source))
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
         """Return the compiler's header folders; queried once for equal flags."""
@@ -234,9 +243,9 @@ def _exports(binary: bytes, name: str) -> bool:
 
 
 def _unexported(unit: Unit, binary: bytes) -> str:
-    remedy = "give it that name and no `static`"
+    remedy = "give it that name, no `static` and no `inline`"
     if unit.language == "c++":
-        remedy = 'write `extern "C"` before it, so that its name stays as it is, and no `static`'
+        remedy = 'write `extern "C"` before it, so that its name stays as it is, no `static` and no `inline`'
     hiding = next((flag for flag in unit.flags if flag.startswith("-fvisibility=")), None)
     if hiding is not None:
         remedy += f'; the flag `{hiding}` hides it unless `__attribute__((visibility("default")))` is before it'

@@ -16,6 +16,7 @@ from workers.backends.cuda.compilers.nvrtc_library import without_times
 from workers.build import Artefact, Unit
 from workers.build.contents import listed_files, search_list
 from workers.build.toolkit import in_wheels, include_folders
+from workers.build.written import write_source
 from workers.system.program import run
 from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch
@@ -66,10 +67,10 @@ class NvccCompiler:
             )
         with scratch() as folder:
             # relative names, so that no path gets into the binary
-            (folder / "kernel.cu").write_text(unit.source + _instances(unit.instances), encoding="utf-8")
+            source = write_source(unit.source + _instances(unit.instances), folder, ".cu")
             options = ["-cubin", f"-arch={unit.architecture}", "-std=c++17", "-Xptxas", "-v"]
             options += [*(f"-I{each}" for each in unit.folders), *unit.placed_flags]
-            options += ["-keep", "-keep-dir", ".", "-MD", "-MF", "kernel.d", "kernel.cu", "-o", "kernel.cubin"]
+            options += ["-keep", "-keep-dir", ".", "-MD", "-MF", "kernel.d", source, "-o", "kernel.cubin"]
             status, said = self._run([self.command, *options], unit, folder, timeout_s)
             log = without_times(said)
             if status is None:
@@ -78,7 +79,7 @@ class NvccCompiler:
                 if _UNFIT.search(log):
                     raise NoNvccError(f"{self.version} does not compile for {unit.architecture} here: {log[:500]}")
                 return CompileFailed(log=log or f"nvcc ended with status {status} without a message")
-            ptx = (folder / "kernel.ptx").read_bytes()
+            ptx = (folder / source).with_suffix(".ptx").read_bytes()
             symbol = symbol_of(unit.entry, ptx.decode())
             found = figures(log, symbol)
             if "registers" not in found:
