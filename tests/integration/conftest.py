@@ -13,6 +13,18 @@ from tests.integration.stage import Stage
 
 ENGINES = ("sqlite", "postgresql")
 
+OF_ENGINES = {"test_db.py", "test_leases.py", "test_api_upkeep.py", "test_families_by_name.py"}
+"""Files that `make test` runs on every engine, because they are about the database; the others run on SQLite there."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests of a service on PostgreSQL as long, unless they are about the database itself."""
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if params.get("locations") == "postgresql" and item.path.name not in OF_ENGINES:
+            item.add_marker("long")
+
 
 @pytest.fixture(autouse=True, scope="session")
 def quiet_logs() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.commands import CommandLine, Ended
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "guides" / "examples"
-QUICK = ("--trials", "6", "--strategy", "random", "--seed", "1")
+QUICK = ("--trials", "4", "--strategy", "random", "--seed", "1")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_users_own_family_gets_a_champion(searched: Ended) -> None:
     text = " ".join(searched.out.split())
     assert "Search 1 saxpy problem N=4096, A=3" in text
     assert "policy custom" in text
-    assert "Finished: every trial of the budget has ended. 6 trials" in text
+    assert "Finished: every trial of the budget has ended. 4 trials" in text
     assert "baseline numpy" in text
     assert "Promoted: the first champion." in text
     assert "✓ correct All 4 correctness checks passed on fresh inputs." in text

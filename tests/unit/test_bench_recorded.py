@@ -16,6 +16,7 @@ from templates.registry import find, recordings
 from tests.bench.recorded.recorder import LONGEST_LOG, Line, in_turns
 from tests.bench.recorded.reduced import Reduced, definitions
 from tests.bench.recorded.write import documents, write
+from tests.tiers import one_in
 
 HOPPER = known("NVIDIA H100 80GB HBM3")
 SMALL = Reduced(
@@ -114,7 +115,7 @@ def test_both_file_formats_of_a_recording_contain_its_times(tmp_path: Path) -> N
     assert written["gpu-small.json.gz"]["fixed"] == {"KEEP": "shared"}
 
 
-@pytest.mark.parametrize("name", recordings())
+@pytest.mark.parametrize("name", one_in(3, recordings()))
 def test_shipped_recordings_are_found_by_name_and_agree_in_both_formats(name: str) -> None:
     package = find(name)
     assert package.recording is not None

@@ -7,11 +7,12 @@ from evo.trial import Config
 from evo.trial.objective import Objective
 from templates.registry import find
 from tests.gpu.test_cuda_families import WARPGROUPS
+from tests.tiers import one_in
 
 HOPPER = known("sm_90")
 
 
-@pytest.mark.parametrize(("name", "text"), list(dict.fromkeys((name, text) for name, text, _ in WARPGROUPS)))
+@pytest.mark.parametrize(("name", "text"), one_in(2, dict.fromkeys((name, text) for name, text, _ in WARPGROUPS)))
 def test_warpgroup_configs_of_the_gpu_tests_are_valid(name: str, text: str) -> None:
     family = find(name).family
     problem = family.problem(text, "cuda")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from evo.family import Operand
 from evo.reference.encoding import decoded, encoded
 from templates.registry import find
+from tests.tiers import one_in
 from workers.build.cache import Cache
 from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.family.mixtures import Mixture, mixtures
@@ -153,14 +154,16 @@ def test_mixture_of_nearby_elements_differs_by_more_than_the_tolerance(dtype: st
     assert allowed < np.linalg.norm(after - before) / np.linalg.norm(before) < 0.15
 
 
-@pytest.fixture(scope="module")
-def rows_with_a_large_element(tmp_path_factory: pytest.TempPathFactory) -> list[ExpectedOutput]:
-    """Draw the mixtures of `reduce` with 60 seeds."""
+@pytest.fixture(scope="module", params=one_in(2, [15, 60]))
+def rows_with_a_large_element(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[ExpectedOutput]:
+    """Draw the mixtures of `reduce` with some seeds."""
     source = find("reduce")
     problem = source.family.problem("rows=128,cols=256", "cpu")
     family = Reference(source.path / "reference.py", "digest", Cache(tmp_path_factory.mktemp("cache")))
     drawn: list[ExpectedOutput] = []
-    for seed in range(60):
+    for seed in range(request.param):
         plans = [
             CasePlan(
                 name=name,

@@ -9,6 +9,7 @@ from evo.space import Space
 from evo.strategy import STRATEGIES, Context, Strategy, build
 from evo.trial import Proposal, Trial
 from evo.trial.history import History
+from tests.tiers import one_in
 from tests.unit.landscapes import KINDS, SPACES, advance, copied, ending, measured, tell, troubled
 
 pytestmark = pytest.mark.parametrize("name", STRATEGIES)
@@ -51,8 +52,8 @@ def test_last_configs_are_found_while_others_are_pending(name: str) -> None:
     assert len(history.asked) == space.valid_count
 
 
-@pytest.mark.parametrize("shape", ["mixed", "categorical", "drawn"])
-@pytest.mark.parametrize("workers", [1, 5])
+@pytest.mark.parametrize("shape", one_in(2, ["mixed", "categorical", "drawn"]))
+@pytest.mark.parametrize("workers", one_in(2, [5, 1]))
 def test_proposal_depends_only_on_history_and_generator(name: str, shape: str, workers: int) -> None:
     space, history = SPACES[shape](), History()
     strategy, used = fresh(name, space), fresh(name, space)

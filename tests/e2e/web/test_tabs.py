@@ -16,6 +16,7 @@ from tests.e2e.web.puppet import WORKER, Puppet, faster
 from tests.e2e.web.wire import wire_to
 from tests.integration.blank import prepared
 from tests.integration.serving import listening, wait_until
+from tests.tiers import one_in
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -106,7 +107,7 @@ def test_tabs_share_one_event_stream_and_each_gets_the_events_of_its_page(tmp_pa
         assert streams[0] == 1
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["shared worker", "a stream for each tab"])
+@pytest.mark.parametrize("shared", one_in(2, [True, False]), ids=["shared worker", "a stream for each tab"])
 def test_hidden_tabs_close_the_event_stream_and_update_when_shown_again(
     tmp_path: Path, browser: Browser, shared: bool
 ) -> None:
