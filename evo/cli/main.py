@@ -46,8 +46,8 @@ KEPT_CRASHES = 10
 
 app = typer.Typer(
     name="kernel-evo",
-    help="Evolves GPU and CPU kernels: searches a template's configs, proves them correct, times them, and promotes "
-    "a champion on evidence.",
+    help="Tunes GPU and CPU kernels: searches configs, checks each against a reference, times it, and replaces the "
+    "current best only if measurements show that it is faster.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -103,24 +103,26 @@ def main(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     prepare_streams()
     try:
-        return _carried_out([argument for argument in arguments if argument != "--debug"])
+        return _exit_code([argument for argument in arguments if argument != "--debug"])
     except EvoError as error:
-        return _refused(message_of(error, arguments), code_of(error), arguments)
+        return _report_refusal(message_of(error, arguments), code_of(error), arguments)
     except typer.Abort:  # the user did not answer a question
         return Exit.INTERRUPTED
     except TyperException as error:
         message = _from_environment(complaint(error, arguments), arguments)
-        return _refused(message, Exit.WRONG_INPUT, arguments) if message else Exit.WRONG_INPUT
+        return _report_refusal(message, Exit.WRONG_INPUT, arguments) if message else Exit.WRONG_INPUT
     except Exception as error:  # noqa: BLE001 — the outermost frame: any other error is our bug
         if "--debug" in arguments:
             traceback.print_exc()
         if isinstance(error, OSError) and (refusal := _system_refusal(error)) is not None:
             return refusal
-        complain(f"this is a bug of kernel-evo, not yours: {type(error).__name__}: {error}\n  details: {_keep(error)}")
+        complain(
+            f"this is a bug of kernel-evo, not yours: {type(error).__name__}: {error}\n  details: {_write_log(error)}"
+        )
         return Exit.BUG
 
 
-def _refused(message: str, code: Exit, arguments: list[str]) -> int:
+def _report_refusal(message: str, code: Exit, arguments: list[str]) -> int:
     """Report a refusal as text or, with --json, as JSON; return the exit code."""
     if "--debug" in arguments:
         traceback.print_exc()
@@ -156,19 +158,19 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _carried_out(arguments: list[str]) -> int:
+def _exit_code(arguments: list[str]) -> int:
     """Run a command, flush its output, and return its exit code."""
     try:
         code = app(arguments, prog_name="kernel-evo", standalone_mode=False) or 0
     except SystemExit as ending:
-        lost = _unheard() or isinstance(ending.__context__, BrokenPipeError)  # as Rich ends a program
+        lost = _output_is_closed() or isinstance(ending.__context__, BrokenPipeError)  # as Rich ends a program
         code = Exit.UNHEARD if lost else int(ending.code or 0)
     sys.stdout.flush()
     return code
 
 
-def _unheard() -> bool:
-    """True if typer found standard output closed; it then leaves only this wrapper."""
+def _output_is_closed() -> bool:
+    """Return True if typer found standard output closed: it then replaces the stream with this wrapper."""
     return type(sys.stdout).__name__ == "PacifyFlushWrapper"
 
 
@@ -199,7 +201,7 @@ def complain(message: str) -> None:
     console(stderr=True).print(Text.assemble(("Error: ", "bold red"), visible(user_text(message))), soft_wrap=True)
 
 
-def _keep(error: BaseException) -> Path:
+def _write_log(error: BaseException) -> Path:
     """Write the traceback to the temporary folder, delete the oldest logs, and return the new log's path."""
     folder = Path(tempfile.gettempdir())
     with contextlib.suppress(OSError):

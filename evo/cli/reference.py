@@ -45,7 +45,7 @@ def _exit_codes() -> str:
 
 
 def _discovered(option: str, found: Mapping[str, object]) -> str:
-    """Return the names of this repository for an option, each with the first line of its module."""
+    """Return a table of the built-in names for an option, with the first line of each module's docstring."""
     rows = [f"| `{name}` | {_prose(_first_line(each)).strip()} |" for name, each in found.items()]
     return "\n".join([f"| `{option}` | |", "|---|---|", *rows]) + "\n"
 

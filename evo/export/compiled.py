@@ -39,9 +39,9 @@ class Form:
     """File names in the export of one kind of device.
 
     Attributes:
-        source, binary: names of its files. A binary must not bear the loader's name: Python would take it for an
+        source, binary: names of its files. The binary must not have the loader's name, or Python would import it as an
             extension module.
-        loaders: our file by the name it gets.
+        loaders: loader file in `evo/export/loader`, by its name in the export.
     """
 
     source: str
@@ -70,7 +70,8 @@ class Compiled:
     Attributes:
         library: binary compiled from `source`.
         ptx: PTX of a CUDA kernel, if it was stored.
-        headers: headers that `source` includes, named as in `evo.export.headers`, without those of the system and CUDA.
+        headers: content of headers that `source` includes, named as in `evo.export.headers`; without headers of the
+            system and CUDA.
     """
 
     search: SearchView
@@ -170,7 +171,7 @@ def array_facts(operand: Operand) -> dict[str, Any]:
 
 
 def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
-    """Return a launch for the loader; a single launch names no function."""
+    """Return the description of a launch for the loader; a single launch omits the function's name."""
     described = asdict(launch)
     if not launch.entry:
         return {key: value for key, value in described.items() if key not in _OF_SEVERAL}
@@ -179,7 +180,7 @@ def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
 
 
 def _initial(operand: Operand) -> dict[str, Any]:
-    """Return the initial value of a buffer as its arrays store it; empty if it has none."""
+    """Return the initial value of a buffer in its storage dtype, under ``init``; empty if the buffer has none."""
     if operand.init is None:
         return {}
     code = encoded(np.asarray([operand.init]), operand.dtype).astype(stored(operand.dtype))[0].item()

@@ -1,4 +1,4 @@
-"""Champions of one family for several problems as one folder, with a loader that picks by shape."""
+"""Exports champions of one family for several problems as one folder, with a loader that picks the kernel by shape."""
 
 import json
 import re
@@ -49,7 +49,7 @@ def _check(bundles: Sequence[Bundle]) -> None:
 
 
 def _folders(bundles: Sequence[Bundle]) -> Mapping[str, Bundle]:
-    """Return a name made of the fields in which the problems differ, e.g. ``S_256``."""
+    """Return the bundles by folder name, made of the fields in which the problems differ, e.g. ``S_256``."""
     problems = [bundle.champion.problem for bundle in bundles]
     varying = [name for name in problems[0] if len({str(problem.get(name)) for problem in problems}) > 1]
     named = {

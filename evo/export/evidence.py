@@ -22,8 +22,9 @@ class Limit:
     """The least time the problem can take on the device, and the fraction of that limit the exported kernel reaches.
 
     Attributes:
-        bound: ``compute`` or ``memory``, whichever takes longer; hot, memory moves what the cache cannot keep.
-        share: fraction of the limit that the given time reaches: a champion's in the first process of its confirmation.
+        bound: ``compute`` or ``memory``, whichever takes longer. With a hot cache, only data beyond the cache size
+            counts as memory traffic.
+        share: the limit divided by the champion's time in the first process of its confirmation.
     """
 
     floor_us: float
@@ -43,9 +44,9 @@ class Evidence:
     """Evidence of a promotion.
 
     Attributes:
-        champion, search, trial: their numbers in the service it came from.
+        champion, search, trial: numbers in the service that exported the evidence.
         time_us: median in the first process of the confirmation.
-        verdict, report: None for a promotion by hand, and for one whose samples were not kept.
+        verdict, report: None for a promotion by hand, and for a promotion whose samples were not stored.
     """
 
     champion: int
@@ -99,7 +100,7 @@ def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
 
 
 def confirmed_series(report: ConfirmReport, own: str) -> Iterator[tuple[str, int, Timing]]:
-    """Yield the same for any confirmation; its challenger is named `own`."""
+    """Yield name, process number and samples of each series of a confirmation; `own` is the challenger's name."""
     named = {
         own: report.challenger,
         f"{own} again": report.challenger_again,

@@ -1,6 +1,7 @@
 """The headers that an exported source includes, packed as one file.
 
-``family/`` contains them as in the family's folder; ``0/``, ``1/``, … as in the folders that its flags name.
+``family/`` contains headers of the family's folder; ``0/``, ``1/``, … contain headers of the folders that its flags
+name.
 """
 
 import io
@@ -39,7 +40,7 @@ def pack_headers(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack_headers(content: bytes) -> dict[str, bytes]:
-    """Return the files of such a ZIP. Its names and sizes are checked first, because it comes from a worker.
+    """Return the files of a ZIP that a worker sent, after checking names and sizes.
 
     Raises:
         InvalidInput: it is not a ZIP, is too large, or a name leads outside the folder.

@@ -1,4 +1,4 @@
-"""Champions of several families as one Python package that replaces functions of PyTorch."""
+"""Exports champions of several families as one Python package that replaces functions of PyTorch."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The evidence of a champion as a Markdown report, with errors of its outputs and profiler counters."""
+"""The evidence of a champion as a Markdown report, with output errors and profiler counters."""
 
 from collections.abc import Mapping, Sequence
 

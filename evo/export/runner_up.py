@@ -36,7 +36,7 @@ class RunnerUpEvidence:
         rank: rank among the trials of its search by leading time, confirmed or quick, from 1.
         time: its leading time, confirmed or quick.
         outcome: its outcome, with samples, correctness cases and resources.
-        verdicts: verdicts on its challenges, all negative; empty if it never challenged.
+        verdicts: verdicts on its challenges, all negative; empty if it never challenged a champion.
         confirmations: reports behind the verdicts, with samples, in the same order.
     """
 
@@ -99,14 +99,14 @@ class RunnerUp(Compiled):
 
     @property
     def explanation(self) -> str:
-        """Explain in one sentence why it is not the champion."""
+        """Explain in one sentence why the trial is not the champion."""
         if self.verdicts:
             return self.verdicts[-1].summary
         return f"Not promoted: it never challenged. {QUICK}"
 
     @property
     def status(self) -> str:
-        """Describe its status in a few words."""
+        """Describe the trial's status in a few words."""
         return "confirmed, not promoted" if self.verdicts else "not confirmed, not promoted"
 
     def _series(self) -> Iterator[tuple[str, int, Timing]]:
@@ -176,7 +176,7 @@ class RunnerUp(Compiled):
 
 
 def runner_up_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of its evidence."""
+    """Return the JSON Schema (draft 2020-12) of `RunnerUpEvidence`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kernel-evo evidence of a runner-up",
@@ -187,7 +187,7 @@ def runner_up_schema() -> dict[str, Any]:
 def ranking_files(
     champion: Mapping[str, bytes], own: TrialView, first: str, others: Sequence[RunnerUp]
 ) -> dict[str, bytes]:
-    """Return the content by path: the champion's folder, called `first`, one for each runner-up, and their table.
+    """Return the content by path: the champion's folder `first`, a folder for each runner-up, and a table of them.
 
     Args:
         own: the champion's trial.

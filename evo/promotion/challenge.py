@@ -17,7 +17,7 @@ class Incumbent:
     """The current champion, as a search sees it.
 
     Attributes:
-        cost: at its confirmed time, measured in another session; see `evo.promotion.goal`.
+        cost: cost at the confirmed time, which was measured in another session; see `evo.promotion.goal`.
         here: cost at the confirmed time made comparable with this search's quick samples, if this search confirmed it;
             else None.
         binary_digest: digest of its binary; None if that is not known.
@@ -38,8 +38,8 @@ class ChallengeLimit:
 
     Attributes:
         below: a challenger's quick cost must be less than this.
-        binaries: binaries of the incumbent, which must not challenge itself.
-        again: the trial of this search that measured the incumbent again; None: there is none.
+        binaries: digests of the incumbent's binaries; trials with these binaries do not challenge.
+        again: the trial of this search that measured the incumbent again; None if no trial did.
     """
 
     below: float
@@ -51,7 +51,7 @@ class ChallengeLimit:
         """Explain why the best of the other trials did not challenge.
 
         Args:
-            goal: of the search; None: the time.
+            goal: goal of the search; None: the time.
         """
         shown = _cost_text if goal else time_text
         champion, took = f"champion {self.incumbent.id}", "took" if goal is None else "cost"
@@ -115,7 +115,7 @@ class Challenge:
 
     Attributes:
         number: number of the trial.
-        seen: how many trials had ended when the challenge began.
+        seen: number of trials that had ended when the challenge began.
         time_us: confirmed time; None: not known, or not yet.
     """
 
@@ -151,7 +151,7 @@ class Challengers:
 
         Args:
             below: the cost to beat; None when there is none.
-            besides: binaries that must not challenge, such as the incumbent's.
+            besides: digests of binaries that must not challenge, such as the incumbent's.
             ended: True if no trial is pending and none will be proposed.
         """
         finished, last = len(self._history.finished), max(self._seen.values(), default=0)
@@ -171,7 +171,7 @@ class Challengers:
         return Challenge(number=trial.number, seen=len(self._history.finished))
 
     def learn(self, challenge: Challenge) -> None:
-        """Apply a stored challenge; applying it again changes nothing."""
+        """Apply a stored challenge. A repeated application changes nothing."""
         self._seen[challenge.number] = challenge.seen
         if challenge.time_us is not None:
             self.confirmed(challenge.number, challenge.time_us)

@@ -1,4 +1,4 @@
-"""Evidence that each kind of device must deliver before its challengers are promoted, and whether it still holds."""
+"""Evidence that a device kind must deliver before its challengers are promoted, and reasons why evidence is void."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ class RequiredEvidence:
     """Parts of a confirmation report that a device kind needs for a promotion.
 
     Attributes:
-        proof: correctness cases, judged answers of timed calls, the comparison of calls on answered and poisoned
-            outputs, and sanitizer findings or the reason why no sanitizer ran.
-        processes: the further fresh processes that the policy demands.
-        environment: keys that the environment of the measurement must contain.
+        proof: True if the report needs correctness cases, checked outputs of timed calls, times on outputs that hold
+            the answer and on overwritten outputs, and sanitizer findings or the reason why no sanitizer ran.
+        processes: True if the report needs the further fresh processes that the policy demands.
+        environment: keys that the recorded environment of the measurement must contain.
     """
 
     proof: bool
@@ -76,7 +76,9 @@ def decide(
 
 
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
-    """Device kinds that run no machine code of a candidate on the judge's machine state no separation."""
+    """Yield the rule on isolation between candidate and judge; none for device kinds that run no machine code of a
+    candidate on the judge's machine.
+    """
     demanded = "full" if policy.untrusted == "sandbox" else policy.min_separation
     if demanded == "none" or "separation" not in required(kind).environment:
         return

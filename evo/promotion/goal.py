@@ -70,7 +70,7 @@ class Goal:
         moved: float | None,
         called: str = FIELD,
     ) -> "Goal | None":
-        """Return the goal of an objective; None if it is the time.
+        """Return the goal of an objective; None if the objective is the time.
 
         Args:
             flops: operations of a call; None if the family states none.
@@ -94,7 +94,7 @@ class Goal:
         """Return the goal of the second objective; None if there is only one. Arguments and errors as in `of`.
 
         Raises:
-            InvalidInput: it is the first objective, or there is a direction without a metric.
+            InvalidInput: both objectives are equal, or there is a direction without a metric.
         """
         if (second := objective.second) is None:
             if objective.second_direction != "minimise":
@@ -153,7 +153,7 @@ class Goal:
         return value
 
     def cost(self, kernel: Kernel, time_us: float) -> float:
-        """Return the figure that ranks a kernel, the least first; raises the errors of `metric`."""
+        """Return the figure by which kernels are ranked, lowest first. Raises the errors of `metric`."""
         value = self.metric(kernel, time_us)
         return 1.0 / value if self.objective.direction == "maximise" else value
 
@@ -200,7 +200,7 @@ class Costs:
     """Turns the times of a confirmation's two kernels into costs.
 
     Attributes:
-        incumbent: None if there is none to compare with.
+        incumbent: figures of the incumbent; None if there is no incumbent.
     """
 
     goal: Goal

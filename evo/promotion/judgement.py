@@ -28,8 +28,7 @@ _ADVICE = (
 def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """True if the samples so far would lead to a promotion.
 
-    Only then are the next steps worth their time: further processes after the first one, and sanitizers and a profile
-    after the last one.
+    The next steps (further processes after the first, sanitizers and a profile after the last) are skipped otherwise.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0), costs=costs).promote
@@ -78,8 +77,8 @@ def judge(
         rng: seeds the bootstrap; the same generator state gives the same verdict.
         rolled_back: the rolled-back champion with the same kernel, and the reason; None: there is none.
         before: the incumbent in its own confirmation; None: there is no incumbent, or nothing is known of it.
-        quick: what the search measured of the challenger before; None leaves out the comparison with it.
-        costs: of challenger and incumbent under the search's metric; None compares their times.
+        quick: the search's earlier measurements of the challenger; None leaves out the comparison with them.
+        costs: costs of challenger and incumbent under the search's metric; None compares their times.
     """
     challenger = report.challenger
     if report.failure is not None or challenger is None:
@@ -141,7 +140,7 @@ def judge(
 
 
 def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Return every rule that applies, and those of them that no speed outweighs."""
+    """Return all rules that apply, and the rules among them that no speed-up outweighs."""
     rules: list[Rule] = []
     decisive: list[Rule] = []
     for marked in RULES:
@@ -162,7 +161,9 @@ def _may_gain_enough(confirmation: Confirmation) -> bool:
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
-    """Return the speed-up over all processes if several compared these two, else that of the first process."""
+    """Return the speed-up over all processes if several compared the two kernels, else the speed-up of the first
+    process.
+    """
     if prediction is None or prediction.against != against or prediction.overall is None:
         return alone
     return prediction.overall

@@ -1,4 +1,4 @@
-"""The figure of a candidate that is shown first: the confirmed one if there is one, else the quick one.
+"""The figure of a candidate that is shown first: the confirmed figure if there is one, else the quick figure.
 
 Quick samples rank trials while a search runs. A confirmation measures again, in fresh processes and on fresh inputs, so
 its figures replace the quick ones in every table, page, report and document.
@@ -20,9 +20,9 @@ class Figure:
     """One figure of a candidate with its source.
 
     Attributes:
-        value: in `unit`: microseconds, or times as fast.
+        value: value in `unit`: microseconds, or times as fast.
         source: ``quick`` samples of a trial, ``confirmed`` in fresh processes, or ``estimated`` without a run.
-        interval: of the value; None if none was computed.
+        interval: interval of the value; None if none was computed.
         against: the baseline that a speed-up is over.
     """
 
@@ -48,7 +48,7 @@ class Confirmation:
 
     Attributes:
         time: median in µs with its interval, from the first fresh process.
-        baseline: the fastest baseline of that session; `speedup` is over it. None if no baseline ran.
+        baseline: the fastest baseline of the confirmation, to which `speedup` refers; None if no baseline ran.
         processes: number of fresh processes behind the speed-up.
         refuted: why the kernel is not valid; None if nothing refutes it.
     """

@@ -73,10 +73,11 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
 
 
 def _within(ratios: Sequence[Samples]) -> float:
-    """Return the variation of one process's figure due to its rounds alone: the least spread between processes.
+    """Return the variation of one process's figure that its rounds alone cause. It is used as a lower limit of the
+    spread.
 
-    Five processes may agree better than that by chance. A prediction from their spread alone is too narrow on machines
-    that are disturbed occasionally (decision 74).
+    Five processes may agree better than this by chance. On machines with occasional disturbances, a prediction from
+    their spread alone is too narrow (decision 74).
     """
     return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
 

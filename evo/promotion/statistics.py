@@ -33,19 +33,19 @@ class Interval:
     high: float
 
     def overlaps(self, other: "Interval") -> bool:
-        """True if the two share a point; touching ends count."""
+        """True if the two intervals share a point; touching ends count."""
         return self.low <= other.high and other.low <= self.high
 
     def reach(self, around: float) -> float:
-        """Return the distance of the farther end from `around`."""
+        """Return the distance between `around` and the end of the interval that is farther away."""
         return max(abs(around - self.low), abs(self.high - around))
 
 
 def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Generator) -> Interval:
     """Percentile bootstrap of the median.
 
-    The percentile method, since a series in which most samples are equal (a coarse clock, a recorded space) leaves the
-    acceleration of BCa undefined; for medians the two differ by less than the spacing of the samples.
+    The percentile method is used because the acceleration of BCa is undefined if most samples are equal (a coarse
+    clock, a recorded space). For medians the two methods differ by less than the spacing of the samples.
 
     Args:
         samples: at least one; a single sample gives an interval of no width.
@@ -62,12 +62,13 @@ CONFIDENCE = 0.95
 
 
 def at_most_one_in(right: int, confidence: float) -> int:
-    """Return N such that fewer than one in N is wrong, with this confidence, after `right` right ones and no wrong one.
+    """Return N such that fewer than 1 call in N is wrong, with this confidence, after `right` right calls and no wrong
+    call.
 
     The exact binomial bound; with 95 % confidence it is about a third of `right`.
 
     Args:
-        right: number of right ones, at least 0; 0 gives 1, because nothing is known.
+        right: number of right calls, at least 0; 0 gives 1, because nothing is known.
 
     Source: Clopper and Pearson, Biometrika 26 (1934), 404-413.
     """
@@ -79,8 +80,8 @@ def at_most_one_in(right: int, confidence: float) -> int:
 def order_interval(samples: Samples, confidence: float) -> Interval:
     """Distribution-free interval of the median: two order statistics.
 
-    Every interval of a median that is shown is this one. It takes no generator, so the same samples have the same
-    interval wherever they are shown, and it is cheap enough for every line of a table.
+    All displayed intervals of medians use this function. It needs no random generator, so equal samples always give the
+    same interval, and it is fast enough for every line of a table.
 
     Args:
         samples: at least one; too few for the confidence give the whole range.
@@ -122,7 +123,7 @@ def paired_ratio(a: Samples, b: Samples) -> float:
 
 
 def rounds_ratio(a: Samples, b: Samples) -> NDArray[np.float64]:
-    """a / b round by round; equally long."""
+    """Return a / b round by round; both series must be equally long."""
     first, second = _paired(a, b)
     return first / second
 
@@ -130,8 +131,8 @@ def rounds_ratio(a: Samples, b: Samples) -> NDArray[np.float64]:
 def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two series without the variation they share (drift, other programs on the machine).
 
-    Their medians have the ratio that rounds have in the median. Each varies as the rounds' ratio does, divided by √2:
-    as much as each series would vary alone if nothing were shared.
+    The ratio of the returned medians is the median ratio over rounds. Each series varies as the rounds' ratio does,
+    divided by √2, which is the variation of each series if nothing were shared.
 
     Args:
         a, b: equally long; entry i of both was taken in round i.

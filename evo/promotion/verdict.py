@@ -51,7 +51,7 @@ class Verdict:
             processes compared the two, the speed-up over all of them, with its interval over processes.
         baseline: the fastest baseline of this session; `baseline_speedup` is over it, in the same sense.
         first_process: the speed-up in the first process alone, with the interval of its rounds; None if only one ran.
-        behind_every_baseline: True if even the slowest baseline is faster, over the whole interval of the ratio.
+        behind_every_baseline: True if even the slowest baseline is faster, for every ratio in the confidence interval.
         prediction: predicted speed-up in further processes; None if only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion; the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that another measurement is expected to find. It
@@ -86,7 +86,7 @@ class Verdict:
 
     @property
     def refuted(self) -> str | None:
-        """Why the challenger is not a valid kernel, whatever its time; None if nothing refutes it."""
+        """Reason why the challenger is not a valid kernel, independent of its time; None if it is valid."""
         unmet = (rule for rule in self.unmet if rule.conclusive)
         return next((rule.text for rule in unmet if rule.name in INVALIDATING), None)
 
@@ -103,7 +103,7 @@ class Verdict:
 
 
 def change_text(gain: float) -> str:
-    """A relative gain in time in words, e.g. ``5.0% less`` or ``1.2% more``."""
+    """Return a relative gain in time as text, e.g. ``5.0% less`` or ``1.2% more``."""
     return f"{gain:.1%} less" if gain >= 0 else f"{-gain:.1%} more"
 
 

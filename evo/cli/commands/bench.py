@@ -54,7 +54,7 @@ def kernelbench(
     ] = None,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum trials of each variant.")] = 24,
     policy: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Gates of a promotion, as for `search`.")
+        str, typer.Option(metavar="NAME|FILE", help="Gates and thresholds of a promotion, as for `search`.")
     ] = "default",
     together: Annotated[
         int, typer.Option(min=1, max=16, metavar="N", help="Problems searched at the same time; they share the device.")
@@ -80,8 +80,8 @@ def kernelbench(
 ) -> None:
     """Import every problem, let a proposer submit variants, and report fast_p, validity, speed-ups and cost.
 
-    Every variant is proven on further seeds, scales, means and shapes, and tuned, before it counts. The limits of a
-    model are those for each problem.
+    A variant counts after it passed the cases on further seeds, scales, means and shapes, and was tuned. Limits of a
+    model apply to each problem separately.
     """
     from evo.cli.commands.evolve import prices_of
     from evo.cli.console.output import console, print_json

@@ -245,10 +245,10 @@ def called(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Store the times of champions as PyTorch calls them.
+    """Store the times of champions when called from PyTorch.
 
-    An exported package measures them: the time of a call of its function, and of PyTorch's own. `champion show` and
-    the reports state them next to the kernel's time.
+    An exported package measures the time of its function and of PyTorch's own function. `champion show` and the reports
+    show both next to the kernel's time.
     """
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
@@ -279,7 +279,9 @@ def called(
 
 
 def _why(reason: str | None, done: str) -> str:
-    """Return the reason, asking the user if none was given; `done` says what happens to the champion."""
+    """Return the reason, and ask the user for it if none was given; `done` is the action, for the question and the
+    error.
+    """
     why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:
         raise InvalidInput("--reason", f"is blank: say why the champion is {done}")
@@ -314,7 +316,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
 
 
 def _none(client: "Client", family: str | None) -> str:
-    """Explain why there is nothing to list.
+    """Return the text that explains why no champion is listed.
 
     Raises:
         NotFound: there is no such family.

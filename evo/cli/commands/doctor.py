@@ -1,4 +1,4 @@
-"""``doctor``: reports what this machine has, what is missing, what needs it, and how to get it."""
+"""``doctor``: reports what this machine has and lacks, which features need it, and how to get it."""
 
 import importlib.util
 import shutil
@@ -24,8 +24,8 @@ class Finding:
     """Result of one check.
 
     Attributes:
-        needed_for: feature that does not work without it; empty if no feature needs it alone.
-        remedy: how to get it if it is missing.
+        needed_for: feature that does not work without the checked item; empty if no feature depends on this item alone.
+        remedy: how to get the item if it is missing.
     """
 
     what: str
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(db: Db = None, as_json: Json = False) -> None:
-    """Look for devices, compilers and tools; report what is missing, what needs it, and how to get it."""
+    """Check devices, compilers and tools; report what is missing, which feature needs it, and how to get it."""
     from evo.cli.console.output import print_json
     from evo.cli.exits import Exit
     from evo.cli.service.devices import local_devices
@@ -100,7 +100,7 @@ _REMEDIES = {
 
 
 def _separation() -> Finding:
-    """Return how CPU candidates are isolated from the judge here, tested with an empty kernel."""
+    """Check how CPU candidates are isolated from the judging process on this machine; it runs an empty kernel."""
     from evo.cli.service.devices import cache_folder
     from evo.errors import EvoError
     from workers.backends.cpu.compiler import CCompiler, find_compiler
@@ -122,7 +122,9 @@ def _separation() -> Finding:
 
 
 def _sandbox() -> Finding:
-    """Return what confines compilers of proposed code here, tried with the C compiler if there is one."""
+    """Check which sandbox confines compilers of proposed code on this machine; it runs the C compiler if there
+    is one.
+    """
     from evo.errors import EvoError
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.system.sandbox import sandbox_here

@@ -1,4 +1,4 @@
-"""``evolve``: a language model proposes variants, and the search proves, times and tunes them."""
+"""``evolve``: a language model proposes variants, and the search checks, times and tunes them."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -108,7 +108,7 @@ def evolve(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Let a language model propose variants; the search proves, times and tunes each, and promotes on evidence.
+    """Let a language model propose variants; the search checks, times and tunes each of them, and promotes on evidence.
 
     Prompts, answers, tokens and costs are stored with the search. --search continues a stopped run.
     """
@@ -169,7 +169,7 @@ def prices_of(price_in: float, price_out: float, budget_usd: float | None) -> "P
 
 
 def _search(connection: "Connection", search_id: int | None, *, family: str, **terms: Any) -> "SearchView":
-    """Return the search to continue, or a new one on these terms."""
+    """Return the search to continue, or start a new search with these terms."""
     from evo.cli.session.request import Request
 
     if search_id is None:

@@ -304,9 +304,7 @@ def search(
 
 def _refuse_for_suites(options: "Sequence[str]") -> None:
     if options:
-        raise InvalidInput(
-            options[0], "is for the searches of one family, and --suite names many problems: leave it out"
-        )
+        raise InvalidInput(options[0], "applies to a single search, and --suite runs several: leave it out")
 
 
 def _search_suite(

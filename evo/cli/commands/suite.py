@@ -27,10 +27,10 @@ def record(
     to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Suite file to write.")] = Path("suite.toml"),
     force: Force = False,
 ) -> None:
-    """Run a PyTorch program and write the calls that kernels could serve as a suite, with their number as weights.
+    """Run a PyTorch program, and write its calls that kernels can compute as a suite, weighted by their number.
 
-    Calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax are recorded, whichever module makes
-    them, and RMSNorm modules by their class's name. Calls that no family computes are listed with the reason.
+    Recorded are calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax by any module, and
+    modules whose class name ends in RMSNorm. Calls that no family computes are listed with the reason.
     """
     from evo.cli.console.output import console, written
     from evo.cli.files.writing import require_place, writing_to

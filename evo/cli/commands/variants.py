@@ -74,7 +74,7 @@ def submit(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Submit another implementation of a search's family. It is proven, timed and tuned under the search's terms.
+    """Submit another implementation of a search's family. It is checked, timed and tuned under the search's terms.
 
     Keys that variant.toml omits (tunables, constraints, launch, …) are those of the parent. The contract stays the
     family's: problem, arguments, cases, tolerances and baselines.
@@ -150,7 +150,7 @@ def list_(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db =
 def show(
     search_id: SearchId, number: Number, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False
 ) -> None:
-    """Show one variant: its figures, and why trials of it failed."""
+    """Show one variant: its figures, and why its trials failed."""
     from evo.cli.service.connection import connect
 
     with connect(ServiceRef(url=url, token=token, database=db)) as connection:
@@ -297,7 +297,8 @@ def mcp(
     token: Token = None,
     db: Db = None,
 ) -> None:
-    """Serve agents over standard input and output: brief, submit, result, compare, source.
+    """Serve agents over the Model Context Protocol on standard input and output: brief, submit, result, compare,
+    source.
 
     Without --url, the local service and a worker run as long as the agent's session.
     """

@@ -77,10 +77,10 @@ def print_report(
     """Print the result of a search.
 
     Args:
-        ranking: its best trials, best first.
-        family: its name, or the path under which it was searched.
+        ranking: the search's best trials, best first.
+        family: name of the family, or the path of its folder.
         where: options with which further commands reach the same service, e.g. `` --db x.db``.
-        front: the Pareto front of its two objectives; empty if it has only one.
+        front: the Pareto front of the search's two objectives; empty if it has only one objective.
     """
     out.print(Text(_ending(view), "bold"))
     out.print(Text(f"{outcomes_text(view)}{_overhead(view)}\n", "dim"))
@@ -102,7 +102,7 @@ def print_report(
     out.print(challenges_text(view.challenges))
     if view.unchallenged is not None:
         out.print(Text(f"{view.unchallenged}\n", "yellow"))
-    for warning in _unsaid(view):
+    for warning in _further_warnings(view):
         out.print(Text(f"Warning. {warning}\n", "bold yellow"))
     if view.champion is not None:
         out.print(champion_text(view.champion, view))
@@ -127,14 +127,22 @@ def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
 def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     """Return the best trials and the baselines; values that all configs share are in the title.
 
-    They are sorted by time, or by the search's metric, which baselines lack.
+    Trials are sorted by time, or by the search's metric, which baselines do not have.
     """
     metric = view.objective.metric
     shared = _shared([trial.config for trial in ranking])
     duplicates, runs = same_binary(ranking), _runs(view, ranking)
     configs = [f"{_remaining_text(each.config, shared)}{duplicates_text(each, duplicates)}" for each in ranking]
     rows = [
-        (each.cost or 0.0, each.time_us or 0.0, str(each.number), _source(each, runs), _over(view, each), cells, "")
+        (
+            each.cost or 0.0,
+            each.time_us or 0.0,
+            str(each.number),
+            _source(each, runs),
+            _speedup_cell(view, each),
+            cells,
+            "",
+        )
         for each, cells in zip(ranking, configs, strict=True)
     ]
     rows += [
@@ -180,7 +188,7 @@ def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
 
 
 def _shared(configs: Sequence[Config]) -> Config:
-    """Return the entries that are equal in all configs; empty for a single one."""
+    """Return the tunables whose values are equal in all configs; empty for a single config."""
     first, *others = configs or [{}]
     return {name: value for name, value in first.items() if others and all(each[name] == value for each in others)}
 
@@ -199,7 +207,7 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
 
 def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
     """Return the last promotion, or else the last verdict, with all rules; other verdicts with their failed rules."""
-    at_length = _at_length(challenges)
+    at_length = _shown_in_full(challenges)
     parts: list[RenderableType] = []
     for each in challenges:
         summary = Text.assemble((f"Trial {each.trial}: ", "bold"), _summary(each.verdict))
@@ -210,21 +218,21 @@ def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
     return Group(*parts)
 
 
-def _at_length(challenges: Sequence[ChallengeView]) -> ChallengeView | None:
+def _shown_in_full(challenges: Sequence[ChallengeView]) -> ChallengeView | None:
     """Return the challenge whose rules are all printed: the last promotion, or else the last challenge."""
     last = challenges[-1] if challenges else None
     return next((each for each in reversed(challenges) if each.verdict.promote), last)
 
 
-def _unsaid(view: SearchView) -> list[str]:
-    """Return the warnings of a search, except those that are a printed rule."""
-    at_length = _at_length(view.challenges)
+def _further_warnings(view: SearchView) -> list[str]:
+    """Return the warnings of a search, without warnings that repeat a printed rule."""
+    at_length = _shown_in_full(view.challenges)
     said = () if at_length is None else gap_texts([at_length])
     return [each for each in view.warnings if each not in said]
 
 
 def verdict_text(verdict: Verdict) -> RenderableType:
-    """Return each rule of a verdict with its mark and its sentence."""
+    """Return each rule of a verdict with a symbol for its result and its sentence."""
     return Group(_summary(verdict), _rules(verdict.rules))
 
 
@@ -334,7 +342,7 @@ def _overhead(view: SearchView) -> str:
 
 
 def _runs(view: SearchView, ranking: Sequence[TrialView]) -> dict[int, int]:
-    """Return the confirmation, counted from 1, of each trial that has its time from one."""
+    """Return, by trial, the number of the confirmation that measured the trial's time, counted from 1."""
     by_time = {each.verdict.challenger: number for number, each in enumerate(view.challenges, 1)}
     confirmed = ((each.number, each.confirmed) for each in ranking)
     return {number: by_time[found.time] for number, found in confirmed if found is not None and found.time in by_time}
@@ -348,7 +356,7 @@ def _source(trial: TrialView, runs: Mapping[int, int]) -> str:
     return f"{trial.time.source} in run {runs[trial.number]}" if several else trial.time.source
 
 
-def _over(view: SearchView, trial: TrialView) -> str:
+def _speedup_cell(view: SearchView, trial: TrialView) -> str:
     """Return the leading speed-up, with its baseline if it differs from the column's."""
     speedup = trial.speedup(view.baselines)
     if speedup is None:

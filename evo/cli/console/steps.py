@@ -17,7 +17,7 @@ from workers.jobs.single import Climbed
 
 
 def print_climb(out: Console, climbed: Climbed, cache: str, roofline: Roofline | None) -> None:
-    """Print every step, up to the one at which the config failed."""
+    """Print every step, up to the step at which the config failed."""
     report, built = climbed.report, climbed.built
     _print_build(out, built, report.stages)
     for case, reason in built.uncovered.items():

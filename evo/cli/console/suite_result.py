@@ -21,11 +21,11 @@ class SuiteResult:
     """Result of a suite's searches.
 
     Attributes:
-        searched: the calls that were searched, each with its ended search, or with the exchange whose champion replaced
-            that search's.
+        searched: the calls that were searched, each with its ended search, or with the later search that replaced its
+            champion.
         left_out: reason why a call was not searched, by name.
-        measured: times or costs of the calls' configs on each problem, by family.
-        interrupted: True if the user cancelled it; one interrupt ends it early, with its result.
+        measured: times or costs of the best configs of all calls on each problem, by family.
+        interrupted: True if the user cancelled the run with a second Ctrl-C; the first only ends it early.
     """
 
     suite: Suite
@@ -36,7 +36,7 @@ class SuiteResult:
 
     @property
     def long(self) -> str:
-        """Noun of the comparison, after a factor: ``as long``, or ``the cost`` under a metric."""
+        """Words that follow a factor: ``as long``, or ``the cost`` under a metric."""
         metric = any(view.objective.metric is not None for _, view in self.searched)
         return "the cost" if metric else LONG
 

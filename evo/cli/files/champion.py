@@ -46,7 +46,7 @@ class Ranking:
 
     Attributes:
         own: the champion's trial.
-        bare: trials that were skipped because their binary is not stored.
+        bare: numbers of trials that were skipped because their binary is not stored.
     """
 
     own: TrialView
@@ -55,9 +55,9 @@ class Ranking:
 
 
 def ranking(client: Client, bundle: Bundle, count: int) -> Ranking:
-    """Return a champion's trial and at most `count` of the fastest others.
+    """Return a champion's trial, and at most `count` of the fastest other trials of its search.
 
-    Trials that compiled to the same binary are one kernel.
+    Trials that compiled to the same binary count once.
     """
     champion, found, bare = bundle.champion, list[RunnerUp](), list[int]()
     own = client.numbered_trial(champion.search_id, champion.trial_number)
@@ -100,8 +100,8 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
 
     Raises:
         Conflict: the folder is not empty.
-        InvalidInput: it is a file.
-        EvoError: it cannot be written.
+        InvalidInput: `folder` is a file.
+        EvoError: the folder cannot be written.
     """
     with writing_to(folder):
         if folder.exists() and not folder.is_dir():

@@ -67,7 +67,9 @@ def headers_of(file: Path, text: str) -> Headers:
 
 
 def _root(folder: Path, found: Iterable[Path]) -> Path:
-    """Return the folder above the source and its headers; the source's own if a family cannot hold those between."""
+    """Return the folder that contains the source and its headers; the source's own folder if a family cannot contain
+    the folders in between.
+    """
     root = Path(os.path.commonpath([folder, *(each.parent for each in found)]))
     return root if _fits(folder, root) else folder
 
@@ -77,7 +79,7 @@ def _fits(path: Path, root: Path) -> bool:
 
 
 def _candidates(including: Path, source: Path, name: str) -> list[Path]:
-    """Return where a relative name may lie: next to the file that includes it, then next to the source."""
+    """Return the paths that a relative name may mean: next to the file that includes it, then next to the source."""
     if Path(name).is_absolute():
         return []
     return [Path(os.path.normpath(each.parent / name)) for each in (including, source)]
@@ -90,7 +92,7 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
     """Write a family for a source. Return its folder and the draft from which it was written.
 
     Args:
-        folder: None: one in the working directory that is named like the source.
+        folder: folder to create; None: a folder in the working directory, named like the source.
         entry: function to call; None: the only function.
         reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the expected outputs; None: the user writes it
             later.
@@ -132,10 +134,10 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a folder where no family can be created.
+    """Refuse a folder in which no family can be created.
 
     Raises:
-        InvalidInput: its name cannot be that of a family.
+        InvalidInput: the folder's name is not a valid family name.
         Conflict: it is not empty; nothing is overwritten.
     """
     name = folder.absolute().name
@@ -173,7 +175,7 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
 
 
 def _name(file: Path) -> str:
-    """Return the name of the source in its family: not that of reference.py, and without blanks."""
+    """Return the file name of the source in its family: without blanks, and other than reference.py."""
     if file.name == "reference.py":
         return "kernel.py"
     stem = re.sub(r"[^A-Za-z0-9_.+-]+", "_", file.stem)
@@ -209,7 +211,7 @@ def _answer(reference: str) -> Answer:
 
 
 def _collect(tree: ast.Module, path: Path, modules: dict[str, str]) -> None:
-    """Add the modules next to a file that it imports, and those that they import, by the name of their file.
+    """Add the texts of the modules next to a file that it imports, directly or indirectly, by file name.
 
     Raises:
         InvalidInput: an import is relative to a package, which the family's folder is not.

@@ -27,7 +27,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
     The file is run in a separate process, with limits and without the caller's environment.
 
     Args:
-        folder: None: one in the working directory that is named like the file.
+        folder: folder to create; None: a folder in the working directory, named like the file.
 
     Raises:
         InvalidInput: the file is not in the format, or does not run.

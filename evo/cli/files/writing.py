@@ -31,8 +31,8 @@ def require_place(target: Path, *, force: bool) -> None:
     """Check at the start of a long run that a file can be written; existing content is not changed.
 
     Raises:
-        Conflict: it exists and may not be replaced.
-        EvoError: it could not be written.
+        Conflict: the file exists and may not be replaced.
+        EvoError: the file cannot be written.
     """
     with writing_to(target):
         if not target.exists():
@@ -48,7 +48,7 @@ def write_or_show(target: Path, text: str, *, force: bool) -> None:
     """Write the result of a long run; if that fails in spite of `require_place`, print it to standard output.
 
     Raises:
-        EvoError: it was not written.
+        EvoError: the file was not written.
     """
     try:
         with writing_to(target), target.open("w" if force else "x", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""A ``kernel-evo`` subcommand in a child process, and its end together with the command that started it."""
+"""Runs a ``kernel-evo`` subcommand in a child process, which ends together with the command that started it."""
 
 import os
 import signal
@@ -24,12 +24,12 @@ class ChildFailed(EvoError, RuntimeError):
 
 
 class Child:
-    """One process, started at once.
+    """A child process, started by the constructor.
 
     It runs in a separate session, so that Ctrl-C in the terminal reaches only this process, which decides what to do.
 
     Args:
-        name: its name in messages.
+        name: the child's name in messages.
         log: file to which its output is appended.
         token: token for the service, passed in the environment, which other users cannot read.
     """
@@ -65,7 +65,7 @@ class Child:
             self._process.wait()
 
     def last_words(self) -> str:
-        """Return the last line of its output, and the path of its log."""
+        """Return the last line of the child's output, and the path of its log."""
         written = self._log.read_bytes()[self._log_start :].decode(errors="replace")
         lines = [line.strip() for line in written.splitlines() if line.strip()]
         last_line = next(

@@ -1,4 +1,4 @@
-"""Connects a command to a service: a remote one by its address, or that of the local database."""
+"""Connects a command to a service: a remote service by its address, or the service of the local database."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ PAUSE_S = 0.5
 
 
 class Connection:
-    """A client that outlives restarts of its service, also at another address.
+    """A client that stays usable when its service restarts, even at another address.
 
     Args:
         find: returns the current address; for a local database it also keeps the service running.
@@ -36,8 +36,8 @@ class Connection:
         return self._client
 
     def ask(self, question: Callable[[Client], T]) -> T:
-        """Return the answer to a request. It is repeated while the service is unavailable, so it must be safe to
-        repeat.
+        """Send a request and return the answer. The request is repeated while the service is unavailable, so it must be
+        safe to repeat.
 
         Raises:
             ServiceUnreachable: the service was unavailable for `TIMEOUT_S`.
@@ -58,11 +58,12 @@ class Connection:
 
 @contextmanager
 def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = False) -> Iterator[Connection]:
-    """Open a connection for one command. A service (and, if `measuring`, a worker) that it starts ends with it. Without
-    an error, it first waits until its worker has finished a confirmation or ablation for another terminal.
+    """Open a connection for one command. If it starts a service (and, if `measuring`, a worker), they end with it.
+    Before that, and unless an error occurred, it waits until its worker has finished a confirmation or ablation for
+    another terminal.
 
     Args:
-        beginning: create a missing database; False creates only the default one.
+        beginning: True creates a missing database; False creates only the default database.
 
     Raises:
         NotFound: the database the user named, or the folder of a new one, does not exist.

@@ -31,7 +31,9 @@ def cache_trouble() -> str | None:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return why no file can be written there. It tries to write one, because permissions do not reveal a full disk."""
+    """Return why no file can be written in a folder; None if one can. It writes a file, because permissions do not
+    reveal a full disk.
+    """
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     try:
         with tempfile.TemporaryFile(dir=existing) as trial:
@@ -64,8 +66,8 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
 
     Raises:
         NotFound: no device fits; lists those that exist.
-        EvoError: the CPU would fit, but there is no working C compiler; or a GPU would, but none is usable. Names the
-            remedies.
+        EvoError: the CPU matches, but there is no working C compiler; or a GPU is requested, but none is usable. Names
+            the remedies.
     """
     for device in devices:
         if device.kind in family.implementations and _is(device, wanted):
@@ -77,10 +79,10 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
 
 
 def require_compiler(family: Family, wanted: str) -> None:
-    """Return True if this machine could offer the requested device for the family.
+    """Raise EvoError if this machine lacks what the requested device needs for the family.
 
     Raises:
-        EvoError: it has no working compiler, or no usable GPU; names the remedies.
+        EvoError: there is no working compiler, or no usable GPU; names the remedies.
     """
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler

@@ -30,16 +30,17 @@ LOOPBACK = "127.0.0.1"
 
 
 class NotStarted(EvoError, TimeoutError):
-    """A process runs but is not ready in time."""
+    """A process started but was not ready in time."""
 
 
 class Local:
-    """Keeps a service running on a database while this process needs one. A running service is used. If it ends, this
-    process starts another, so that several terminals can work on one database and leave in any order. Children that die
-    are restarted a limited number of times.
+    """Keeps a service running on a database while this process needs one.
+
+    A service that runs already is used. If it ends, this process starts another, so that several terminals can work on
+    one database and end in any order. Child processes that die are restarted a limited number of times.
 
     Args:
-        measuring: a worker is needed as well.
+        measuring: True if a worker is needed as well.
     """
 
     def __init__(self, place: LocalDatabase, *, measuring: bool) -> None:
@@ -53,10 +54,10 @@ class Local:
         self._worker_lock = WorkerLock(place.worker_data)
 
     def tend(self) -> str:
-        """Find the service, or start it and its worker; return its address. Cheap while the service answers.
+        """Find the service, or start it and its worker; return its address. Fast while the service answers.
 
         Raises:
-            EvoError: it does not start, or keeps dying; contains the end of its output.
+            EvoError: the service does not start, or keeps dying; contains the end of its output.
         """
         if self._service is None or self._service.exit_code is not None:
             self._bury(self._service)
@@ -72,7 +73,7 @@ class Local:
         """Wait until the service answers and, if one is needed, a worker has registered.
 
         Raises:
-            EvoError: it does not start; contains the end of its output.
+            EvoError: the service does not start; contains the end of its output.
         """
         begun = time.monotonic()
         url = self.tend()
@@ -90,22 +91,22 @@ class Local:
         return worker_connected(url, token=self._key, within_s=within_s)
 
     def let_finish(self) -> None:
-        """Wait while the worker of this process confirms or ablates for another terminal, which would otherwise have to
-        repeat it.
+        """Wait while the worker of this process runs a confirmation or ablation for another terminal.
 
-        It gets no further work during the wait. Ctrl-C, or any error of the service, ends the wait.
+        Otherwise that work would have to be repeated. The worker gets no further work during the wait. Ctrl-C, or any
+        error of the service, ends the wait.
         """
         if self._worker is None or self.url is None:
             return
         with suppress(EvoError, KeyboardInterrupt), Client(self.url, token=self._key, attempts=1) as client:
-            if not (others := _proven(client)):
+            if not (others := _in_confirmation(client)):
                 return
             sys.stderr.write(
                 f"The worker of this command is still running {', '.join(others)}, started in another terminal: "
                 "waiting for it. Ctrl-C ends at once; the work is then repeated.\n"
             )
             client.drain(WORKER)
-            while self._worker.exit_code is None and _proven(client):
+            while self._worker.exit_code is None and _in_confirmation(client):
                 time.sleep(PROVEN_S)
 
     def close(self) -> None:
@@ -136,14 +137,14 @@ class Local:
     def _start_service(self, port: str) -> None:
         child = self._child("service", "serve", "--db", str(self.place.database), "--port", port)
         if self.measuring and port != ANY_PORT and self._worker is None:
-            self._start_worker_ahead(f"http://{LOOPBACK}:{port}")
+            self._start_worker_early(f"http://{LOOPBACK}:{port}")
         deadline = time.monotonic() + START_S
         while child.exit_code is None:
             running = running_service(self.place.database)
             if running is not None and running.url is not None and _answers(running.url):
                 self._service = child
                 self._use(running.url)
-                self._spare_worker(running.url)
+                self._end_extra_worker(running.url)
                 return
             if time.monotonic() > deadline:
                 child.stop()
@@ -165,7 +166,7 @@ class Local:
             self._worker = None
         self.url = url
 
-    def _start_worker_ahead(self, url: str) -> None:
+    def _start_worker_early(self, url: str) -> None:
         """Start the worker while the service starts at this address: both take a second or two."""
         with suppress(EvoError):  # the service reports why the place cannot be used
             ensure_key(self.place.database)
@@ -179,8 +180,8 @@ class Local:
         if not worker_connected(url, token=self._key, other_than=WORKER) and self._worker_lock.acquire():
             self._start_worker(url)
 
-    def _spare_worker(self, url: str) -> None:
-        """End the worker that was started ahead if another machine's worker is connected."""
+    def _end_extra_worker(self, url: str) -> None:
+        """End the worker that was started early if another machine's worker is connected."""
         if self._worker is not None and worker_connected(url, token=self._key, other_than=WORKER):
             self._worker.stop()
             self._worker = None
@@ -203,8 +204,8 @@ class Local:
             raise EvoError(f"{log.parent} is not writable ({error.strerror}): use another --db") from None
 
 
-def _proven(client: Client) -> list[str]:
-    """Return the searches whose confirmation or ablation a worker is running."""
+def _in_confirmation(client: Client) -> list[str]:
+    """Return the searches for which a worker is running a confirmation or ablation."""
     states: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
     views = [view for state in states for view in client.searches(state=state, limit=200).items]
     return [f"search {view.id} ({view.family})" for view in views if view.proving and view.proving.since]
@@ -246,7 +247,8 @@ def worker_connected(
 
 
 class WorkerLock:
-    """Lock by which only one of several terminals on a database runs a worker, so that measurements are undisturbed.
+    """Lock that allows only one of several terminals on a database to run a worker, so that measurements are
+    undisturbed.
 
     Args:
         folder: the worker's folder, which contains the lock.

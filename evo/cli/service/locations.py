@@ -14,7 +14,7 @@ SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceRef:
-    """The service that a command uses: the one at `url`, or that of the local database."""
+    """The service that a command uses: the service at `url`, or the service of the local database."""
 
     url: str | None = None
     token: str | None = None
@@ -35,11 +35,11 @@ def data_folder() -> Path:
     return user_data_path("kernel-evo", appauthor=False)
 
 
-def _ours(database: Path) -> Path:
+def _checked_path(database: Path) -> Path:
     """Return the path, after refusing a file that is clearly not a database.
 
     Raises:
-        EvoError: it is a file of another kind.
+        EvoError: the file is not a kernel-evo database.
     """
     try:
         with database.open("rb") as file:
@@ -69,7 +69,7 @@ class LocalDatabase:
             raise InvalidInput("--db", f"only a service opens a PostgreSQL database: {remedy}")
         if database is not None:
             refuse_foreign_url(str(database), "--db")
-            return cls(_ours(database.expanduser().absolute()))
+            return cls(_checked_path(database.expanduser().absolute()))
         return cls(data_folder() / "kernel-evo.db")
 
     @classmethod
@@ -99,7 +99,7 @@ class LocalDatabase:
 
     @property
     def worker_data(self) -> Path:
-        """The worker of this database: its lock, and results it could not deliver yet."""
+        """Folder of this database's worker: its lock, and results that it has not delivered yet."""
         return self.database.with_name(f"{self.database.name}.worker")
 
     def log(self, name: str) -> Path:

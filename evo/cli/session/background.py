@@ -32,7 +32,9 @@ def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, a
     Returns:
         The exit code of the background process if it ended before the search began (its output is then shown); else 0.
     """
-    log = location.log("search")  # each search has a file of its own, so that an error comes without others' progress
+    log = location.log(
+        "search"
+    )  # one log file per search, so that an error is not mixed with the progress of other searches
 
     def tell(begun: dict[str, Any], pid: int) -> None:
         own = Path(output.name).replace(location.log(f"search-{begun['search']}"))

@@ -65,8 +65,8 @@ def follow(
     and the report follows. Twice cancels it: running trials are dropped.
 
     Args:
-        alone: id of a worker that ends with this command. If it is the only worker and cannot do the search's work,
-            waiting is useless.
+        alone: id of a worker that ends with this command. If it is the only worker and cannot do the search's work, an
+            error is raised instead of waiting.
         where: options with which a further command reaches the same service.
 
     Raises:

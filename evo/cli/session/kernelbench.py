@@ -1,4 +1,6 @@
-"""Runs a proposer on problems in KernelBench's format, using only brief and submit, like an external proposer."""
+"""Runs a proposer on KernelBench problems through the same two calls as an external proposer: get the brief, submit a
+variant.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +38,7 @@ def problems_in(folder: Path) -> list[Path]:
     """Return the problems of a folder, by leading number and name.
 
     Raises:
-        NotFound: it has none.
+        NotFound: the folder has no problems.
     """
     found = [each for each in folder.glob("*.py") if not each.name.startswith(("_", "."))] if folder.is_dir() else []
     if not found:
@@ -54,7 +56,7 @@ class Contest:
     """A run of a proposer on problems.
 
     Attributes:
-        client: returns the client.
+        client: returns a client of the service.
         terms: terms of every search.
         families: folder for the imported families.
         together: number of problems worked on at the same time; a device still measures one kernel at a time.
@@ -81,7 +83,7 @@ class Contest:
                 done |= {each: Result(problem=each.stem, trouble="no time was left") for each in waiting}
                 break
             while waiting and len(active) < self.together:
-                active.append(self._begun(waiting.pop(0)))
+                active.append(self._start(waiting.pop(0)))
             for work in tuple(active):
                 if not self._goes_on(work):
                     active.remove(work)
@@ -90,7 +92,7 @@ class Contest:
                 time.sleep(LOOK_S)
         return [done[each] for each in files]
 
-    def _begun(self, file: Path) -> Work:
+    def _start(self, file: Path) -> Work:
         work = Work(file=file, result=Result(problem=file.stem))
         work.steps = self._steps(work)
         return work
@@ -108,7 +110,7 @@ class Contest:
         return True
 
     def _cut_short(self, work: Work) -> Result:
-        """Return a problem's results when the time is over, and cancel its search."""
+        """Cancel a problem's search when the time is over, and return its results so far."""
         search_id = work.result.search_id
         if search_id is None:
             return Result(problem=work.file.stem, trouble="no time was left")

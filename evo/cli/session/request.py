@@ -24,7 +24,7 @@ class Request:
     """Request for a new search.
 
     Attributes:
-        family: as the user wrote it.
+        family: the family's name or path, as the user wrote it.
         terms: the body of ``POST /searches``.
     """
 
@@ -37,7 +37,8 @@ class Request:
         """Look up the family and the policy.
 
         Raises:
-            NotFound, InvalidInput: a name is mistyped, here or in the family's folder; the message gives it.
+            NotFound, InvalidInput: a name is unknown, in the command or in the family's folder; the message contains
+                it.
         """
         package = registry.find(family)
         _check_templates(package, terms.get("device", "auto"))

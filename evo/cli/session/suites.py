@@ -1,4 +1,4 @@
-"""Searches a suite: its calls share a budget, exchange results, and give small sets of configs."""
+"""Searches a suite: its calls share a budget and exchange configs; the result is a small set of configs per family."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,9 +46,9 @@ class Shared:
     """Budget of a whole suite; at least one limit is set.
 
     Attributes:
-        trials: over all searches.
-        minutes: of running time over all searches; confirmations at the end are added.
-        stagnation: trials without a better one after which a call's search ends.
+        trials: most trials over all searches.
+        minutes: running time over all searches; confirmations at the end take additional time.
+        stagnation: a call's search ends after this many trials without a better one.
     """
 
     trials: int | None = None
@@ -58,7 +58,7 @@ class Shared:
 
 @dataclass(kw_only=True)
 class CallSearch:
-    """One call and its search."""
+    """A call of the suite and its search."""
 
     call: Call
     request: Request
@@ -107,7 +107,7 @@ class _Session:
 
 
 class _Conductor:
-    """Runs one search per call; all but one are paused."""
+    """Runs one search per call; all searches but one are paused."""
 
     def __init__(self, suite: Suite, entries: Sequence[CallSearch], session: _Session, budget: Shared) -> None:
         self._suite, self._session, self._budget = suite, session, budget
@@ -169,7 +169,7 @@ class _Conductor:
         )
 
     def _latest(self, view: SearchView) -> SearchView:
-        """Return the search of the problem's champion, which may be an exchange."""
+        """Return the search that found the problem's champion, which may be a later exchange of configs."""
         for _, exchanged in self._exchanged:
             if exchanged.problem_key == view.problem_key and exchanged.family == view.family:
                 own = exchanged.champion is not None and exchanged.champion.search_id == exchanged.id
@@ -228,7 +228,7 @@ class _Conductor:
         return [dict(trial.config) for trial in trials if trial.time_us is not None]
 
     def _own_budget(self) -> dict[str, float]:
-        """Return a limit that no search reaches before the whole budget is spent, except stagnation."""
+        """Return the budget of a single search: the limits of the whole suite, and the stagnation of the call."""
         limits = {"trials": self._budget.trials, "minutes": self._budget.minutes, "stagnation": self._budget.stagnation}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -253,7 +253,9 @@ class _Conductor:
         return Progress(weight=entry.call.weight, best=tuple(entry.best), open=entry.open)
 
     def _relatives(self, entry: CallSearch) -> list[SearchView]:
-        """Return the searches of other problems of the family that found a config, if this one was searched."""
+        """Return the searches of other problems of the family that found a config; none if this call has no
+        search yet.
+        """
         if entry.view is None:
             return []
         others = [other.view for other in self._entries.values() if other is not entry and other.view is not None]
@@ -269,7 +271,7 @@ class _Conductor:
         return self._session.connection.ask(lambda client: client.search(view.id))
 
     def _command(self, entry: CallSearch, command: SearchCommand) -> None:
-        """Send a command to a search; one that has just ended is left unchanged."""
+        """Send a command to a search; a search that has just ended is left unchanged."""
         assert entry.view is not None
         number = entry.view.id
         try:

@@ -1,4 +1,4 @@
-"""``--warm-start``: recorded results of any origin as first configs, best first."""
+"""``--warm-start``: reads recorded results of other tools or searches as first configs, best first."""
 
 import difflib
 import gzip
@@ -29,7 +29,7 @@ def read_warm_start(source: str) -> dict[str, Any]:
             ``sqlite:///study.db``, with ``#NAME`` if it holds several.
 
     Raises:
-        InvalidInput: it cannot be read, or contains no config with a time.
+        InvalidInput: the source cannot be read, or contains no config with a time.
     """
     if not source.strip():
         raise InvalidInput(OPTION, f"names nothing: {WANTED}")

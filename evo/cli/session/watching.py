@@ -1,4 +1,4 @@
-"""Runs a PyTorch program and records the calls that kernels could serve."""
+"""Runs a PyTorch program and records the calls that kernels can compute."""
 
 import runpy
 import sys
@@ -34,7 +34,7 @@ def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]
 
 @dataclass(frozen=True)
 class _Contiguous:
-    """Facts about a tensor that a module will compute."""
+    """Shape and dtype of a tensor that a module will compute; it counts as contiguous."""
 
     shape: tuple[int, ...]
     dtype: object

@@ -1,4 +1,4 @@
-"""Attention of a prefill, of one query, and on parts of one projection."""
+"""Attention: over whole sequences, for a single query, and on views of one joint projection of q, k and v."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,15 +28,15 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     dropout.
 
     Queries are contiguous, or in the memory layout (B, S, H, D) of a model's projections; keys and values in another
-    layout are copied. The output has the layout of the queries. Views of one projection for all three are read where
-    they lie if there is a kernel for them; the output then lies in memory as (B, S, H, D).
+    layout are copied. The output has the layout of the queries. If q, k and v are views of one joint projection and a
+    kernel for that layout exists, they are read without a copy. The output then has the memory layout (B, S, H, D).
     """
     inputs = (query, key, value)
 
     terms = (attn_mask is not None or dropout_p > 0.0, is_causal, scale, enable_gqa)
     found: Sequence[torch.Tensor] | None = None
     if compiling():
-        if _unlike_attention(inputs, terms) is None:
+        if _unsupported_reason(inputs, terms) is None:
             family = "sdpa_decode" if _decodes(query, key) else "sdpa"
             op = operators.traced("attention", family, inputs, D=query.shape[-1])
             found = None if op is None else (op(query, key, value, is_causal, enable_gqa),)
@@ -50,7 +50,7 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
 def _attention_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
     query, key, value = inputs
     causal = terms[1]
-    if (reason := _unlike_attention(inputs, terms)) is not None:
+    if (reason := _unsupported_reason(inputs, terms)) is not None:
         return Unserved({"query": str(tuple(query.shape))}, reason)
     kept = True
     if (one := _strides_of_one(inputs)) is not None:
@@ -94,8 +94,8 @@ _ATTENTION = Operation(
 )
 
 
-def _unlike_attention(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:  # noqa: PLR0911
-    """Return why no kernel can serve such a call; None if one can."""
+def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:  # noqa: PLR0911
+    """Return why no kernel can compute this attention call; None if a kernel can."""
     masked, causal, scale, grouped = terms
     query, key, value = inputs
     if masked:
@@ -131,10 +131,10 @@ def _attention_problem(
 
 
 def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, ...]] | None:
-    """Return the layout of the one tensor whose parts q, k and v are by their strides, and the bytes from q to each.
+    """Return the layout of the joint projection of which q, k and v are views, and the byte offset of each from q.
 
-    Such views, (B, heads, S, D), are what a projection leaves that computes all three at once: (B, S, H + 2 KV, D) with
-    all heads of q first (`qkv`), or (B, S, H, 3, D) (`qkv_heads`). None: they lie otherwise.
+    The views have shape (B, heads, S, D). The projection has shape (B, S, H + 2 KV, D) with all heads of q first
+    (`qkv`), or (B, S, H, 3, D) (`qkv_heads`). Returns None for any other memory layout.
     """
     query, key, _ = inputs
     _, heads, length, size = query.shape
@@ -155,7 +155,7 @@ def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, .
 
 
 def _offsets(inputs: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
-    """Return the bytes from the first tensor to each, if they share their memory."""
+    """Return the byte offset of each tensor from the first; None if they do not share one storage."""
     try:
         storages = {each.untyped_storage().data_ptr() for each in inputs}
         return tuple(each.data_ptr() - inputs[0].data_ptr() for each in inputs) if len(storages) == 1 else None

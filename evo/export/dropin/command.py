@@ -1,4 +1,7 @@
-"""``python -m`` of this package: prints the time of each kernel alone, as a program calls it, and of PyTorch."""
+"""Prints the time of each kernel alone, the time of the package's function, and PyTorch's time.
+
+An exported package contains this file as ``__main__.py``, so that ``python -m`` of the package runs it.
+"""
 
 import argparse
 import sys

@@ -79,7 +79,7 @@ class Kernel:
     def prepare(
         self, device: torch.device, scalars: Mapping[str, float], results: Sequence[Result] | None = None
     ) -> "Launch":
-        """Return a launch of the kernel on inputs of one device, for any number of calls; the same for the same terms.
+        """Return a reusable launch of the kernel on one device; equal arguments return the same object.
 
         Args:
             scalars: values that replace those of the measurement, by the argument's name.
@@ -170,9 +170,9 @@ class _OnCpu:
             for each in arguments
             if each["role"] == "workspace"
         ]
-        self._turn = threading.Lock() if self._workspaces else None
+        self._lock = threading.Lock() if self._workspaces else None
         self._scalars = {each["name"]: each["value"] for each in arguments if each["role"] == "scalar"}
-        # the places of the arguments among addresses, scalars and workspaces
+        # positions of the arguments among addresses, scalars and workspaces
         names = [
             each["name"] for role in (*_PASSED, "scalar", "workspace") for each in arguments if each["role"] == role
         ]
@@ -186,7 +186,7 @@ class _OnCpu:
         """Return a function that runs the kernel at the addresses of inputs and outputs."""
         values = {**self._scalars, **scalars}
         constant = (*(values[name] for name in self._scalars), *(each.data_ptr() for each in self._workspaces))
-        run, ordered, function, turn = self._state.run, self._ordered, self._function, self._turn
+        run, ordered, function, turn = self._state.run, self._ordered, self._function, self._lock
 
         def start(addresses: list[int]) -> None:
             addresses += constant
@@ -208,7 +208,7 @@ class _OnGpu:
         self._encode = _module(folder / "tensor_map.py").encode if maps else None
         self._loaded: dict[int, _Loaded] = {}
         self._fit: set[int] = set()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def check(self, device: torch.device) -> None:
         if device.type != "cuda":
@@ -220,7 +220,7 @@ class _OnGpu:
 
     def prepare(self, device: torch.device, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
         """Return a function that launches the kernel at the addresses of inputs and outputs."""
-        with torch.cuda.device(device), self._turn:
+        with torch.cuda.device(device), self._lock:
             loaded = self._loaded.get(device.index)
             if loaded is None:
                 loaded = self._loaded[device.index] = self._load(device)
@@ -238,11 +238,11 @@ class _OnGpu:
         return start_there
 
     def _load(self, device: torch.device) -> "_Loaded":
-        """Load the binary into the device's context, which PyTorch has made current."""
+        """Load the binary into the device's current CUDA context, which PyTorch created."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         _driver("cuModuleLoadData", ctypes.byref(module), self._image)
         _driver("cuModuleGetFunction", ctypes.byref(function), module, self._entry.encode())
-        if self._launch["shared_memory_bytes"]:  # with static arrays, needed from 48 KiB on
+        if self._launch["shared_memory_bytes"]:  # needed from 48 KiB on, static arrays included
             _driver("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, self._launch["shared_memory_bytes"])
         return _Loaded(function, self._arguments, self._launch, encode=self._encode, device=device)
 
@@ -266,7 +266,7 @@ class _Loaded:
             if each["role"] == "workspace"
         }
         self._sizes = (*_three(launch["grid"]), *_three(launch["block"]), launch["shared_memory_bytes"])
-        self._function, self._turn = function, threading.Lock()
+        self._function, self._lock = function, threading.Lock()
         self._encoded: dict[int | tuple[int, ...], tuple[list[Any], list[int]]] = {}
         self._last_stream: int | None = None
 
@@ -295,7 +295,7 @@ class _Loaded:
         # integers of 32 bits, and pointers converted once, are passed faster than other objects of ctypes
         launch = partial(_driver_function("cuLaunchKernel"), _pointer(self._function.value), *self._sizes)
         passed_pointers = ctypes.byref(pointers)
-        index, turn = self._device.index, self._turn
+        index, turn = self._device.index, self._lock
         stream, handle = 0, _pointer(0)
 
         def start(given: list[int], _keep_alive: object = values) -> None:
@@ -316,7 +316,7 @@ class _Loaded:
         return start
 
     def _encoded_maps(self, addresses: int | tuple[int, ...]) -> list[int]:
-        """Return where the encoded tensor maps of these addresses lie; those of an earlier launch are reused."""
+        """Return the memory addresses of the encoded tensor maps; equal addresses of arguments reuse earlier maps."""
         found = self._encoded.get(addresses)
         if found is None:
             assert self._encode is not None
@@ -328,8 +328,8 @@ class _Loaded:
         return found[1]
 
     def _wait(self, stream: int) -> None:
-        """Order a launch after those of another stream, because they share workspaces; a captured launch runs when it
-        is replayed.
+        """Make a stream wait for the stream of the last launch, because launches share workspaces. Captured launches
+        are not ordered.
         """
         if torch.cuda.is_current_stream_capturing():
             return

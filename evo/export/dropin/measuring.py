@@ -1,4 +1,4 @@
-"""Times of this package's kernels as a program calls them, and of PyTorch's own functions, on this machine."""
+"""Times the functions of this package and the corresponding functions of PyTorch on this machine."""
 
 import json
 import platform
@@ -26,7 +26,7 @@ class Measured:
     """Times of one kernel.
 
     Attributes:
-        champion: number of the kernel's champion where it was exported.
+        champion: number of the kernel's champion in the database it was exported from.
         model, machine: the device that confirmed it, and the one here.
         kernel_us: time of the kernel alone, as confirmed by its search on `model`.
         called_us: time of a call of this package's function here: the kernel's time, or the cost on the host if that is
@@ -45,7 +45,7 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """Speed relative to PyTorch, as a program calls both."""
+        """Speed of this package's function relative to PyTorch's."""
         return self.torch_us / self.called_us
 
 
@@ -100,7 +100,7 @@ def _machine(kind: str) -> str:
 
 
 def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
-    """Return the median µs per call of both, over alternating rounds."""
+    """Return the median µs per call of both callables, timed in alternating rounds."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for run, taken in zip((ours, theirs), times, strict=True):
@@ -125,7 +125,9 @@ def seconds(run: Run, count: int, kind: str) -> float:
 def example(  # noqa: PLR0911 — one call for each family
     package: Any, family: str, problem: Mapping[str, Any], device: str
 ) -> tuple[Run, Run]:
-    """Return a call of a problem on random tensors, by a package's function and by PyTorch's."""
+    """Return two callables that compute the problem on the same random tensors: the package's function and
+    PyTorch's.
+    """
     dtype = getattr(torch, str(problem["dtype"]))
 
     def drawn(*shape: int) -> torch.Tensor:
@@ -189,7 +191,7 @@ def _attention(
 
 
 def _rotation(problem: Mapping[str, Any], drawn: Callable[..., torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Return q, k, (B, heads, S, D), and tables of cosines and sines."""
+    """Return random q and k, shape (B, heads, S, D), and the tables of cosines and sines."""
     batch, length, size = problem["B"], problem["S"], problem["D"]
     heads = (problem["H"], problem.get("KV", 0) or problem["H"])
     if problem.get("layout", "bshd") == "bshd":

@@ -1,4 +1,4 @@
-"""RMSNorm and LayerNorm, alone or with the sum of a residual."""
+"""RMSNorm and LayerNorm, optionally after adding a residual."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,11 @@ _RMS_NORM = Operation(
 def _traced_rms_norm(
     input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None, eps: float | None
 ) -> torch.Tensor:
-    if weight is not None and len(normalized_shape) == 1 and _misfit(input, normalized_shape[0], weight=weight) is None:
+    if (
+        weight is not None
+        and len(normalized_shape) == 1
+        and _wrong_length(input, normalized_shape[0], weight=weight) is None
+    ):
         op = operators.traced("rms_norm", "rmsnorm", (input, weight), cols=normalized_shape[0])
         if op is not None:
             return op(input, weight, _epsilon(input, eps))
@@ -90,7 +94,7 @@ def _traced_layer_norm(
     eps: float,
 ) -> torch.Tensor:
     weights = {"weight": weight, "bias": bias}
-    if len(normalized_shape) == 1 and _misfit(input, normalized_shape[0], **weights) is None:
+    if len(normalized_shape) == 1 and _wrong_length(input, normalized_shape[0], **weights) is None:
         op = operators.traced("layer_norm", "layernorm", (input, weight, bias), cols=normalized_shape[0])
         if op is not None:
             return op(input, weight, bias, eps)
@@ -125,8 +129,8 @@ def _added_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserv
     return _norm_call(input, weight.numel(), terms[0], residual=True, **weights)
 
 
-def _misfit(input: torch.Tensor, cols: int, **weights: torch.Tensor | None) -> str | None:
-    """Return which tensor does not have the rows' length; None if all have it."""
+def _wrong_length(input: torch.Tensor, cols: int, **weights: torch.Tensor | None) -> str | None:
+    """Return an error text that names a tensor whose length is not `cols`; None if all lengths match."""
     if not input.ndim or input.shape[-1] != cols:
         return f"input of shape {tuple(input.shape)} has no rows of {cols}"
     for name, each in weights.items():
@@ -140,7 +144,7 @@ def _misfit(input: torch.Tensor, cols: int, **weights: torch.Tensor | None) -> s
 def _norm_call(
     input: torch.Tensor, cols: int, eps: float, *, residual: bool = False, **weights: torch.Tensor
 ) -> Call | Unserved:
-    if (reason := _misfit(input, cols, **weights)) is not None:
+    if (reason := _wrong_length(input, cols, **weights)) is not None:
         return Unserved({"cols": cols}, reason)
     return Call(
         problem=rows_problem(input, cols) | {"residual": residual},

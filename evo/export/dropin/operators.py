@@ -21,9 +21,7 @@ def _attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, g
 
 
 def _with_strides_like(input: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    """Return an output with the strides that the fake implementation declares (``empty_like(input)``):
-    (B, S, H, D) for parts of one projection.
-    """
+    """Return the output with the strides that the fake implementation declares, those of ``empty_like(input)``."""
     if output.stride() == torch.empty_like(input, device="meta").stride():
         return output
     return torch.empty_like(input).copy_(output)
@@ -96,8 +94,8 @@ OPERATORS = _registered()
 
 
 def traced(name: str, family: str, inputs: Sequence[torch.Tensor], **fields: Any) -> Any:
-    """Return the operator for a traced call; None if PyTorch serves it, whose operations a compiler may fuse. This is
-    so if a gradient is needed, or if no kernel can serve the call.
+    """Return the operator for a traced call. Return None, so that PyTorch's own operations are traced and can be fused,
+    if a gradient is needed or no kernel can compute the call.
     """
     if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
         return None

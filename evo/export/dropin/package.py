@@ -1,4 +1,6 @@
-"""Functions of PyTorch with kernels that were searched for the shapes of a program. Needs only this folder and PyTorch.
+"""Drop-in replacements for PyTorch functions, with kernels tuned for the shapes of a program.
+
+Needs only this folder and PyTorch.
 
     import fast                     # the name of this folder
     y = fast.rms_norm(x, (4096,), weight, 1e-5)
@@ -7,11 +9,13 @@
     python -m fast                  # each kernel's time: alone, as a program calls it, and PyTorch's
 
 Each function has the signature of its namesake in `torch.nn.functional` and the same result within the precision of its
-dtype. Shapes without a kernel, other layouts, and machines that a kernel was not built for go to PyTorch; `report`
-counts them by reason, and ``report().suite()`` is a suite for the next search. ``strict(True)`` raises instead.
+dtype. Calls with a shape that has no kernel, with another layout, or on a machine that the kernel was not built for
+fall back to PyTorch. `report` counts these calls by reason, and ``report().suite()`` is a suite file for the next
+search. ``strict(True)`` raises instead.
 
-Gradients: the kernels compute forward; the backward pass recomputes the call with PyTorch and is PyTorch's own. Under
-torch.compile a call is one operator with a fake implementation; one that needs gradients goes to PyTorch there.
+Gradients: only the forward pass uses the kernels; the backward pass recomputes the call with PyTorch and differentiates
+that. Under torch.compile, each call is one custom operator with a fake implementation; calls that need gradients fall
+back to PyTorch.
 """
 
 from .functions import (

@@ -20,16 +20,16 @@ _REFUSED = (AttributeError, TypeError, RuntimeError, ValueError)
 
 
 def patch(model: torch.nn.Module) -> dict[str, int]:
-    """Let a model use this package's functions, in place. Return the number of patched modules by kind.
+    """Make a model call this package's functions, in place. Return the number of patched modules by kind.
 
-    Linear, LayerNorm, RMSNorm and Softmax modules call the functions of this package, and so does the product with a
-    SiLU in modules with `gate_proj`, `up_proj` and `down_proj`. RMSNorms of other libraries, by the name of their
-    class, and gated modules are patched if they compute the same on a small example.
-    `torch.nn.functional.scaled_dot_product_attention` is replaced for the whole process, because models call it there;
-    calls without a kernel go to PyTorch's. So is `apply_rotary_pos_emb` in the Python modules that define the model's
-    classes, as in transformers, if it rotates a small example as this package does and the model's rotary embedding
-    repeats the first half of its tables; calls without a kernel go to the function that was replaced. `unpatch` undoes
-    all of it. Modules keep their hooks; modules of other classes are unchanged.
+    Linear, LayerNorm, RMSNorm and Softmax modules then call the functions of this package. So do the gated products in
+    modules with `gate_proj`, `up_proj` and `down_proj`, and classes of other libraries whose name ends in RMSNorm, if
+    they compute the same on a small example. `torch.nn.functional.scaled_dot_product_attention` is replaced for the
+    whole process, because models call it there; calls without a kernel go to PyTorch's. So is `apply_rotary_pos_emb` in
+    the Python modules that define the model's classes, as in transformers, if it rotates a small example as this
+    package does and the model's rotary embedding repeats the first half of its tables; calls without a kernel go to the
+    function that was replaced. `unpatch` undoes all of it. Modules keep their hooks; modules of other classes are
+    unchanged.
     """
     counts: dict[str, int] = {}
     for module in model.modules():
@@ -51,7 +51,7 @@ def patch(model: torch.nn.Module) -> dict[str, int]:
 
 
 def unpatch(model: torch.nn.Module) -> None:
-    """Undo `patch` for a model, and restore PyTorch's attention and the rotary embedding of the model's classes."""
+    """Undo `patch` for a model: restore its modules, PyTorch's attention, and the model's rotary embedding."""
     for module in _patched(model):
         before = module.__dict__.pop(_PATCHED)
         del module.__dict__["forward"]
@@ -79,7 +79,7 @@ def _sources(model: torch.nn.Module) -> list[ModuleType]:
 
 
 def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `original` where no kernel serves a call."""
+    """Return a replacement for `original` that uses a kernel if one can compute the call, and else calls `original`."""
 
     @functools.wraps(original)
     def apply_rotary_pos_emb(q: Any, k: Any, cos: Any, sin: Any, *others: Any, **named: Any) -> Any:
@@ -92,8 +92,8 @@ def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rotates(original: Callable[..., Any]) -> bool:
-    """Return True if a function computes the same as `functions.rotated_by_torch` on a small example. Some functions of
-    this name interleave pairs, or take one tensor.
+    """Return True if a function computes the same as `functions.rotated_by_torch` on a small example. Some functions
+    with this name interleave pairs, or take a single tensor.
     """
     generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(2, heads, 4, 8, generator=generator) for heads in (4, 2))
@@ -116,8 +116,8 @@ def _rotates(original: Callable[..., Any]) -> bool:
 
 
 def _repeats_halves(model: torch.nn.Module, source: ModuleType) -> bool:
-    """Return True if all rotary embeddings of a model that a Python module defines return tables of cosines and sines
-    whose second half repeats the first: kernels read the first alone.
+    """Return True if every rotary embedding class in `source` that the model uses returns tables whose second half
+    repeats the first half, because kernels read only the first half.
     """
     found = [
         module
@@ -167,8 +167,8 @@ def _is_gated(module: torch.nn.Module) -> bool:
 
 
 def _scales_by_weight(module: torch.nn.Module) -> bool:
-    """Return True if an RMSNorm of another library computes the same as PyTorch's on a small example. Some scale by 1 +
-    weight, or have a bias.
+    """Return True if an RMSNorm of another library computes the same as PyTorch's on a small example. Some of these
+    classes scale by 1 + weight, or have a bias.
     """
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.ndim != 1 or _epsilon(module) is None:

@@ -1,5 +1,5 @@
-"""Plans: cached decisions on earlier calls, by everything that determines them, so that a repeated call has a small
-host cost.
+"""Plans: cached decisions which kernel serves a call. The cache key is everything on which the decision depends, so
+that a repeated call costs little time on the host.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ KEPT = 4096
 """Maximum number of plans; if there are more, all are dropped."""
 
 _threads, _grad_enabled = torch.get_num_threads, torch.is_grad_enabled
-_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # a third of the time of a question for one device
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times as fast as asking for one device
 
 
 @dataclass(slots=True)
@@ -33,9 +33,9 @@ class Plan:
         threads: largest number of PyTorch's threads; 0: any.
         convert: conversions of inputs that the kernel cannot read as they are, by index.
         copies: True if conversions are counted as copies into another layout.
-        offsets: bytes from the address of the first input to that of each, if they are parts of one tensor, which the
-            kernel reads as a whole; else empty.
-        unread: addresses that are passed after those of the inputs.
+        offsets: byte offset of each input from the first, if the inputs are views of one tensor that the kernel reads
+            as a whole; else empty.
+        unread: addresses that are passed after those of the inputs, and that the kernel does not read.
     """
 
     count: Entry | Fallback
@@ -52,7 +52,7 @@ class Plan:
         self._mask = max(self.alignments, default=1) - 1
 
     def run(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel; return None without a launch if these tensors need a full check."""
+        """Launch the kernel and return the outputs. Return None without a launch if the tensors need a full check."""
         if self.threads and _threads() > self.threads:
             return None
         if _grad_enabled():
@@ -62,7 +62,7 @@ class Plan:
         return self.launched(inputs)
 
     def launched(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel whether or not gradients are needed; return None if it cannot read at these addresses."""
+        """Launch the kernel whether or not gradients are needed; return None if an address is not aligned for it."""
         if self.convert:
             inputs = self.converted(inputs)  # copies live until the launch
         addresses, low = [], 0
@@ -91,7 +91,7 @@ class Plan:
         return self.launch(addresses)
 
     def converted(self, inputs: Sequence[Any]) -> list[Any]:
-        """Return the inputs as the kernel reads them."""
+        """Return the inputs, converted where the kernel requires it."""
         return [self.convert[index](each) if index in self.convert else each for index, each in enumerate(inputs)]
 
 
@@ -114,8 +114,8 @@ def strict(on: bool = True) -> None:
 
 
 def key_of(name: str, inputs: Sequence[torch.Tensor | None], terms: tuple[Any, ...]) -> Key | None:
-    """Return the key of a call: everything that determines how it is served, except addresses and gradients; None for
-    tensors without strides.
+    """Return the cache key of a call: everything that determines its plan except addresses and gradients. Return None
+    for tensors without strides.
 
     Args:
         name: the function.

@@ -1,4 +1,4 @@
-"""The product with a transposed weight."""
+"""Linear layer: the product with a transposed weight."""
 
 import torch
 from torch.nn import functional as nnf
@@ -30,7 +30,7 @@ def _linear_call(inputs: tuple[torch.Tensor, ...], _: Terms) -> Call | Unserved:
     return Call(
         problem=problem | {"epilogue": "bias" if bias else "none"},
         results=(((*input.shape[:-1], n), None),),
-        unread=() if bias else (_nothing(input),),
+        unread=() if bias else (_unread_bias(input),),
     )
 
 
@@ -43,8 +43,8 @@ _LINEAR = Operation(
 )
 
 
-def _nothing(like: torch.Tensor) -> torch.Tensor:
-    """Return a bias that the kernel does not read."""
+def _unread_bias(like: torch.Tensor) -> torch.Tensor:
+    """Return a tensor to pass as bias to a kernel that does not read it."""
     key = (like.device, like.dtype)
     found = _NOTHING.get(key)
     if found is None:

@@ -23,10 +23,12 @@ def apply_rotary_pos_emb(
 def rotated(
     q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return what `apply_rotary_pos_emb` does, by a kernel; None if PyTorch must serve the call, which is counted."""
+    """Return the result of `apply_rotary_pos_emb` by a kernel. Return None, and count the call, if PyTorch must compute
+    it.
+    """
     inputs = (q, k, cos, sin)
     if compiling():
-        if _differs_from_rotation(inputs, unsqueeze_dim) is not None:
+        if _unsupported_reason(inputs, unsqueeze_dim) is not None:
             return None
         op = operators.traced("rotary", "rope", inputs, D=q.shape[3])
         return None if op is None else op(*inputs, unsqueeze_dim)
@@ -37,19 +39,19 @@ def rotated(
 def rotated_by_torch(
     q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what `apply_rotary_pos_emb` does, by PyTorch's operations."""
+    """Return the result of `apply_rotary_pos_emb`, computed with PyTorch's operations."""
     cosines, sines = (each.unsqueeze(unsqueeze_dim if each.ndim == 3 else unsqueeze_dim - 1) for each in (cos, sin))
-    return q * cosines + _half_turned(q) * sines, k * cosines + _half_turned(k) * sines
+    return q * cosines + _rotated_halves(q) * sines, k * cosines + _rotated_halves(k) * sines
 
 
-def _half_turned(x: torch.Tensor) -> torch.Tensor:
+def _rotated_halves(x: torch.Tensor) -> torch.Tensor:
     """Return (-second half, first half) of the last dimension."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((-second, first), dim=-1)
 
 
-def _differs_from_rotation(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> str | None:
-    """Return why no kernel could serve such a rotation; None if one could."""
+def _unsupported_reason(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> str | None:
+    """Return why no kernel can compute this rotation; None if a kernel can."""
     q, k, cos, sin = inputs
     if unsqueeze_dim not in (1, 2) or q.ndim != 4 or k.ndim != 4:
         return "queries and keys of another shape than (B, heads, S, D) or (B, S, heads, D)"
@@ -65,7 +67,7 @@ def _differs_from_rotation(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int)
 
 def _rotary_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
     (q, k, *_), (unsqueeze_dim,) = inputs, terms
-    if (reason := _differs_from_rotation(inputs, unsqueeze_dim)) is not None:
+    if (reason := _unsupported_reason(inputs, unsqueeze_dim)) is not None:
         return Unserved({"q": str(tuple(q.shape))}, reason)
     by_tokens = lies_by_tokens(q)
     heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)

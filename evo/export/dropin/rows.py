@@ -1,4 +1,4 @@
-"""Functions of rows: softmax, gated linear unit, cross entropy."""
+"""Functions that work row by row: softmax, SwiGLU and cross entropy."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,14 +16,14 @@ def softmax(
     """Return softmax over one dimension, as `torch.nn.functional.softmax`; kernels support the last dimension."""
     if compiling():
         op = None
-        if not _elsewhere(input, dim) and dtype in (None, input.dtype):
+        if not _is_not_last(input, dim) and dtype in (None, input.dtype):
             op = operators.traced("softmax", "softmax", (input,), cols=input.shape[-1])
         return nnf.softmax(input, dim, _stacklevel, dtype) if op is None else op(input)
     found = _SOFTMAX.outputs((input,), (dim, dtype))
     return nnf.softmax(input, dim, _stacklevel, dtype) if found is None else found[0]
 
 
-def _elsewhere(input: torch.Tensor, dim: int | None) -> bool:
+def _is_not_last(input: torch.Tensor, dim: int | None) -> bool:
     """Return True if `dim` is not the last dimension."""
     rank = input.ndim
     return dim is None or rank == 0 or not -rank <= dim < rank or dim % rank != rank - 1
@@ -31,7 +31,7 @@ def _elsewhere(input: torch.Tensor, dim: int | None) -> bool:
 
 def _softmax_call(inputs: tuple[torch.Tensor], terms: Terms) -> Call | Unserved:
     (input,), (dim, dtype) = inputs, terms
-    if _elsewhere(input, dim) or dtype not in (None, input.dtype):
+    if _is_not_last(input, dim) or dtype not in (None, input.dtype):
         return Unserved({"dim": str(dim)}, "another dimension than the last, or a dtype")
     return _row_call(input)
 
@@ -86,15 +86,16 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> torch.Tensor:
-    """Cross entropy of rows of logits, as `torch.nn.functional.cross_entropy`; for classes by number, and no gradients.
+    """Return the cross entropy of rows of logits, as `torch.nn.functional.cross_entropy`.
 
-    Gradients are PyTorch's from its own forward pass: to recompute it would cost more than the kernel saves.
+    Kernels support class numbers as target, and calls without gradients. If gradients are needed, PyTorch computes the
+    forward pass, too: recomputing it would cost more than the kernel saves.
     """
     inputs = (input, target) if weight is None else (input, target, weight)
     terms = (size_average, ignore_index, reduce, reduction, label_smoothing)
     found: Sequence[torch.Tensor] | None = None
     if compiling():
-        if _unlike_classes(inputs, terms) is None:
+        if _unsupported_reason(inputs, terms) is None:
             op = operators.traced("cross_entropy", "cross_entropy", inputs, cols=input.shape[1])
             found = None if op is None else (op(input, target, ignore_index),)
     elif not (torch.is_grad_enabled() and input.requires_grad):
@@ -111,7 +112,7 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
 
 def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
     input = inputs[0]
-    if (reason := _unlike_classes(inputs, terms)) is not None:
+    if (reason := _unsupported_reason(inputs, terms)) is not None:
         return Unserved({"input": str(tuple(input.shape))}, reason)
     return Call(
         problem=rows_problem(input, input.shape[1]),
@@ -121,8 +122,8 @@ def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call 
     )
 
 
-def _unlike_classes(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:
-    """Return why no kernel can serve such a cross entropy; None if one can."""
+def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:
+    """Return why no kernel can compute this cross_entropy call; None if a kernel can."""
     input, target, *weight = inputs
     size_average, ignored, reduce, reduction, smoothing = terms
     if weight or smoothing:
@@ -137,7 +138,7 @@ def _unlike_classes(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | Non
 
 
 def _classes(numbers: torch.Tensor, *, cols: int, ignored: int) -> torch.Tensor:
-    """Return the targets as the kernel takes them, which ignores values that are not a class.
+    """Return the targets as int32. The kernel ignores targets that are not a class.
 
     On a GPU they are not checked, because the host would wait for them.
 

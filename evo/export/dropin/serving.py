@@ -1,4 +1,4 @@
-"""Serves a call without a plan: by a kernel if one fits, else by PyTorch, and stores the decision."""
+"""Decides which kernel serves a call without a plan, or that PyTorch serves it, and stores the decision as a plan."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ _KINDS = (torch.Tensor, torch.nn.Parameter)
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What a call asks of a kernel.
+    """Requirements of a call on the kernel that computes it.
 
     Attributes:
-        problem: the problem that a kernel must be for.
+        problem: problem for which the kernel must be compiled.
         results: shape and strides of each output as the caller gets it; strides None: contiguous.
         family: the kernel's family; None: that of the operation.
         by_tokens: True if the kernel's memory layout is (B, S, H, D).
@@ -26,7 +26,7 @@ class Call:
         integers: indices of inputs of integers, whose dtype need not be that of the others.
         scalars: values of the kernel's scalar arguments.
         unread: tensors that are passed after the inputs, and that the kernel does not read.
-        kept: False: the decision holds for this call alone.
+        kept: False if the decision holds for this call only and is not stored.
     """
 
     problem: Mapping[str, Any]
@@ -44,10 +44,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Unserved:
-    """A call that no kernel could serve.
+    """A call that no kernel can compute.
 
     Attributes:
-        problem: fields that describe it in the report.
+        problem: fields that describe the call in the report.
     """
 
     problem: Mapping[str, Any]
@@ -75,13 +75,13 @@ def lies_by_tokens(heads: torch.Tensor) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """A function of this package that kernels may serve.
+    """A function of this package whose calls kernels may compute.
 
     Attributes:
         name: the function's name, and `arguments` those of its tensors.
         family: the family of its kernels.
-        plain: does a served call by PyTorch, on the terms and then the inputs, for the backward pass.
-        describe: describes a call by its inputs and terms.
+        plain: computes the call with PyTorch for the backward pass; takes the terms, then the inputs.
+        describe: returns the `Call` or `Unserved` for inputs and terms.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Operation:
         return self._decided(key, inputs, terms)
 
     def _decided(self, key: Key | None, inputs: tuple[Any, ...], terms: Terms) -> Sequence[torch.Tensor] | None:
-        """As `outputs`, for a call without a plan."""
+        """Return the same as `outputs` for a call without a plan, and store its plan."""
         plan, kept = self._decision(inputs, terms)
         if kept:
             keep(key, plan)
@@ -121,7 +121,7 @@ class Operation:
         return plan.launched(inputs)
 
     def _decision(self, inputs: tuple[Any, ...], terms: Terms) -> tuple[Plan, bool]:
-        """Return the plan of a call, and whether it holds for all calls with the same key.
+        """Return the plan of a call, and True if it holds for all calls with the same key.
 
         Raises:
             LookupError: no kernel serves the call, and `strict` is set.
@@ -130,7 +130,7 @@ class Operation:
         if isinstance(call, Unserved):
             return Plan(TABLE.fallback(self.name, self.family, call.problem, call.reason)), True
         family, kept = call.family or self.family, call.kept
-        reason = _trouble(self.arguments, inputs, call)
+        reason = _unsupported_reason(self.arguments, inputs, call)
         if reason is None:
             found = TABLE.find(self.name, family, inputs[0].device, call.problem)
             if isinstance(found, Fallback):
@@ -147,7 +147,7 @@ class Operation:
 
 
 def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan | None:
-    """Return the plan of a kernel for such calls; None if its parameters are others."""
+    """Return the plan that uses a kernel for such calls; None if the kernel has different parameters."""
     kernel = entry.kernel
     assert kernel is not None
     count = 1 if call.offsets else len(inputs) + len(call.unread)
@@ -170,8 +170,8 @@ def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan |
     )
 
 
-def _trouble(names: Sequence[str], inputs: Sequence[torch.Tensor], call: Call) -> str | None:  # noqa: PLR0911
-    """Return why no kernel supports such tensors; None if one may."""
+def _unsupported_reason(names: Sequence[str], inputs: Sequence[torch.Tensor], call: Call) -> str | None:  # noqa: PLR0911
+    """Return why no kernel supports these tensors; None if a kernel may."""
     first = inputs[0]
     for index, (name, each) in enumerate(zip(names, inputs, strict=False)):
         if type(each) not in _KINDS:
@@ -191,7 +191,7 @@ def _trouble(names: Sequence[str], inputs: Sequence[torch.Tensor], call: Call) -
 
 
 def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan) -> str | None:
-    """Return which of the inputs lies where the kernel cannot load from; None if none does."""
+    """Return an error text that names an input with an unaligned address; None if all addresses are aligned."""
     read = inputs[:1] if plan.offsets else plan.converted(inputs)
     try:
         for name, each, alignment in zip(names, read, plan.alignments, strict=False):

@@ -23,12 +23,13 @@ class Entry:
     """A kernel of this package.
 
     Attributes:
-        folder: its files, relative to the package.
+        folder: folder with the kernel's files, relative to the package.
         device: device type in PyTorch: cpu or cuda.
         threads: on a CPU, number of PyTorch's threads in the comparison.
         champion, model: number of the promoted champion, and the device that timed it.
         time_us, speedup, baseline: its confirmed time, and how much faster it is than the fastest baseline.
-        calls: number of calls on this kernel; `copied` of them after a copy of keys or values into its layout.
+        calls: number of calls of this kernel; `copied` counts the calls that first copied keys or values into its
+            layout.
         kernel: loaded on first use.
         trouble: why this machine cannot run it; None if no reason is known.
     """
@@ -66,10 +67,10 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Report:
-    """Calls so far.
+    """Number of calls so far, of kernels and of PyTorch.
 
     Attributes:
-        served: calls by kernel, with its problem.
+        served: number of calls by kernel; the key names family and problem.
         copied: number of these calls whose keys or values were copied into the layout of the queries.
         missed: calls that PyTorch served.
     """
@@ -138,7 +139,7 @@ class Table:
         return self.fallback(function, family, problem, reason)
 
     def fallback(self, function: str, family: str, problem: Mapping[str, Any], reason: str) -> Fallback:
-        """Return the record of such calls, which PyTorch serves.
+        """Return the record that counts such calls, which PyTorch computes.
 
         Raises:
             LookupError: `strict` is set.
@@ -149,14 +150,14 @@ class Table:
         return self.fallbacks.setdefault((function, new.text, reason), new)
 
     def offers(self, family: str, kind: str, **fields: Any) -> bool:
-        """Return True if a kernel of the family has these field values, whatever its other fields."""
+        """Return True if the family has a kernel with these field values; other fields may have any value."""
         return any(
             entry.family == family and entry.device == kind and fields.items() <= entry.problem.items()
             for entry in self.entries
         )
 
     def has(self, family: str, device: torch.device, problem: Mapping[str, Any]) -> bool:
-        """True if there is a kernel for a problem, which this machine may not be able to run."""
+        """True if there is a kernel for a problem, even if this machine cannot run it."""
         return self._key(family, device.type, problem) in self._by_problem
 
     def _key(self, family: str, kind: str, problem: Mapping[str, Any]) -> Key:
@@ -200,7 +201,7 @@ def report() -> Report:
 
 
 def counted() -> list[Entry | Fallback]:
-    """Return everything whose calls are counted."""
+    """Return all objects that count calls: kernels, and reasons to call PyTorch."""
     return [*TABLE.entries, *TABLE.fallbacks.values()]
 
 

@@ -36,12 +36,13 @@ class Kernel:
     """The exported kernel for the problem for which it was compiled, on the current device.
 
     Launches on several streams, or by several threads, run one after another, because they share workspaces and partial
-    results. A stream must exist until another one has launched.
+    results. A stream must exist until another stream has launched the kernel.
 
     Attributes:
         problem: its problem, e.g. ``{"B": 1, "S": 256}``; it is compiled in, so other shapes need another export.
         arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order.
-            `stored` is the dtype of its arrays, which hold codes if they lack the dtype.
+            `stored` is the dtype of the argument's arrays; if CuPy lacks the argument's dtype, they hold its bit
+            patterns.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -58,7 +59,7 @@ class Kernel:
         mapped = any(each["tensor_maps"] for each in self._launches)
         self._encode: Any = _encoder(Path(folder)) if mapped else None
         self._workspaces = {each["name"]: self._memory(each) for each in self.of("workspace")}
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._last_stream: Any = None
 
     def __call__(self, **arrays: Any) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class Kernel:
         Outputs whose `init_timed` is false must hold their initial value.
         """
         passed = [self._parameters(each, addresses) for each in self._launches]
-        with self._turn:
+        with self._lock:
             self._wait_for_the_last_stream()
             self._fill(addresses)
             for function, launch, parameters in zip(self._functions, self._launches, passed, strict=True):
@@ -110,7 +111,7 @@ class Kernel:
     def _loaded(self, launch: dict[str, Any], entry: str) -> Any:
         function = self._module.get_function(launch.get("entry") or entry)
         same = [each for each in self._launches if each.get("entry") == launch.get("entry")]
-        if most := max(each["shared_memory_bytes"] for each in same):  # with static arrays, needed from 48 KiB on
+        if most := max(each["shared_memory_bytes"] for each in same):  # needed from 48 KiB on, static arrays included
             function.max_dynamic_shared_size_bytes = most
         return function
 
@@ -134,7 +135,7 @@ class Kernel:
         return cp.ndarray(tuple(each["shape"]), dtype, cp.cuda.MemoryPointer(memory, 0))
 
     def _wait_for_the_last_stream(self) -> None:
-        """Make this stream wait for the last one; a captured launch runs when its graph is replayed."""
+        """Make the current stream wait for the stream of the last launch. Captured launches are not ordered."""
         here = cp.cuda.get_current_stream()
         if here.is_capturing():
             return
@@ -179,7 +180,7 @@ class Kernel:
         return np.uint64(self._address(each["name"], addresses))
 
     def _mapped(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:
-        """Return a value as a NumPy array of one element, which CuPy passes by value."""
+        """Return a tensor map as a NumPy array of one element, which CuPy passes by value."""
         encoded = self._encode(self._address(each["of"], addresses), **each)
         return np.frombuffer(encoded, dtype=f"V{len(encoded)}")
 

@@ -1,4 +1,4 @@
-"""Picks the exported kernel for the shapes it is called with: needs this folder and the requirements of its kernels.
+"""Picks the exported kernel by the shapes of the arguments. Needs this folder and what its kernels need.
 
     from dispatch import Dispatch
     kernels = Dispatch()
@@ -18,7 +18,7 @@ class Dispatch:
     """The kernels of one family for several problems; each is loaded when it is first needed.
 
     Attributes:
-        table: problem, folder and argument shapes of each, as dispatch.json has them.
+        table: problem, folder and argument shapes of each kernel, as in dispatch.json.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -42,8 +42,8 @@ class Dispatch:
         return kernel(**arrays) if arrays else kernel
 
     def _is_array(self, name: str, value: Any) -> bool:
-        """Return True for an array. A NumPy number has an empty shape: it is a field, unless a kernel takes such an
-        array.
+        """Return True for an array. A NumPy scalar, which has an empty shape, counts as a field unless a kernel takes
+        an array of that shape under this name.
         """
         shapes = [each["arguments"][name]["shape"] for each in self.table if name in each["arguments"]]
         return hasattr(value, "shape") and (len(value.shape) > 0 or [] in shapes)
@@ -72,7 +72,7 @@ class Dispatch:
 
 
 def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
-    """Return True if all arrays match its arguments in shape and dtype."""
+    """Return True if all arrays match the kernel's arguments in shape and dtype."""
     arguments = each["arguments"]
     return all(
         name in arguments
@@ -83,7 +83,7 @@ def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
 
 
 def _plain(name: str, value: Any) -> str | bool | int | float:
-    """Return a field's value as in JSON, also for a NumPy number.
+    """Return a field's value as a Python value; a NumPy number is converted.
 
     Raises:
         TypeError: it is not a valid value of a field.

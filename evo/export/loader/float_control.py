@@ -3,7 +3,7 @@
 The state covers flush-to-zero, denormals-are-zero, the rounding mode, the exception masks and the x87 precision: the
 control bits of MXCSR and of the x87 control word on x86-64, FPCR on AArch64. It belongs to a thread, so code that
 changes it and does not restore it changes the results and the speed of all later code of the thread. Needs only this
-file and the C library. On unknown processors, the state is restored but not named.
+file and the C library. On unknown processors, the state is restored, but `changes` names no settings.
 """
 
 import ctypes

@@ -40,7 +40,8 @@ class Kernel:
     Attributes:
         problem: its problem, e.g. ``{"B": 1, "S": 256}``; it is compiled in, so other shapes need another export.
         arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order.
-            `stored` is the dtype of its arrays, which hold codes if they lack the dtype.
+            `stored` is the dtype of the argument's arrays; if NumPy lacks the argument's dtype, they hold its bit
+            patterns.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -53,7 +54,7 @@ class Kernel:
             self._function = ctypes.CDLL(str(Path(folder).absolute() / described["library"]))[described["entry"]]
         self._function.restype = None
         self._workspaces = {each["name"]: self.empty(each["name"]) for each in self._of("workspace")}
-        self._turn = threading.Lock()  # ctypes lets other threads go on while the function runs
+        self._lock = threading.Lock()  # ctypes releases the interpreter lock while the function runs
 
     def __call__(self, **arrays: np.ndarray) -> dict[str, np.ndarray]:
         """Call the kernel with every input by name; outputs may be passed to be written in place. Returns the outputs.
@@ -64,8 +65,7 @@ class Kernel:
         Raises:
             TypeError: an argument is missing, unknown, or not an array of its dtype.
             ValueError: an array has another shape than the kernel was compiled for, or holds a value beyond the
-                argument's limits; an output is read-only, or shares
-                memory with another array.
+                argument's limits; or an output is read-only, or shares memory with another array.
         """
         inputs = {each["name"] for each in self._of("input", "inout")}
         outputs = {each["name"] for each in self._of("output", "inout")}
@@ -75,14 +75,14 @@ class Kernel:
                 f"{name} {problem}; inputs: {', '.join(sorted(inputs))}; outputs: {', '.join(sorted(outputs))}"
             )
         for name in sorted(outputs & arrays.keys()):
-            _refuse_unfit(name, arrays)
+            _refuse_unusable_output(name, arrays)
         held = {
             each["name"]: self._storage(each, arrays.get(each["name"])) for each in self._of("input", "output", "inout")
         }
-        with self._turn, self._preserved():
+        with self._lock, self._preserved():
             self._fill(held, arrays)
             self._function(*(self._passed(each, held) for each in self.arguments))
-        return {name: self._returned(held[name], arrays.get(name)) for name in sorted(outputs)}
+        return {name: self._copied_back(held[name], arrays.get(name)) for name in sorted(outputs)}
 
     def empty(self, name: str) -> np.ndarray:
         """Return an array for an argument, aligned so that a call needs no copy of it."""
@@ -127,7 +127,7 @@ class Kernel:
             return SCALARS[each["dtype"]](each["value"])
         return ctypes.c_void_p(self._array(each, held).ctypes.data)
 
-    def _returned(self, written: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+    def _copied_back(self, written: np.ndarray, given: np.ndarray | None) -> np.ndarray:
         if given is None or given is written:
             return written
         given[...] = written
@@ -149,8 +149,8 @@ def _float_control() -> Any:
     return module
 
 
-def _refuse_unfit(name: str, arrays: dict[str, Any]) -> None:
-    """Return True if the output that the caller passed is writable; the kernel would write to it in any case."""
+def _refuse_unusable_output(name: str, arrays: dict[str, Any]) -> None:
+    """Raise ValueError if a passed output is read-only or overlaps another argument."""
     given = arrays[name]
     if not isinstance(given, np.ndarray):
         return

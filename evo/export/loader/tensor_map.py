@@ -1,5 +1,5 @@
-"""Tensor maps of the CUDA driver: with them a kernel lets the GPU's copy engine copy tiles (sm_90 and newer). Needs
-only this file and the driver.
+"""Encodes tensor maps with the CUDA driver; a kernel uses them to copy tiles with the GPU's copy engine (sm_90 and
+newer). Needs only this file and the driver.
 """
 
 import ctypes
@@ -56,7 +56,7 @@ def encode(
     Args:
         of: name of the array, for errors.
         shape: elements, outermost axis first.
-        box: elements of one copy along each axis; what lies outside of the array is copied as zeros.
+        box: elements of one copy along each axis; elements outside the array are copied as zeros.
         swizzle: bytes within which 16-byte chunks change places in shared memory: 0, 32, 64 or 128.
         l2_promotion: bytes that the L2 cache fetches at a time: 0, 64, 128 or 256.
 

@@ -1,11 +1,11 @@
-"""The exported kernels as one PyTorch operator, which picks by shape and works with torch.compile.
+"""The exported kernels as one PyTorch operator, which picks the kernel by shape and works with torch.compile.
 
     from torch_op import op, op_for
     output = op(*inputs)                    # tensors in the order of config.json; their shapes choose the kernel
     output = op_for(causal=True)(*inputs)   # where shapes alone do not: by fields of the problem
 
-Calls on several streams, or by several threads, take turns wherever they pick the same kernel.
-It has no gradient: for inference, or for an autograd.Function of your own.
+Calls on several streams, or by several threads, run one after another if they pick the same kernel. The operator has no
+gradient: use it for inference, or inside your own autograd.Function.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def _module(folder: str) -> Any:
     return module
 
 
-def _told(kernels: Sequence[dict[str, Any]]) -> str:
+def _listed(kernels: Sequence[dict[str, Any]]) -> str:
     return "; ".join(", ".join(f"{name}={value}" for name, value in each["problem"].items()) for each in kernels)
 
 
@@ -47,8 +47,8 @@ def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -
         return _module(found[0]["folder"]).op
     asked = ", ".join(f"{tuple(each.shape)} {each.dtype}" for each in inputs)
     if found:
-        raise LookupError(f"{asked}: {len(found)} kernels fit; select one with op_for(field=value): {_told(found)}")
-    raise LookupError(f"no kernel for {asked}; there are: {_told(kernels)}")
+        raise LookupError(f"{asked}: {len(found)} kernels fit; select one with op_for(field=value): {_listed(found)}")
+    raise LookupError(f"no kernel for {asked}; there are: {_listed(kernels)}")
 
 
 @cache
@@ -61,7 +61,7 @@ def op_for(**fields: Any) -> Any:
     kernels = [each for each in _DISPATCH["kernels"] if fields.items() <= each["problem"].items()]
     if not kernels:
         asked = ", ".join(f"{name}={value}" for name, value in fields.items())
-        raise LookupError(f"no kernel for {asked}; there are: {_told(_DISPATCH['kernels'])}")
+        raise LookupError(f"no kernel for {asked}; there are: {_listed(_DISPATCH['kernels'])}")
 
     def run(*inputs: torch.Tensor) -> Any:
         return _picked(kernels, inputs)(*inputs)

@@ -5,8 +5,8 @@
 
 In-place arguments (inout) are among the inputs and are changed; without further outputs the operator returns nothing.
 
-Calls on several streams, or by several threads, take turns: one launch's partial results lie where the next one's do.
-It has no gradient: for inference, or for an autograd.Function of your own.
+Calls on several streams, or by several threads, run one after another, because launches share memory for partial
+results. The operator has no gradient: use it for inference, or inside your own autograd.Function.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def _dtype(each: dict[str, Any]) -> torch.dtype:
 
 
 def fits(*inputs: torch.Tensor) -> bool:
-    """Return True if these have the shapes and dtypes for which the kernel was compiled."""
+    """Return True if the inputs have the shapes and dtypes for which the kernel was compiled."""
     return len(inputs) == len(INPUTS) and all(
         given.dtype == _dtype(each) and tuple(given.shape) == tuple(each["shape"])
         for each, given in zip(INPUTS, inputs, strict=True)
@@ -123,7 +123,7 @@ def _on_cpu() -> Any:
 
 @cache
 def _on_gpu(device: int) -> Any:
-    """Return the kernel for a device, loaded once for each."""
+    """Return the kernel for a device; it is loaded once per device."""
     import cupy
 
     with cupy.cuda.Device(device):
@@ -131,7 +131,7 @@ def _on_gpu(device: int) -> Any:
 
 
 def _array(each: dict[str, Any], tensor: torch.Tensor) -> Any:
-    """Return the tensor's memory as a NumPy array, as codes if NumPy lacks the dtype."""
+    """Return the tensor's memory as a NumPy array; if NumPy lacks the dtype, the array holds its bit patterns."""
     same = each["stored"] == each["dtype"]
     return (tensor if same else tensor.view(getattr(torch, each["stored"]))).detach().numpy()
 

@@ -1,6 +1,6 @@
 """Rules of a verdict. All implement the contract of `evo.promotion.rules.base`.
 
-A rule is a function of a module of this package that is marked with `@rule("name")`.
+A rule is a function in a module of this package, decorated with `@rule("name")`.
 """
 
 from evo.plugins import import_modules

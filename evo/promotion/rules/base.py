@@ -67,7 +67,7 @@ class Confirmation:
         costs: costs under the search's metric; None if the objective is the time.
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
         speedup: speed-up over the incumbent, over all processes; None without an incumbent.
-        speedup_of_first: the same in the first process alone.
+        speedup_of_first: speed-up over the incumbent in the first process alone.
         noise: difference between two series of the challenger; None if only one was taken.
         fastest: name of the fastest baseline; None if no baseline was timed.
         speedups: speed-up over each baseline by name.
@@ -97,7 +97,7 @@ Judge: TypeAlias = Callable[[Confirmation], Iterable[Rule]]
 
 @dataclass(frozen=True, kw_only=True)
 class Marked:
-    """A function marked by `rule`, with the arguments of the mark."""
+    """A function decorated by `rule`, with the decorator's arguments."""
 
     judge: Judge
     about: About
@@ -111,7 +111,7 @@ MARKED: dict[str, Marked] = {}
 def rule(
     name: str, *, about: About = "other", rank: int = LAST, threshold: float | None = None
 ) -> Callable[[Judge], Judge]:
-    """Mark a function that judges one condition of every promotion.
+    """Return a decorator that registers a function as a rule of promotions.
 
     Args:
         name: name of its rule; a function of several rules names one.

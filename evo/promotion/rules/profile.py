@@ -34,7 +34,7 @@ GATES = (
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
     """Return the policy's demands that the challenger's profile does not meet; None if it demands nothing.
 
-    A change is demanded only where there is an incumbent; a counter that was not measured does not meet a demand.
+    Demands on a change apply only if there is an incumbent. A counter that was not measured does not meet a demand.
     """
     demands = [(gate, getattr(policy, gate.field)) for gate in GATES if getattr(policy, gate.field) is not None]
     if not demands:

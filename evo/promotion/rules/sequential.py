@@ -4,10 +4,10 @@ Effects of the process on a kernel (the addresses of code, stack and pages) are 
 so rounds do not average them out. The test therefore uses one speed-up per process, and adds processes while it is
 open.
 
-Rounds within one process end once its figures are precise enough: the verdict depends on differences between
-processes, so further rounds only add time. Whether they end depends on how much the ratios vary, and not on their
-size. A first process ends earlier in two cases in which its figures can promote nothing: a challenger that is
-certainly too slow, and one without an incumbent.
+Rounds within one process end once its figures are precise enough: the verdict depends on differences between processes,
+so further rounds only add time. When they end depends on how much the ratios vary, and not on their size. A first
+process ends earlier in two cases in which it cannot lead to a promotion: the challenger is certainly too slow, or there
+is no incumbent.
 """
 
 import math
@@ -174,8 +174,7 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
 def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
     """Return True if the error of the speed-up over the fastest baseline is small relative to the speed-up.
 
-    It serves for a first process without an incumbent: its rounds decide no promotion, and the speed-up is stated with
-    its interval.
+    It is used for a first process without an incumbent, whose rounds decide no promotion.
     """
     if policy.first_round_error is None or not baselines or not _due(own, policy):
         return False

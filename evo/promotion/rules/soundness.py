@@ -1,4 +1,4 @@
-"""Rules that speed cannot outweigh: correctness, sanitizers, and use of the device as demanded."""
+"""Rules that no speed-up outweighs: correctness, sanitizers, and profiler gates."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.rules.base import Confirmation, rule
@@ -65,7 +65,7 @@ def _right_text(answers: OutputChecks, policy: Policy) -> str:
 
 
 def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
-    """Apply the policy's limit on the error rate, which may be stricter than the default number of calls can show."""
+    """Apply the policy's limit on the error rate. A strict limit may need more judged calls than the default number."""
     needed = policy.min_calls_per_error
     if needed is None:
         return ()

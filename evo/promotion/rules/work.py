@@ -78,7 +78,7 @@ def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Refuse a kernel that is faster on repeated inputs: it answers them with stored results.
 
     On a busy machine new inputs may seem slow, or their times spread so far that a kernel that stores answers looks
-    like any other. Neither proves anything, so such a result is undecided.
+    like any other. Neither is evidence, so such a result is undecided.
     """
     check, policy = confirmation.report.overwrite_check, confirmation.policy
     if check is None or check.repetition is None:

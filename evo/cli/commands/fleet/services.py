@@ -129,7 +129,10 @@ def worker(
     exit_when_idle: Annotated[
         float | None,
         typer.Option(
-            min=0, max=MOST, metavar="MINUTES", help="End after this many minutes without work, e.g. on a paid machine."
+            min=0,
+            max=MOST,
+            metavar="MINUTES",
+            help="End after this many minutes without work, e.g. on a rented machine.",
         ),
     ] = None,
     drain_after: Annotated[
@@ -143,7 +146,7 @@ def worker(
     ] = None,
     parent_pid: ParentPid = None,
 ) -> None:
-    """Measure for a service with this machine's devices, until Ctrl-C. Needs outbound HTTP only.
+    """Measure kernels for a service on this machine's devices, until Ctrl-C. Needs outbound HTTP only.
 
     The token may be a join token: it is exchanged once for this worker's own token, which is stored in --data.
     """

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 DAY_S, HOUR_S, MINUTE_S = 86_400.0, 3600.0, 60.0
 
 TokenId = Annotated[str, typer.Argument(metavar="ID", help="Token id, as `kernel-evo token list` shows it.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of its user or purpose.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, e.g. its user or purpose.")]
 WorkerId = Annotated[
     str | None,
-    typer.Option("--worker", metavar="ID", help="Only this worker may use it; by default the first worker that does."),
+    typer.Option(
+        "--worker",
+        metavar="ID",
+        help="Id of the only worker that may use the token; by default the first worker that uses it.",
+    ),
 ]
 
 
@@ -75,7 +79,9 @@ def join(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Create a join token, which a new worker exchanges once for its own: pass it to `kernel-evo worker --token`."""
+    """Create a join token, which a new worker exchanges once for its own token. Pass it to `kernel-evo worker
+    --token`.
+    """
     from evo.cli.service.connection import connect
 
     with connect(ServiceRef(url=url, token=token, database=db), beginning=True) as connection:
@@ -84,7 +90,7 @@ def join(
 
 
 def list_(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """List every token, the newest first; secrets are never shown again."""
+    """List all tokens, the newest first. Secrets are shown only when a token is created."""
     from evo.cli.console.output import console, print_json, table
     from evo.cli.service.connection import connect
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WorkerName = Annotated[str, typer.Argument(metavar="WORKER", help="Name or id, as `kernel-evo workers list` shows.")]
 DeviceUuid = Annotated[
-    str, typer.Argument(metavar="DEVICE", help="UUID of the device, the beginning of it, or its model.")
+    str, typer.Argument(metavar="DEVICE", help="UUID of the device, a prefix of the UUID, or the device's model.")
 ]
 
 
@@ -52,7 +52,9 @@ def list_workers(*, url: Url = None, token: Token = None, db: Db = None, as_json
 
 
 def drain(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """Let a worker finish its jobs and give it no more, e.g. before an upgrade; its next start undoes this."""
+    """Let a worker finish its jobs and give it no more jobs, e.g. before an upgrade. When it starts again, it gets
+    jobs.
+    """
     where = ServiceRef(url=url, token=token, database=db)
     _decide(where, worker, lambda client, found: client.drain(found.id), as_json=as_json)
 
@@ -75,10 +77,10 @@ def quarantine(
 ) -> None:
     """Quarantine a device: it gets no work until it is cleared."""
 
-    def set_aside(client: "Client", found: "WorkerView") -> "WorkerView":
+    def isolate(client: "Client", found: "WorkerView") -> "WorkerView":
         return client.quarantine(found.id, device_uuid(found, device), reason=reason)
 
-    _decide(ServiceRef(url=url, token=token, database=db), worker, set_aside, as_json=as_json)
+    _decide(ServiceRef(url=url, token=token, database=db), worker, isolate, as_json=as_json)
 
 
 def clear(
@@ -99,11 +101,10 @@ def clear(
 
 
 def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
-    """Return the worker with this id, or else with this name; a worker that has left is returned only if there is no
-    other.
+    """Return the worker with this id, or else with this name; workers that have left are used only if no other matches.
 
     Raises:
-        NotFound: no worker has it.
+        NotFound: no worker has this id or name.
         Conflict: several workers have this name; only their ids differ.
     """
     from evo.errors import Conflict, NotFound
