@@ -328,7 +328,7 @@ def test_yardstick_no_better_than_zeros_is_refused(tmp_path: Path, factor: str) 
         reference(tmp_path, text).golden(plan(), (1, 2))
 
 
-def test_zeros_in_every_case_are_refused(tmp_path: Path) -> None:
+def test_reference_of_zeros_in_every_case_is_refused(tmp_path: Path) -> None:
     def drawn_as_zeros(*distributions: str) -> str:
         drawn = 'rng.standard_normal(problem["N"])'
         return WHOLE.replace(drawn, f"({drawn} * (distribution not in {distributions}))").replace("+ 0.25", "")
@@ -343,7 +343,9 @@ def test_zeros_in_every_case_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("timer", ["signal.alarm(5)", "signal.setitimer(signal.ITIMER_PROF, 5.0)"])
 @pytest.mark.parametrize("function", ["inputs", "reference", "yardstick"])
-def test_timer_left_running_is_the_familys_fault(tmp_path: Path, timer: str, function: str) -> None:
+def test_timer_left_running_by_the_reference_is_an_error_of_the_family(
+    tmp_path: Path, timer: str, function: str
+) -> None:
     """Its signal ended the process in the middle of a measurement, and the kernel had crashed."""
     text = (
         WHOLE.replace(f"def {function}(", f"def {function}_again(")
@@ -363,7 +365,7 @@ def {function}(*arguments):
         signal.setitimer(signal.ITIMER_REAL, *own)
 
 
-def test_processes_left_by_a_reference_are_not_attributed_to_the_kernel(tmp_path: Path) -> None:
+def test_processes_left_by_a_reference_count_as_trusted(tmp_path: Path) -> None:
     text = WHOLE.replace(
         "def reference(problem, inputs):",
         """
@@ -404,7 +406,7 @@ def test_exact_yardstick_of_integers_requires_exact_results(tmp_path: Path) -> N
         ("[None] * 5", "holds object: give real numbers"),
     ],
 )
-def test_yardstick_that_rounds_or_overflows_integers_is_refused(tmp_path: Path, yardstick: str, reason: str) -> None:
+def test_yardstick_with_rounded_or_overflowing_integers_is_refused(tmp_path: Path, yardstick: str, reason: str) -> None:
     text = f"{WHOLE.split('def reference', maxsplit=1)[0]}def reference(problem, inputs):\n"
     text += '    return {"y": np.arange(5) + 2**60}\n'
     text += f'def yardstick(problem, inputs):\n    return {{"y": {yardstick}}}\n'
@@ -425,7 +427,7 @@ def mixed_cases(tmp_path: Path, answer: str = "2.0 * x", **changes: bool) -> lis
     return [each.case for each in family.mixtures(plans, family.goldens(plans, family.drawn(plans)))]
 
 
-def test_inputs_of_all_cases_are_mixed(tmp_path: Path) -> None:
+def test_goldens_include_mixtures_of_the_inputs_of_all_cases(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path) == [
         NEAR,
         "nominal with a lone largest element",
@@ -434,7 +436,7 @@ def test_inputs_of_all_cases_are_mixed(tmp_path: Path) -> None:
     ]
 
 
-def test_mixtures_that_the_reference_cannot_compute_are_left_out(tmp_path: Path) -> None:
+def test_mixtures_that_the_reference_cannot_compute_are_omitted(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == [NEAR, EQUAL]
 
 
@@ -474,7 +476,7 @@ def factor_of(folder: Path, text: str) -> float:
     ],
     ids=["imported", "module", "imported by the call", "imported by another module"],
 )
-def test_expected_outputs_follow_the_modules_that_reference_imports(
+def test_expected_outputs_are_recomputed_when_imported_modules_change(
     tmp_path: Path, unloaded: Path, before: str, within: str
 ) -> None:
     text = f"import numpy as np\n{before}\n{FACTOR % within}"
@@ -493,7 +495,9 @@ def test_expected_outputs_follow_the_modules_that_reference_imports(
     ],
 )
 @pytest.mark.parametrize("early", [True, False])
-def test_expected_outputs_follow_the_files_that_reference_reads(tmp_path: Path, read: str, *, early: bool) -> None:
+def test_expected_outputs_are_recomputed_when_files_read_by_the_reference_change(
+    tmp_path: Path, read: str, *, early: bool
+) -> None:
     file = tmp_path / "elsewhere" / "factor.npy"
     file.parent.mkdir()
     text = f"import numpy as np\nFILE = {str(file)!r}\n{read if early else ''}\n{FACTOR % ('pass' if early else read)}"
@@ -523,7 +527,9 @@ def test_reference_imports_modules_of_its_own_family(tmp_path: Path) -> None:
         ("from .part import x", r"write `import helper` for helper\.py"),
     ],
 )
-def test_failed_import_says_where_modules_are_searched(tmp_path: Path, line: str, remedy: str) -> None:
+def test_error_of_a_failed_reference_import_says_where_to_put_the_module(
+    tmp_path: Path, line: str, remedy: str
+) -> None:
     with pytest.raises(FamilyError, match=rf"reference\.py, import \(line 2\): .*{remedy}"):
         reference(tmp_path, f"{line}\n")
 

@@ -20,7 +20,7 @@ from templates.reference_source import require_inputs, returned_names
         ('def draw():\n    inputs = 3\n    return inputs\ndef inputs(p, d, r):\n    return {"x": draw()}', {"x"}),
     ],
 )
-def test_keys_of_returned_dicts_are_read_from_the_source(text: str, names: set[str]) -> None:
+def test_returned_input_names_are_read_from_the_reference_source(text: str, names: set[str]) -> None:
     assert returned_names(text.encode()) == names
 
 
@@ -44,7 +44,7 @@ def test_keys_of_returned_dicts_are_read_from_the_source(text: str, names: set[s
         "",
     ],
 )
-def test_undetermined_inputs_are_not_refused(text: str) -> None:
+def test_returned_input_names_are_none_if_the_source_does_not_determine_them(text: str) -> None:
     assert returned_names(text.encode()) is None
 
 
@@ -60,22 +60,22 @@ def require(made: str, arguments: tuple[Argument, ...] = ARGUMENTS) -> None:
     require_inputs(arguments, source, spec="family.toml", file="reference.py")
 
 
-def test_inout_that_inputs_does_not_return_is_refused_with_the_remedies() -> None:
+def test_in_place_argument_missing_in_inputs_is_refused_with_remedies() -> None:
     with pytest.raises(InvalidInput, match=r"changes in place `state`.* returns `x` alone: return `state`") as refusal:
         require('{"x": 1}')
     assert refusal.value.field == "family.toml: arguments[1].role"
     assert "another role: input, output, scalar, workspace" in str(refusal.value)
 
 
-def test_input_that_inputs_does_not_return_is_refused() -> None:
+def test_input_missing_in_inputs_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the kernel reads `x`"):
         require('{"state": 1, "z": 2}')
 
 
-def test_complete_inputs_and_conditional_arguments_are_accepted() -> None:
+def test_inputs_may_omit_arguments_with_a_condition() -> None:
     require('{"x": 1, "state": 2}')
     require('{"x": 1}', (ARGUMENTS[0], replace(ARGUMENTS[1], when=Expression.parse("N > 4", "when"))))
 
 
-def test_families_of_the_package_are_accepted() -> None:
+def test_no_builtin_family_is_refused() -> None:
     assert not registry.broken()

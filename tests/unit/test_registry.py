@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return write_family(tmp_path / "scale")
 
 
-def test_folder_is_found_by_any_spelling_of_its_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_family_folder_is_found_by_any_spelling_of_its_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = registry.find(str(folder))
     assert package.family.name == "scale"
     assert package.location == str(folder)
@@ -38,7 +38,7 @@ def test_folder_is_found_by_any_spelling_of_its_path(folder: Path, monkeypatch: 
     assert {registry.find(text).digest for text in (".", "./", "../scale", "./family.toml")} == {package.digest}
 
 
-def test_links_to_files_and_folders_are_followed(folder: Path, tmp_path: Path) -> None:
+def test_digest_of_a_family_covers_linked_files_and_folders(folder: Path, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     (shared / "deep").mkdir(parents=True)
     (shared / "deep/a.h").write_text("#define A 1\n")
@@ -69,7 +69,7 @@ def test_digests_of_builtin_families_are_those_of_their_packages() -> None:
     assert registry.builtin_digests() == {each.family.name: each.digest for each in registry.builtin()}
 
 
-def test_unknown_name_gets_suggestions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_an_unknown_family_suggests_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {"softmax": folder, "sdpa": folder})
     with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):
         registry.find("sofmax")
@@ -83,18 +83,22 @@ def test_unknown_name_gets_suggestions(folder: Path, monkeypatch: pytest.MonkeyP
     ["./nowhere", "/nowhere/else", "nowhere.json", "~no-such-user/x", "./a\0b", "./" + "x" * 5000],
     ids=["relative", "absolute", "recording", "user", "null", "endless"],
 )
-def test_missing_path_gets_an_explanation(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_missing_family_path_mentions_family_toml(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(NotFound, match=r"family\.toml"):
         registry.find(path)
 
 
-def test_folder_without_a_spec_gets_instructions(tmp_path: Path) -> None:
+def test_error_of_a_folder_without_family_toml_names_the_new_command(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"holds no family\.toml and no family\.py; `kernel-evo new NAME`"):
         registry.find(str(tmp_path))
 
 
-def test_installed_package_offers_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_family_of_an_installed_package_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_family(tmp_path / "kernels_of_mine" / "scale")
     metadata = tmp_path / "kernels_of_mine-1.0.dist-info"
     metadata.mkdir()
@@ -140,7 +144,7 @@ def edit_notes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("edit", [edit_template, edit_spec, edit_reference, add_header, rename, edit_notes])
-def test_every_edit_changes_the_digest(folder: Path, edit: object) -> None:
+def test_every_edit_of_a_family_changes_its_digest(folder: Path, edit: object) -> None:
     (folder / "notes.txt").write_text("note")
     before = registry.find(str(folder))
     assert registry.find(str(folder)) is before, "an unchanged family is read once"
@@ -149,7 +153,9 @@ def test_every_edit_changes_the_digest(folder: Path, edit: object) -> None:
     assert registry.find(str(folder)).digest != before.digest
 
 
-def test_edited_include_changes_every_digest(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_edited_shared_include_changes_the_digest_of_families(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     include = tmp_path / "include"
     include.mkdir()
     (include / "vector.h").write_text("1")
@@ -159,7 +165,7 @@ def test_edited_include_changes_every_digest(folder: Path, monkeypatch: pytest.M
     assert registry.find(str(folder)).digest != before
 
 
-def test_place_caches_and_times_do_not_change_the_digest(folder: Path, tmp_path: Path) -> None:
+def test_location_caches_and_file_times_do_not_change_the_family_digest(folder: Path, tmp_path: Path) -> None:
     digest = registry.find(str(folder)).digest
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "reference.cpython-311.pyc").write_bytes(b"x")
@@ -180,7 +186,9 @@ def test_place_caches_and_times_do_not_change_the_digest(folder: Path, tmp_path:
         ("family.toml", SPEC.replace("TILE * UNROLL", "TILE * ROLL"), "cpu.derived.step", "did you mean `UNROLL`"),
     ],
 )
-def test_invalid_folder_gets_an_explanation(folder: Path, name: str, content: str, field: str, reason: str) -> None:
+def test_error_of_an_invalid_family_folder_names_file_and_reason(
+    folder: Path, name: str, content: str, field: str, reason: str
+) -> None:
     (folder / name).write_text(content)
     with pytest.raises(InvalidInput) as raised:
         registry.find(str(folder))
@@ -189,13 +197,13 @@ def test_invalid_folder_gets_an_explanation(folder: Path, name: str, content: st
 
 
 @pytest.mark.parametrize("name", ["two words", ".hidden", "a,b", "größe", "x" * 101])
-def test_folder_with_an_invalid_name_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
+def test_family_folder_with_an_invalid_name_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
     write_family(tmp_path / "scale").rename(tmp_path / name)
     with pytest.raises(InvalidInput, match=r"rename the folder to scale, because .* cannot name a family"):
         registry.find(str(tmp_path / name))
 
 
-def test_folder_needs_a_reference_and_utf8_text(folder: Path) -> None:
+def test_family_folder_without_reference_or_with_non_utf8_text_is_refused(folder: Path) -> None:
     (folder / "reference.py").unlink()
     with pytest.raises(InvalidInput, match=r"the file reference\.py is missing"):
         registry.find(str(folder))
@@ -204,7 +212,9 @@ def test_folder_needs_a_reference_and_utf8_text(folder: Path) -> None:
         registry.find(str(folder))
 
 
-def test_folder_with_too_many_files_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_family_folder_with_too_many_or_too_large_files_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "big.bin").write_bytes(b"x" * (1 << 20))
     monkeypatch.setattr(registry, "MAX_FOLDER_BYTES", 1 << 20)
     with pytest.raises(InvalidInput, match="move data elsewhere"):
@@ -262,7 +272,9 @@ def test_digest_of_a_recording_covers_text_and_name_only(tmp_path: Path) -> None
         ("sdpa_decode", "B=2,S=64,Q=3,causal=true,lengths=ragged", {"lengths": (3, 64)}),
     ],
 )
-def test_lengths_are_limited_to_the_cache(family: str, text: str, limits: dict[str, tuple[int, int]]) -> None:
+def test_attention_lengths_are_limited_to_the_length_of_the_cache(
+    family: str, text: str, limits: dict[str, tuple[int, int]]
+) -> None:
     of = registry.find(family).family
     found = {each.name: (each.min, each.max) for each in of.operands(of.problem(text, "cpu")) if each.max is not None}
     assert found == limits

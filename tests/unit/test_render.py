@@ -36,28 +36,28 @@ def failure(tmp_path: Path, template: str, **files: str) -> str:
     return str(raised.value)
 
 
-def test_variables_are_tunables_fields_and_derived_values(tmp_path: Path) -> None:
+def test_template_variables_are_tunables_fields_and_derived_values(tmp_path: Path) -> None:
     assert rendered(tmp_path, TEMPLATES["kernel.c.j2"]) == "3 5 4 8 rows squared\n"
 
 
-def test_blocks_leave_no_empty_lines_and_text_is_not_escaped(tmp_path: Path) -> None:
+def test_template_blocks_leave_no_empty_lines_and_text_is_not_escaped(tmp_path: Path) -> None:
     line = 'r{{ row }} = a < b && "c";\n'
     template = "{% for row in range(2) %}\n    {% if row < TILE %}\n" + line + "    {% endif %}\n{% endfor %}\n"
     assert rendered(tmp_path, template) == 'r0 = a < b && "c";\nr1 = a < b && "c";\n'
 
 
-def test_functions_of_expressions_are_available(tmp_path: Path) -> None:
+def test_template_may_use_the_functions_of_expressions(tmp_path: Path) -> None:
     template = "{{ ceil_div(COLS, TILE) }} {{ max(TILE, COLS) }} {{ min(TILE, COLS) }} {{ gcd(6, TILE) }} {{ abs(-1) }}"
     assert rendered(tmp_path, template) == "2 5 4 2 1"
 
 
-def test_includes_of_the_family_precede_shared_ones(tmp_path: Path) -> None:
+def test_template_includes_of_the_family_precede_shared_ones(tmp_path: Path) -> None:
     assert rendered(tmp_path, '{% include "part.h" %}', part__h="{{ TILE }} here") == "4 here"
     own = package(tmp_path / "b", '{% include "simd.h.j2" %}', **{"simd.h__j2": "mine"})
     assert render(own, "cpu", CONFIG, PROBLEM, DERIVED) == "mine"
 
 
-def test_shared_includes_are_found_with_and_without_their_folder(tmp_path: Path) -> None:
+def test_shared_template_includes_are_found_with_and_without_their_folder(tmp_path: Path) -> None:
     short = package(tmp_path / "short", '{% include "exp2.h.j2" %}')
     whole = package(tmp_path / "whole", '{% include "number/exp2.h.j2" %}')
     texts = [render(each, "cpu", CONFIG | {"LANES": 8, "EXP_DEGREE": 4}, PROBLEM, DERIVED) for each in (short, whole)]
@@ -87,26 +87,26 @@ def test_shared_includes_are_found_with_and_without_their_folder(tmp_path: Path)
         ("{% for a in range(9000) %}{% for b in range(9000) %}{{ a * b }} {% endfor %}{% endfor %}", "more than 8 MiB"),
     ],
 )
-def test_faulty_template_is_named_with_its_line(tmp_path: Path, template: str, message: str) -> None:
+def test_render_error_names_template_and_line(tmp_path: Path, template: str, message: str) -> None:
     files = {"part__h": "\n{{ X }}", "macros__h": "{% macro tile() %}\n\n{{ Y }}{% endmacro %}"}
     assert message in failure(tmp_path, template, **files)
 
 
-def test_binary_template_is_named(tmp_path: Path) -> None:
+def test_render_error_of_a_utf16_template_says_to_save_it_as_utf8(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "scale")
     (folder / "kernel.c.j2").write_bytes(b"\xff\xfe{{ TILE }}")
     with pytest.raises(RenderError, match=r"kernel\.c\.j2: is UTF-16; save it as UTF-8"):
         render(find(str(folder)), "cpu", CONFIG, PROBLEM, DERIVED)
 
 
-def test_loaded_text_is_rendered_even_if_the_files_change(tmp_path: Path) -> None:
+def test_loaded_family_renders_its_text_even_if_the_files_change(tmp_path: Path) -> None:
     found = package(tmp_path, "{{ TILE }} before")
     (tmp_path / "scale" / "kernel.c.j2").write_text("{{ TILE }} after")
     assert render(found, "cpu", CONFIG, PROBLEM, DERIVED) == "4 before"
     assert render(find(str(tmp_path / "scale")), "cpu", CONFIG, PROBLEM, DERIVED) == "4 after"
 
 
-def test_plain_source_is_used_behind_macros(tmp_path: Path) -> None:
+def test_source_without_template_is_preceded_by_macro_definitions(tmp_path: Path) -> None:
     used = "dtype ORDER = TILE * half * ROWS + squared; /* {{ not a template }} */\n"
     found = package(tmp_path, spec=SOURCE_SPEC, kernel__c=used)
     text = render(found, "cpu", CONFIG, {**PROBLEM, "ROWS": -3}, {"half": 0.5})
@@ -116,7 +116,7 @@ def test_plain_source_is_used_behind_macros(tmp_path: Path) -> None:
     )
 
 
-def test_macros_of_the_platform_are_removed_first(tmp_path: Path) -> None:
+def test_predefined_platform_macros_are_undefined_first(tmp_path: Path) -> None:
     found = package(tmp_path, spec=SOURCE_SPEC, kernel__c="int half = linux + ROWS;\n")
     text = render(found, "cpu", {**CONFIG, "linux": 4}, PROBLEM, DERIVED)
     assert text.startswith("#undef linux\n#define ")
@@ -132,19 +132,19 @@ def test_macros_of_the_platform_are_removed_first(tmp_path: Path) -> None:
         ("#define GLUE(a, b) a##b\nint tile = GLUE(TI, LE);\n", {*CONFIG, *PROBLEM, "half"}),
     ],
 )
-def test_macros_are_those_that_the_source_uses(tmp_path: Path, source: str, defined: set[str]) -> None:
+def test_only_macros_that_the_source_uses_are_defined(tmp_path: Path, source: str, defined: set[str]) -> None:
     found = package(tmp_path, spec=SOURCE_SPEC, kernel__c=source, own__h="int unrolled = UNROLL;\n")
     text = render(found, "cpu", CONFIG, PROBLEM, {"half": 0.5})
     assert set(re.findall(r"^#define (\w+) ", text.partition("#line")[0], re.MULTILINE)) == defined
 
 
-def test_used_names_are_found_through_includes_and_imports(tmp_path: Path) -> None:
+def test_used_names_include_those_of_template_includes_and_imports(tmp_path: Path) -> None:
     template = '{% set own = TILE %}{{ own }}{% include "a.h" %}{% for i in range(COLS) %}{{ i }}{% endfor %}'
     found = package(tmp_path, template, a__h='{% import "b.h" as b with context %}{{ step }}', b__h="{{ ORDER }}")
     assert used_names(found, "cpu") == {"TILE", "COLS", "step", "ORDER"}
 
 
-def test_used_names_are_found_in_conditional_includes(tmp_path: Path) -> None:
+def test_used_names_include_those_of_conditional_includes(tmp_path: Path) -> None:
     template = '{% include "a.h" if TILE > 1 else "b.h" if UNROLL else "a.h" %}'
     found = package(tmp_path, template, a__h="{{ ORDER }}", b__h="{{ step }}")
     assert used_names(found, "cpu") == {"TILE", "UNROLL", "ORDER", "step"}
@@ -159,7 +159,7 @@ def test_used_names_are_found_in_conditional_includes(tmp_path: Path) -> None:
         ('{% include "gone.h" %}', "there is no file gone.h to include"),
     ],
 )
-def test_check_finds_unused_and_unknown_names(tmp_path: Path, template: str, message: str) -> None:
+def test_check_reports_unused_and_unknown_template_names(tmp_path: Path, template: str, message: str) -> None:
     with pytest.raises(RenderError) as raised:
         check(package(tmp_path, template), "cpu")
     assert message in str(raised.value)
@@ -179,7 +179,7 @@ def test_tunable_may_be_used_through_the_launch_or_in_a_source(tmp_path: Path) -
         check(package(tmp_path / "c", spec=SOURCE_SPEC, kernel__c="TILE UNROLL ORDERED"), "cpu")
 
 
-def test_rendering_is_a_function_of_its_arguments(tmp_path: Path) -> None:
+def test_rendering_depends_only_on_its_arguments(tmp_path: Path) -> None:
     found = package(tmp_path, "{% set n = namespace(x=0) %}{% set n.x = n.x + TILE %}{{ n.x }}")
     values: list[dict[str, Any]] = [{**CONFIG, "TILE": tile} for tile in (1, 2, 1)]
     assert [render(found, "cpu", value, PROBLEM, DERIVED) for value in values] == ["1", "2", "1"]
@@ -193,7 +193,7 @@ def test_rendering_is_a_function_of_its_arguments(tmp_path: Path) -> None:
         ("#ifdef UNROLL\n#endif\nTILE ORDER", "the tunable UNROLL has no effect: it is always defined"),
     ],
 )
-def test_check_finds_macros_that_a_source_overrides(tmp_path: Path, source: str, message: str) -> None:
+def test_check_reports_macros_that_the_source_overrides(tmp_path: Path, source: str, message: str) -> None:
     with pytest.raises(RenderError) as raised:
         check(package(tmp_path, spec=SOURCE_SPEC, kernel__c=source), "cpu")
     assert message in str(raised.value)
@@ -213,7 +213,7 @@ def test_only_the_listed_macros_are_defined(tmp_path: Path) -> None:
         package(tmp_path / "c", spec=SPEC.replace('template = "kernel.c.j2"', 'template = "kernel.c.j2"\nmacros = []'))
 
 
-def test_names_with_a_default_may_be_undeclared(tmp_path: Path) -> None:
+def test_template_names_with_a_default_may_be_undeclared(tmp_path: Path) -> None:
     template = "{{ TILE }} {{ UNROLL }} {{ ORDER }} {{ heads | default(0) or TILE }}"
     check(package(tmp_path, template), "cpu")
     with pytest.raises(RenderError, match="there is no `heads`"):
@@ -223,7 +223,7 @@ def test_names_with_a_default_may_be_undeclared(tmp_path: Path) -> None:
 PREFIXED = SOURCE_SPEC.replace('source = "kernel.c"', 'source = "kernel.c"\nmacro_prefix = "TUNED_"')
 
 
-def test_prefix_keeps_macros_apart_from_names_of_the_source(tmp_path: Path) -> None:
+def test_macro_prefix_is_added_to_every_macro(tmp_path: Path) -> None:
     kernel = "int TILE, tile = TUNED_TILE, unrolled = TUNED_UNROLL, order = TUNED_ORDER, rows = TUNED_ROWS;\n"
     made = package(tmp_path, spec=PREFIXED, kernel__c=kernel)
     check(made, "cpu")
@@ -239,12 +239,12 @@ def test_prefix_keeps_macros_apart_from_names_of_the_source(tmp_path: Path) -> N
         ("#define TUNED_TILE 8\nint tile = TUNED_TILE;\n", "#ifndef TUNED_TILE"),
     ],
 )
-def test_prefixed_macro_without_effect_is_named(tmp_path: Path, kernel: str, message: str) -> None:
+def test_check_reports_a_prefixed_macro_without_effect(tmp_path: Path, kernel: str, message: str) -> None:
     with pytest.raises(RenderError, match=message):
         check(package(tmp_path, spec=PREFIXED, kernel__c=kernel), "cpu")
 
 
-def test_prefix_is_refused_for_templates(tmp_path: Path) -> None:
+def test_macro_prefix_is_refused_for_templates(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="is for `source`"):
         package(
             tmp_path, spec=SPEC.replace('template = "kernel.c.j2"', 'template = "kernel.c.j2"\nmacro_prefix = "A_"')

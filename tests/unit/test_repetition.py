@@ -93,7 +93,7 @@ def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
 
 @pytest.mark.parametrize("sets", [1, 2, 16])
 @pytest.mark.parametrize("kept", [1, 3, 1000])
-def test_kernel_that_stores_any_number_of_answers_is_refused(kept: int, sets: int) -> None:
+def test_kernel_that_caches_outputs_fails_the_inputs_rule(kept: int, sets: int) -> None:
     seen = found(Keeping(kept), sets=sets)
     assert (seen.elements, len(seen.new.samples_us)) == (1, MOST_ROUNDS)
     passed, text = verdict_on(replace(seen, elements=1 << 20))
@@ -102,26 +102,26 @@ def test_kernel_that_stores_any_number_of_answers_is_refused(kept: int, sets: in
 
 
 @pytest.mark.parametrize("sets", [1, 16])
-def test_kernel_that_computes_each_call_passes(sets: int) -> None:
+def test_kernel_that_computes_every_call_passes_the_inputs_rule(sets: int) -> None:
     seen = found(lambda x: 10.0, sets=sets)
     passed, _ = verdict_on(replace(seen, elements=1 << 20))
     assert passed
 
 
 @pytest.mark.parametrize(("elements", "passed"), [(16_384, True), (16_385, False)])
-def test_branches_of_few_elements_may_be_learned(elements: int, passed: bool) -> None:
+def test_inputs_rule_does_not_apply_to_problems_of_few_elements(elements: int, passed: bool) -> None:
     new, known = Timing(samples_us=(3.0,) * 12), Timing(samples_us=(1.0,) * 12)
     assert verdict_on(Repetition(new=new, known=known, elements=elements))[0] is passed
 
 
-def test_policy_limits_the_time_on_new_inputs() -> None:
+def test_policy_limits_the_time_ratio_of_new_to_known_inputs() -> None:
     new, known = Timing(samples_us=(3.0,) * 12), Timing(samples_us=(1.0,) * 12)
     seen = Repetition(new=new, known=known, elements=1 << 20)
     assert verdict_on(seen, max_repeat_ratio=3.5)[0]
     assert not verdict_on(seen, few_elements=1 << 20, max_repeat_ratio_of_few=2.5)[0]
 
 
-def test_policy_states_which_ratio_outweighs_unsteady_samples() -> None:
+def test_policy_sets_the_ratio_that_is_conclusive_despite_unsteady_samples() -> None:
     new, known = Timing(samples_us=(2.2, 2.8) * 12), Timing(samples_us=(1.0,) * 24)
     seen = Repetition(new=new, known=known, elements=1 << 20)
     assert new.unsteady
@@ -131,7 +131,7 @@ def test_policy_states_which_ratio_outweighs_unsteady_samples() -> None:
     assert not passed and text.startswith("A call on new inputs takes")
 
 
-def test_new_and_known_inputs_are_written_from_arrays_that_were_not_read_just_before() -> None:
+def test_new_and_known_inputs_are_copied_from_different_arrays_each_time() -> None:
     written = list[int]()
 
     class Noting(Held):
@@ -151,7 +151,7 @@ def test_new_and_known_inputs_are_written_from_arrays_that_were_not_read_just_be
     assert all(len(set(fill)) == 4 for fill in fills), "two sets before the timed calls, two for them"
 
 
-def test_number_of_rounds_fits_the_time() -> None:
+def test_repetition_check_without_time_takes_the_fewest_rounds() -> None:
     assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == LEAST_ROUNDS
 
 

@@ -31,14 +31,14 @@ def performed(job: Job, time_scale: float = 0.0) -> Report:
     return Replay(time_scale).perform(work, job, {})
 
 
-def test_every_config_has_its_recorded_outcome(recording: Recording) -> None:
+def test_replayed_config_has_its_recorded_outcome(recording: Recording) -> None:
     for key in list(recording.entries)[:50]:
         report = performed(Evaluate(number=0, config=recording.entries[key].config))
         assert isinstance(report, EvaluateReport)
         assert report.outcome == recording.outcome(key)
 
 
-def test_config_outside_the_recording_is_invalid() -> None:
+def test_replayed_config_outside_the_recording_is_invalid() -> None:
     report = performed(Evaluate(number=0, config={"tile_m": 1}))
     assert isinstance(report, EvaluateReport)
     assert isinstance(report.outcome, InvalidConfig)
@@ -49,7 +49,7 @@ def of_kind(recording: Recording, *, measured: bool) -> Confirm:
     return Confirm(challenger=entries[0].config, incumbent=entries[1].config, seed=3)
 
 
-def test_confirmation_draws_rounds_deterministically_from_recorded_samples(recording: Recording) -> None:
+def test_replayed_confirmation_draws_deterministically_from_recorded_samples(recording: Recording) -> None:
     job = of_kind(recording, measured=True)
     first, again = performed(job), performed(job)
     assert isinstance(first, ConfirmReport)
@@ -62,7 +62,7 @@ def test_confirmation_draws_rounds_deterministically_from_recorded_samples(recor
     assert set(first.challenger.samples_us) <= set(outcome.timing.samples_us)
 
 
-def test_failed_recording_fails_its_confirmation(recording: Recording) -> None:
+def test_replayed_confirmation_of_a_failed_config_fails(recording: Recording) -> None:
     report = performed(of_kind(recording, measured=False))
     assert isinstance(report, ConfirmReport)
     assert report.failed == "challenger"
@@ -77,7 +77,7 @@ def test_replay_can_take_the_recorded_time(recording: Recording) -> None:
     assert 0.02 <= report.stages.measure_s < 1.0
 
 
-def test_recording_has_no_baselines_and_a_folder_no_recording() -> None:
+def test_replay_has_no_baselines_and_refuses_a_family_without_recording() -> None:
     assert performed(Baseline()).timings == {}
     package = SimpleNamespace(recording=None, family=SimpleNamespace(name="sdpa"))
     work = Assignment(terms=lease(1).terms, copy=SimpleNamespace(package=package, family=package.family))
@@ -85,7 +85,7 @@ def test_recording_has_no_baselines_and_a_folder_no_recording() -> None:
         Replay().perform(work, Baseline(), {})
 
 
-def test_device_is_always_available_and_neither_compiles_nor_runs(tmp_path: Path) -> None:
+def test_replay_device_is_always_available_and_neither_compiles_nor_runs(tmp_path: Path) -> None:
     (device,) = driver("replay").discover(tmp_path)
     assert (device.kind, device.ceilings) == ("replay", None)
     with pytest.raises(Conflict, match="nothing to compile"):

@@ -29,7 +29,7 @@ def written(material: Material, terms: Terms | None = None) -> str:
     return " ".join(to_markdown(search_report(material, terms or Terms())).split())
 
 
-def test_goals_are_times_or_speed_ups() -> None:
+def test_report_targets_are_times_or_speed_ups() -> None:
     assert (
         Goal(name="conservative", time_us=900.0),
         Goal(name="stretch", time_us=850.0),
@@ -52,12 +52,12 @@ def test_goals_are_times_or_speed_ups() -> None:
         ({"best": None, "baselines": {}, "fastest_baseline": None}, "Decision: nothing to keep: nothing was measured."),
     ],
 )
-def test_decision_follows_from_the_figures(changes: dict[str, object], said: str) -> None:
+def test_report_decision_follows_from_the_figures(changes: dict[str, object], said: str) -> None:
     given = {"champion": None, **changes}
     assert said in written(Material(search=replace(finished(), **given), best=None))  # type: ignore[arg-type]
 
 
-def test_report_states_kernel_and_called_time() -> None:
+def test_report_states_the_time_of_the_kernel_and_per_pytorch_call() -> None:
     text = written(Material(search=finished(champion=CHAMPION), best=None))
     assert "kernel 810 µs; as PyTorch calls it: not measured" in text
     called = CalledTime(called_us=900.0, torch_us=1350.0, model="AMD EPYC", software="PyTorch 2.13.0", at=NOW)
@@ -67,13 +67,13 @@ def test_report_states_kernel_and_called_time() -> None:
     assert "Kernel: 810 µs. As PyTorch calls it: 900 µs" in evidence_markdown(champion, finished())
 
 
-def test_importances_are_explained() -> None:
+def test_report_lists_importances_of_tunables() -> None:
     text = written(Material(search=finished(), best=None, importances={"BLOCK": 0.75, "FAST": 0.25}))
     assert "Most important: BLOCK 75%, FAST 25%. | tunable | importance |" in text
     assert "not cause" in text
 
 
-def test_only_pairs_that_differ_in_one_tunable_are_compared() -> None:
+def test_report_compares_only_pairs_that_differ_in_one_tunable() -> None:
     """FAST=0 takes 1 % more in seven pairs; the trial that differs in both tunables has no partner."""
     times = {(block, fast): (100.0 + block) * (1.0 if fast else 1.01) for block in range(7) for fast in (0, 1)}
     found = [
@@ -105,7 +105,7 @@ def test_single_pair_is_not_a_finding() -> None:
     assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: not enough |" in text
 
 
-def test_equal_binaries_are_one_measurement_and_the_ablation_has_precedence() -> None:
+def test_report_counts_equal_binaries_once_and_prefers_the_ablation() -> None:
     """FAST=false gives one binary for every BLOCK, which FAST=true ignores as well; at BLOCK=9 both are the same."""
     binaries = {(block, fast): f"{fast}" for block in range(3) for fast in (True, False)}
     binaries |= {(9, True): "same", (9, False): "same"}
@@ -156,7 +156,7 @@ def confirmed(*processes: tuple[float, float]) -> Material:
     return Material(search=finished(champion=replace(CHAMPION, time_us=own, report=report, verdict=verdict)), best=None)
 
 
-def test_savings_use_times_of_the_same_rounds() -> None:
+def test_report_savings_use_times_of_the_same_rounds() -> None:
     """The baseline's own job was another session; its time must not be compared with the champion's."""
     material = confirmed((810.0, 2000.0), (900.0, 2100.0), (790.0, 2050.0))
     text = written(material, Terms(calls_per_second=1000.0, cost_per_hour=1.0))
@@ -171,12 +171,12 @@ def test_savings_use_times_of_the_same_rounds() -> None:
     assert "Missed by more: b (1.62×). Target c is below what this device can do" in less
 
 
-def test_users_text_is_escaped() -> None:
+def test_report_escapes_text_of_users() -> None:
     noted = written(Material(search=finished(notes="<b>x</b> [y](z) `<kept>` a|b"), best=None))
     assert r"| notes | \<b>x\</b> \[y](z) `<kept>` a\|b |" in noted
 
 
-def test_faster_kernel_is_decided_by_the_ratio_without_deriving_a_time() -> None:
+def test_report_decides_by_the_ratio_over_all_processes() -> None:
     """In the first process the champion took less time, over all of them it was slower."""
     material = confirmed((16.13, 16.5), (24.0, 16.2), (25.0, 16.0))
     text = written(material, Terms(calls_per_second=1.0, goals=parse_goals("e=0.05x,f=1.5x,t=20us,u=100us")))
@@ -189,7 +189,7 @@ def test_faster_kernel_is_decided_by_the_ratio_without_deriving_a_time() -> None
     assert "| u | 100 µs | 16.13 µs | reached |" in text
 
 
-def test_value_that_saves_time_is_not_a_negative_and_a_lost_worker_counts_against_no_value() -> None:
+def test_abandoned_trials_do_not_count_against_a_tunable_value() -> None:
     config = {"FAST": False}
     better = Found(number=0, config={"FAST": True}, kind="measured", time_us=90.0)
     (made,) = comparisons([better, Found(number=1, config=config, kind="measured", time_us=100.0)], config, 0.95)
@@ -200,7 +200,7 @@ def test_value_that_saves_time_is_not_a_negative_and_a_lost_worker_counts_agains
     assert [each.kinds for each in never_measured(wrong)] == [{"wrong_answer": 5}]
 
 
-def test_estimate_is_never_reported_as_a_finding() -> None:
+def test_report_of_estimates_has_no_findings() -> None:
     """FAST=false equals FAST=true, because the estimate does not model it; that is no negative."""
     level = [{**CONFIG, "FAST": fast, "BLOCK": block} for fast in (True, False) for block in (8, 16)]
     found = [Found(number=at, config=config, kind="estimated", time_us=600.0) for at, config in enumerate(level)]
@@ -245,7 +245,7 @@ def test_estimate_is_never_reported_as_a_finding() -> None:
     assert text.count("measured") == 1, "in the part that lists omissions"
 
 
-def test_report_without_estimates_says_so() -> None:
+def test_report_of_a_compile_only_search_without_estimates_says_so() -> None:
     text = written(Material(search=estimated(best=None), best=None), Terms(goals=parse_goals("a=900us")))
     for part in (
         "| a | 900 µs | – | not known: nothing was estimated |",

@@ -29,7 +29,7 @@ L4 = Device(
         (Requirements(toolkit={"gcc": "1"}), "has no gcc"),
     ],
 )
-def test_missing_requirements_of_a_device_are_listed(required: Requirements, lacking: str | None) -> None:
+def test_requirements_list_what_the_device_lacks(required: Requirements, lacking: str | None) -> None:
     assert required.lacking(L4) == lacking
 
 
@@ -51,7 +51,7 @@ FULL = "another user, Landlock, seccomp"
         (L4, {}, "has no sandbox for compilers"),
     ],
 )
-def test_sandbox_needs_confined_compilers_and_full_separation(
+def test_sandbox_requirement_needs_confined_compilers_and_full_separation(
     device: Device, software: dict[str, str], lacking: str | None
 ) -> None:
     found = Requirements(sandbox=True).lacking(replace(device, software=software))
@@ -59,12 +59,12 @@ def test_sandbox_needs_confined_compilers_and_full_separation(
     assert (lacking or "") in (found or "")
 
 
-def test_unknown_property_does_not_meet_a_requirement() -> None:
+def test_unknown_device_property_does_not_meet_a_requirement() -> None:
     silent = Device(kind="replay", model="recording", architecture="recording", uuid="replay-0")
     assert "does not say" in str(Requirements(memory_gb=1).lacking(silent))
 
 
-def test_versions_and_memory_are_validated() -> None:
+def test_invalid_memory_or_toolkit_requirement_is_refused() -> None:
     for wrong in ({"toolkit": {"cuda": "new"}}, {"memory_gb": 0.0}, {"memory_gb": float("nan")}):
         with pytest.raises(InvalidInput):
             Requirements(**wrong)  # type: ignore[arg-type]

@@ -14,14 +14,14 @@ from templates.registry import find
 ATTENTION = {"B": 2, "H": 4, "KV": 2, "S": 6, "S_KV": 0, "D": 8, "causal": True, "window": 0, "dtype": "float16"}
 
 
-def test_every_rival_belongs_to_a_family_and_is_named_once() -> None:
+def test_every_library_baseline_belongs_to_a_family_under_a_unique_name() -> None:
     assert len({(each.family, each.name) for each in RIVALS}) == len(RIVALS)
     for each in RIVALS:
         family = find(each.family).family
         assert each.name in rivals(each.family, family.problem("", "cuda"))
 
 
-def test_absent_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_error_names_the_missing_baseline_library(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in RIVALS:
         monkeypatch.setitem(sys.modules, each.module.split(".")[0], None)
         with pytest.raises(ImportError, match=each.module.split(".", maxsplit=1)[0]):
@@ -51,7 +51,7 @@ def heads() -> dict[str, Any]:
     return {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
 
 
-def test_flash_attention_takes_tokens_first_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flash_attention_baseline_gets_tokens_first_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     for window, terms in ((0, {"causal": True}), (3, {"causal": True, "window_size": (2, 0)})):
         problem = {**ATTENTION, "window": window}
         name, given, found = prepared(monkeypatch, Library(), "flash-attention-3", "sdpa", problem, **heads())()
@@ -76,7 +76,7 @@ class Wrapper:
         return *self.planned, given
 
 
-def test_flashinfer_gets_ragged_queries_and_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flashinfer_baseline_gets_ragged_queries_and_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORKSPACE_BYTES", 16)
     library = SimpleNamespace(BatchPrefillWithRaggedKVCacheWrapper=Wrapper, BatchDecodeWithPagedKVCacheWrapper=Wrapper)
     starts, terms, given = prepared(monkeypatch, library, "flashinfer", "sdpa", ATTENTION, **heads())()
@@ -93,7 +93,7 @@ def test_flashinfer_gets_ragged_queries_and_pages(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(caches[0][1, :6].numpy(), inputs["k"][1].swapaxes(0, 1))
 
 
-def test_rivals_of_rows_and_products_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_and_gemm_baselines_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight = np.ones((3, 8), np.float16), np.ones(8, np.float16)
     plain = {"rows": 3, "cols": 8, "residual": False, "dtype": "float16"}
     called = prepared(monkeypatch, Library(), "liger", "rmsnorm", plain, x=x, weight=weight)()

@@ -14,12 +14,12 @@ def work(flops: float, moved: float, dtype: str = "float32") -> Work:
     return Work(flops=flops, bytes=moved, dtype=dtype)
 
 
-def test_floor_is_the_slower_of_arithmetic_and_memory() -> None:
+def test_roofline_floor_is_the_slower_of_arithmetic_and_memory() -> None:
     assert roofline(work(1e6, 1e4), CEILINGS) == Roofline(floor_us=10.0, bound="compute", tolerance=0.4)
     assert roofline(work(1e4, 1e6), CEILINGS) == Roofline(floor_us=100.0, bound="memory", tolerance=0.4)
 
 
-def test_attention_on_an_l4_has_the_known_bounds() -> None:
+def test_roofline_of_attention_on_an_l4_equals_the_known_times() -> None:
     """B=2 H=8 S=512 D=64 in FP16: 8.9 µs of tensor time at 121 TFLOP/s, 14 µs of DRAM at 300 GB/s."""
     l4 = Ceilings(flops_per_s={"float16": 121e12}, bytes_per_s=300e9, source="table")
     problem = work(4 * 2 * 8 * 512 * 512 * 64, 4 * 2 * 8 * 512 * 64 * 2, "float16")
@@ -29,7 +29,7 @@ def test_attention_on_an_l4_has_the_known_bounds() -> None:
     )
 
 
-def test_share_and_impossible_are_consistent_with_the_floor() -> None:
+def test_roofline_share_and_impossible_times_follow_the_floor() -> None:
     limit = Roofline(floor_us=10.0, bound="compute")
     assert limit.share(40.0) == 0.25
     assert not limit.impossible(10.0)
@@ -48,15 +48,15 @@ def test_bandwidth_measured_on_a_busy_machine_does_not_mark_kernels_as_impossibl
     )
 
 
-def test_unknown_dtype_leaves_the_memory_floor() -> None:
+def test_roofline_of_an_unknown_dtype_is_the_memory_floor() -> None:
     assert roofline(work(1e9, 1e4, "float8"), CEILINGS) == Roofline(floor_us=1.0, bound="memory", tolerance=0.4)
 
 
-def test_threads_lower_the_floor() -> None:
+def test_roofline_floor_falls_with_the_number_of_threads() -> None:
     assert roofline(work(1e6, 0), CEILINGS, threads=4).floor_us == 2.5
 
 
-def test_special_operations_raise_the_floor_but_do_not_mark_kernels_as_impossible() -> None:
+def test_special_operations_raise_the_floor_but_not_the_impossible_time() -> None:
     ceilings = replace(CEILINGS, special_per_s={"exponentials": 1e9, "divisions": 1e12})
     softmax = replace(work(1e4, 1e4), special={"exponentials": 1e4, "divisions": 1e4, "conversions": 1e9})
     limit = roofline(softmax, ceilings, threads=2)
@@ -67,7 +67,7 @@ def test_special_operations_raise_the_floor_but_do_not_mark_kernels_as_impossibl
     assert roofline(softmax, CEILINGS).certain_us is None
 
 
-def test_cached_data_counts_at_the_bandwidth_of_the_next_smaller_copy() -> None:
+def test_roofline_of_cached_data_uses_the_rate_of_the_next_smaller_copy() -> None:
     copies = ((1e4, 400e9), (1e5, 100e9), (1e6, 20e9))
     here = replace(device(l3_bytes=2e6), ceilings=replace(CEILINGS, copies=copies))
     for moved, floor_us in ((5e3, 0.0), (5e4, 0.125), (5e5, 5.0), (1e6, 50.0)):
@@ -95,7 +95,7 @@ def device(**limits: float) -> Device:
         (Objective(cache="cold"), {"l3_bytes": 1e6 * 4097}, 0.1),
     ],
 )
-def test_hot_measurement_moves_only_bytes_beyond_the_cache(
+def test_roofline_of_a_hot_measurement_counts_only_bytes_beyond_the_cache(
     objective: Objective, limits: dict[str, float], floor_us: float
 ) -> None:
     floor = device_roofline(device(**limits), work(1e4, 1e6), objective)

@@ -12,7 +12,7 @@ COLUMNS = 1 << 12
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
-def test_results_are_concatenated_in_order(rows: int) -> None:
+def test_by_rows_concatenates_block_results_in_order(rows: int) -> None:
     x = np.random.default_rng(0).standard_normal((rows, COLUMNS), np.float32)
     weight = np.arange(COLUMNS, dtype=np.float32)
     found = scaled({"factor": 2.0}, {"x": x, "weight": weight})
@@ -21,7 +21,7 @@ def test_results_are_concatenated_in_order(rows: int) -> None:
     assert found["out"].dtype == np.float64
 
 
-def test_row_blocks_have_a_bounded_size() -> None:
+def test_by_rows_uses_blocks_of_a_bounded_size() -> None:
     sizes: list[int] = []
 
     @by_rows
@@ -34,7 +34,7 @@ def test_row_blocks_have_a_bounded_size() -> None:
 
 
 @pytest.mark.parametrize(("columns", "most"), [(1, 1), (2, 1), (3, 2), (4, 3), (100, 4)])
-def test_some_columns_dominate(columns: int, most: int) -> None:
+def test_raise_columns_changes_a_few_columns(columns: int, most: int) -> None:
     for seed in range(20):
         x = np.zeros((2, columns), np.float32)
         raise_columns(np.random.default_rng(seed), x, 7.0)
@@ -42,7 +42,7 @@ def test_some_columns_dominate(columns: int, most: int) -> None:
         assert 1 <= np.count_nonzero(x[0]) <= most
 
 
-def test_failure_in_a_block_is_raised_unchanged() -> None:
+def test_by_rows_raises_the_error_of_a_block_unchanged() -> None:
     @by_rows
     def fails(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
         if inputs["x"].max() > 0:
@@ -62,7 +62,7 @@ def scaled(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(300, 300), (1000, 7), (256, 65536), (10, 1003), (1, 5), (5, 1)])
-def test_one_column_per_row_leaves_no_gap(rows: int, columns: int) -> None:
+def test_a_column_each_covers_the_columns_without_large_gaps(rows: int, columns: int) -> None:
     places = a_column_each(np.random.default_rng(1), rows, columns)
     assert len(places) == rows
     assert places.min() >= 0 and places.max() < columns

@@ -69,14 +69,14 @@ def test_runner_that_ends_during_its_start_is_replaced(
     assert opening([end]).fresh(WORK)
 
 
-def test_runner_that_exits_twice_is_reported(
+def test_runner_that_exits_twice_during_its_start_is_reported(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
     with pytest.raises(TroubleError, match=r"reference\.py: the process .* SIGKILL"):
         opening([died, died]).fresh(WORK)
 
 
-def test_killed_runner_is_started_three_times(
+def test_runner_killed_during_its_start_is_started_up_to_three_times(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
     assert opening([killed, killed]).fresh(WORK)
@@ -85,7 +85,7 @@ def test_killed_runner_is_started_three_times(
 
 
 @pytest.mark.parametrize("kills", [1, 2, 3])
-def test_kill_during_the_device_check_does_not_blame_the_device(
+def test_device_is_unfit_only_after_three_kills_during_its_check(
     opening: Callable[[list[Callable[[Runners], None]]], Runners], monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
     runners_, left = opening([]), [killed] * kills
@@ -105,7 +105,7 @@ def test_kill_during_the_device_check_does_not_blame_the_device(
         runners_.fresh(WORK)
 
 
-def test_interrupted_runner_is_not_restarted_and_its_family_not_blamed(
+def test_interrupted_runner_is_not_restarted(
     opening: Callable[[list[Callable[[Runners], None]]], Runners],
 ) -> None:
     waiting: list[Callable[[Runners], None]] = [Runners.interrupt, killed]
@@ -116,7 +116,7 @@ def test_interrupted_runner_is_not_restarted_and_its_family_not_blamed(
     assert waiting == [killed]
 
 
-def test_candidate_that_exhausts_memory_counts_as_crashed_at_any_stage() -> None:
+def test_candidate_that_exhausts_memory_during_verification_counts_as_crashed() -> None:
     def full(_request: object) -> None:
         raise MemoryError
 

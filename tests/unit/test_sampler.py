@@ -75,7 +75,7 @@ def configs(study: optuna.Study) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_every_config_is_valid_and_new(jobs: int) -> None:
+def test_optuna_sampler_proposes_valid_distinct_configs(jobs: int) -> None:
     study = searched(60, jobs=jobs)
     assert len(set(configs(study))) == 60
     assert all(trial.params["BLOCK"] * trial.params["STAGES"] <= 192 for trial in study.trials)
@@ -83,29 +83,29 @@ def test_every_config_is_valid_and_new(jobs: int) -> None:
     assert study.best_value <= 2
 
 
-def test_seed_determines_the_search() -> None:
+def test_seed_determines_the_configs_of_the_optuna_sampler() -> None:
     assert configs(searched(30)) == configs(searched(30))
     assert configs(searched(30)) != configs(searched(30, seed=2))
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_optimum_is_found_in_either_direction(sign: float) -> None:
+def test_optuna_sampler_finds_the_optimum_in_either_direction(sign: float) -> None:
     assert abs(searched(100, sign=sign).best_value) == pytest.approx(1.0)
 
 
-def test_rate_is_maximised() -> None:
+def test_optuna_sampler_maximises_a_rate() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1), direction="maximize")
     study.optimize(lambda trial: 1e3 / kernel(trial), n_trials=100, catch=(RuntimeError,))
     assert study.best_value == pytest.approx(1e3)
 
 
-def test_values_of_both_signs_keep_their_order() -> None:
+def test_optuna_sampler_finds_the_optimum_of_values_of_both_signs() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1), direction="maximize")
     study.optimize(lambda trial: 3 - kernel(trial), n_trials=100, catch=(RuntimeError,))
     assert study.best_value == pytest.approx(2.0)
 
 
-def test_second_sampler_continues_the_study() -> None:
+def test_second_sampler_continues_an_optuna_study_without_repeats() -> None:
     study = searched(30)
     study.sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=5)
     study.optimize(kernel, n_trials=30, catch=(RuntimeError,))
@@ -113,7 +113,7 @@ def test_second_sampler_continues_the_study() -> None:
     assert study.best_value == 1
 
 
-def test_exhausted_space_is_sampled_again() -> None:
+def test_optuna_sampler_samples_an_exhausted_space_again() -> None:
     space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     with pytest.warns(UserWarning, match=r"`y` is not declared: it is sampled at random") as warned:
@@ -123,7 +123,7 @@ def test_exhausted_space_is_sampled_again() -> None:
     assert len({trial.params["y"] for trial in study.trials}) == 6
 
 
-def test_parameter_suggested_differently_than_declared_is_reported() -> None:
+def test_optuna_sampler_warns_of_a_parameter_unlike_its_declaration() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 100)}, seed=0))
     with pytest.warns(UserWarning, match=r"`x` is suggested as .*high=60, .* but declared as .*high=100") as warned:
         study.optimize(lambda trial: trial.suggest_int("x", 40, 60), n_trials=3)
@@ -131,7 +131,7 @@ def test_parameter_suggested_differently_than_declared_is_reported() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`free` is not declared")
-def test_resumed_study_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_resumed_optuna_study_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     def study(name: str) -> optuna.Study:
         sampler = KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=5)
         storage = f"sqlite:///{tmp_path / name}"
@@ -159,7 +159,7 @@ def test_trials_on_one_range_do_not_exclude_configs_of_another() -> None:
 @pytest.mark.parametrize(
     ("constraints", "message"), [(("BLOCK +",), r"constraints\[0\]"), (("BLOK < 3",), "BLOK.*BLOCK")]
 )
-def test_invalid_constraint_is_refused_at_construction(constraints: tuple[str, ...], message: str) -> None:
+def test_optuna_sampler_refuses_invalid_constraints(constraints: tuple[str, ...], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         KernelEvoSampler(SPACE, constraints=constraints)
 
@@ -193,7 +193,7 @@ class Noting(KernelEvoSampler):
 
 
 @pytest.mark.parametrize("kept", ["in memory", "in a database"])
-def test_trial_attributes_survive_resuming_and_a_first_negative_value(kept: str, tmp_path: Path) -> None:
+def test_optuna_sampler_repeats_no_config_after_resuming_or_negative_values(kept: str, tmp_path: Path) -> None:
     storage = None if kept == "in memory" else f"sqlite:///{tmp_path / 'study.db'}"
     study = optuna.create_study(storage=storage)
     proposed: list[object] = []
@@ -205,7 +205,7 @@ def test_trial_attributes_survive_resuming_and_a_first_negative_value(kept: str,
     assert len(sampler._told.history.finished) == 50 - 1, "the last one was not reported yet"
 
 
-def test_unused_parameters_leave_no_proposal_behind() -> None:
+def test_unused_parameters_leave_no_pending_proposal() -> None:
     sampler = KernelEvoSampler(DEPENDENT, seed=0)
     study = optuna.create_study(sampler=sampler)
     study.optimize(dependent, n_trials=40)
@@ -215,7 +215,7 @@ def test_unused_parameters_leave_no_proposal_behind() -> None:
     assert study.best_value == 1
 
 
-def test_proposal_changed_by_a_trial_is_eventually_repeated() -> None:
+def test_config_that_a_trial_changed_is_proposed_again() -> None:
     space: dict[str, BaseDistribution] = {"x": IntDistribution(0, 3), "y": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     for x in (0, 1, 2, 3):
@@ -224,7 +224,7 @@ def test_proposal_changed_by_a_trial_is_eventually_repeated() -> None:
     assert len({tuple(trial.params.items()) for trial in study.trials}) == 16
 
 
-def test_pickled_or_copied_sampler_continues() -> None:
+def test_pickled_or_copied_optuna_sampler_continues_equally() -> None:
     study = searched(20)
     whole = configs(searched(40))
     for copied in (pickle.loads(pickle.dumps(study.sampler)), copy.deepcopy(study.sampler)):
@@ -234,7 +234,7 @@ def test_pickled_or_copied_sampler_continues() -> None:
         assert configs(other) == whole
 
 
-def test_reseeded_sampler_proposes_other_configs() -> None:
+def test_reseeded_optuna_sampler_proposes_other_configs() -> None:
     sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1)
     sampler.reseed_rng()
     study = optuna.create_study(sampler=sampler)
@@ -270,19 +270,19 @@ MIXED = CategoricalDistribution([16, 32, None])
         (SPACE, {"strategy": ["tpe"]}, r"^strategy: `\['tpe'\]` is not one of portfolio"),
     ],
 )
-def test_unsupported_space_is_refused_at_construction(space: Any, options: dict[str, Any], message: str) -> None:
+def test_optuna_sampler_refuses_unsupported_spaces(space: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         KernelEvoSampler(space, **options)
 
 
-def test_constraint_on_parameters_that_trials_do_not_share_is_reported() -> None:
+def test_optuna_sampler_warns_of_a_constraint_on_an_unknown_parameter() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler(constraints=["BLOK <= 64"], seed=0))
     with pytest.warns(UserWarning, match=r"constraints\[0\] is left out: no parameter `BLOK`"):
         study.optimize(lambda trial: float(trial.suggest_int("BLOCK", 16, 128, step=16)), n_trials=3)
     assert len({trial.params["BLOCK"] for trial in study.trials}) == 3
 
 
-def test_names_invalid_for_tunables_do_not_collide() -> None:
+def test_parameter_names_invalid_for_tunables_do_not_collide() -> None:
     space: dict[str, BaseDistribution] = {"a b": IntDistribution(0, 3), "parameter_0": IntDistribution(0, 3)}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
     study.optimize(lambda trial: sum(trial.suggest_int(name, 0, 3) for name in space), n_trials=16)
@@ -299,7 +299,7 @@ def test_trial_with_a_parameter_of_another_type_is_ignored(foreign: str | None) 
 
 
 @pytest.mark.parametrize("factor", one_in(3, [0.25, 0.5, 0.1]))
-def test_single_outlier_does_not_stall_a_search(factor: float) -> None:
+def test_single_outlier_does_not_stall_an_optuna_study(factor: float) -> None:
     space: dict[str, BaseDistribution] = {name: IntDistribution(0, 30) for name in "abc"}
 
     def distance(params: dict[str, int]) -> int:
@@ -315,7 +315,7 @@ def test_single_outlier_does_not_stall_a_search(factor: float) -> None:
     assert np.median([nearest(seed) for seed in range(8)]) <= 8
 
 
-def test_several_objectives_are_refused_with_a_message() -> None:
+def test_optuna_sampler_refuses_several_objectives() -> None:
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=KernelEvoSampler(SPACE))
     with pytest.raises(ValueError, match="several objectives"):
         study.ask(SPACE)
@@ -333,7 +333,9 @@ def test_several_objectives_are_refused_with_a_message() -> None:
         (CategoricalDistribution([None, "a b", 1, True]), 4, True),
     ],
 )
-def test_distribution_becomes_a_grid_in_its_bounds(distribution: BaseDistribution, size: int, some: object) -> None:
+def test_optuna_distribution_becomes_a_grid_within_its_bounds(
+    distribution: BaseDistribution, size: int, some: object
+) -> None:
     made = axis("a name", distribution, "parameter_0")
     assert len(made.values) == len(made.tunable.values) == size
     assert all(distribution._contains(distribution.to_internal_repr(value)) for value in made.values)
@@ -343,7 +345,7 @@ def test_distribution_becomes_a_grid_in_its_bounds(distribution: BaseDistributio
     assert made.rank("elsewhere" if isinstance(distribution, CategoricalDistribution) else 10**9) is None
 
 
-def test_documented_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_optuna_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = Path(__file__).parents[2] / "docs" / "guides" / "optuna-sampler.md"
     blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
@@ -361,7 +363,7 @@ def test_float_with_a_step_has_exact_values_in_constraints(constraint: str, left
     assert {round(10 * trial.params["F"]) for trial in study.trials} == set(range(11)) - left_out
 
 
-def test_changed_proposal_is_repeated_only_once() -> None:
+def test_config_that_a_trial_changed_is_proposed_again_only_once() -> None:
     space = {name: CategoricalDistribution(list(range(6))) for name in "ab"}
     study = optuna.create_study(sampler=KernelEvoSampler(space, seed=0))
 

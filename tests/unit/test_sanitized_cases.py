@@ -16,14 +16,14 @@ def kernel(elements: int) -> KernelFile:
     )
 
 
-def test_smallest_case_comes_first_then_the_searched_problem_then_the_others_by_size() -> None:
+def test_sanitized_cases_are_ordered_smallest_searched_then_by_size() -> None:
     kernels = {"nominal": kernel(64), "large": kernel(100), "tail": kernel(3), "odd": kernel(7)}
     assert case_order(kernels, searched="nominal") == ["tail", "nominal", "odd", "large"]
     assert case_order({"nominal": kernel(1)}, searched="nominal") == ["nominal"]
     assert case_order(kernels, searched="tail") == ["tail", "odd", "nominal", "large"]
 
 
-def test_each_case_is_checked_within_the_remaining_time() -> None:
+def test_every_sanitized_case_gets_the_remaining_time() -> None:
     limits: list[float] = []
 
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
@@ -37,7 +37,7 @@ def test_each_case_is_checked_within_the_remaining_time() -> None:
 
 
 @pytest.mark.parametrize("faulty", ["tail", "nominal"])
-def test_finding_names_its_case_and_ends_the_check(faulty: str) -> None:
+def test_sanitizer_finding_names_its_case_and_ends_the_check(faulty: str) -> None:
     seen: list[str] = []
 
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
@@ -50,7 +50,7 @@ def test_finding_names_its_case_and_ends_the_check(faulty: str) -> None:
     assert address.left_out == ()
 
 
-def test_cases_that_time_did_not_allow_are_named() -> None:
+def test_sanitizer_report_lists_the_cases_without_time() -> None:
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
         return [Sanitized(tool="address")]
 
@@ -58,7 +58,7 @@ def test_cases_that_time_did_not_allow_are_named() -> None:
     assert (address.cases, address.left_out) == (("tail",), ("nominal", "odd"))
 
 
-def test_case_on_which_a_tool_does_not_finish_is_left_out() -> None:
+def test_case_that_a_sanitizer_did_not_finish_is_listed_as_left_out() -> None:
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
         return [Sanitized(tool="address", skipped="it did not end within 1 s" if case == "nominal" else None)]
 
@@ -66,7 +66,7 @@ def test_case_on_which_a_tool_does_not_finish_is_left_out() -> None:
     assert (address.skipped, address.cases, address.left_out) == (None, ("tail",), ("nominal",))
 
 
-def test_cases_are_examined_at_the_same_time_and_reported_in_order() -> None:
+def test_sanitized_cases_run_concurrently_and_are_reported_in_order() -> None:
     both = threading.Barrier(2)
 
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
@@ -77,7 +77,7 @@ def test_cases_are_examined_at_the_same_time_and_reported_in_order() -> None:
     assert (address.findings, address.cases) == (("case odd: overflow",), ("tail", "odd"))
 
 
-def test_no_case_is_begun_after_a_failure() -> None:
+def test_no_sanitized_case_begins_after_an_exception() -> None:
     seen: list[str] = []
 
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:

@@ -108,7 +108,7 @@ def test_seed_determines_the_search(name: str, recording: Recording, space: Spac
     assert configs[0] == configs[1] != configs[2]
 
 
-def test_tell_returns_the_entry_to_store_for_a_restart(space: Space) -> None:
+def test_tell_returns_the_log_entry_of_the_trial(space: Space) -> None:
     search = start(space)
     first, second = search.ask(), search.ask()
     assert first is not None and second is not None
@@ -119,7 +119,7 @@ def test_tell_returns_the_entry_to_store_for_a_restart(space: Space) -> None:
     assert search.tell(ended(third, outcome)) == Logged(trial=ended(third, outcome), seen=1, position=1)
 
 
-def test_outcome_counts_once(space: Space) -> None:
+def test_outcome_of_a_trial_counts_once(space: Space) -> None:
     search = start(space)
     trial = search.ask()
     assert trial is not None
@@ -149,19 +149,19 @@ def shifted(log: Sequence[Logged], place: int, **changes: Any) -> list[Logged]:
         (2, {"seen": 0}, "a later trial is stored with fewer earlier outcomes"),
     ],
 )
-def test_contradictory_log_is_refused(place: int, changes: dict[str, Any], reason: str, space: Space) -> None:
+def test_contradictory_trial_log_is_refused(place: int, changes: dict[str, Any], reason: str, space: Space) -> None:
     log = run(start(space), [4, 3, 2, 1])
     with pytest.raises(EvoError, match=reason):
         start(space).restore(shifted(log, place, **changes))
 
 
-def test_log_with_a_missing_trial_is_refused(space: Space) -> None:
+def test_trial_log_with_a_missing_trial_is_refused(space: Space) -> None:
     log = run(start(space), [4, 3, 2, 1])
     with pytest.raises(EvoError, match="not numbered 0, 1, 2"):
         start(space).restore(log[1:])
 
 
-def test_only_a_new_search_is_restored(space: Space) -> None:
+def test_restoring_a_search_with_trials_is_refused(space: Space) -> None:
     search = start(space)
     log = run(search, [1])
     with pytest.raises(EvoError, match="fresh"):
@@ -171,7 +171,7 @@ def test_only_a_new_search_is_restored(space: Space) -> None:
 # Stopping
 
 
-def test_search_stops_after_its_trials_pending_ones_included(space: Space) -> None:
+def test_search_stops_when_its_trial_budget_is_asked(space: Space) -> None:
     search = start(space, trials=3)
     run(search, [1, 2])
     assert search.stop_reason(0) is None
@@ -179,13 +179,13 @@ def test_search_stops_after_its_trials_pending_ones_included(space: Space) -> No
     assert search.stop_reason(0) == "trials"
 
 
-def test_search_stops_after_its_minutes(space: Space) -> None:
+def test_search_stops_after_its_time_budget(space: Space) -> None:
     search = start(space, minutes=1.5)
     assert search.stop_reason(89.9) is None
     assert search.stop_reason(90.0) == "minutes"
 
 
-def test_search_stops_without_improvement(space: Space) -> None:
+def test_search_stops_after_its_stagnation_budget(space: Space) -> None:
     search = start(space, stagnation=3)
     run(search, [5, 6, 4, 9, 9])
     assert (search.stagnant, search.stop_reason(0)) == (2, None)
@@ -195,7 +195,7 @@ def test_search_stops_without_improvement(space: Space) -> None:
     assert search.best.number == 2
 
 
-def test_search_without_any_time_stagnates_too(space: Space) -> None:
+def test_search_without_measured_trials_stagnates(space: Space) -> None:
     search = start(space, stagnation=4)
     for _ in range(4):
         assert search.stop_reason(0) is None
@@ -214,7 +214,7 @@ def test_search_stops_when_every_config_was_proposed() -> None:
     assert search.ask() is None
 
 
-def test_space_of_unknown_size_is_exhausted_when_the_strategy_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_of_unknown_size_is_exhausted_when_the_strategy_has_no_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
     space = SPACES["one point"]()
     monkeypatch.setattr(space, "valid_count", None)
     search = start(space)
@@ -256,7 +256,7 @@ def test_best_trial_challenges_at_intervals_and_at_the_end(space: Space) -> None
     assert at_the_end.number == 5
 
 
-def test_only_trials_that_look_faster_than_the_incumbent_challenge(space: Space) -> None:
+def test_only_trials_with_a_faster_time_than_the_incumbent_challenge(space: Space) -> None:
     search = start(space)
     run(search, [9, 8, 7])
     assert search.challengers.due(7.0, ended=True) is None
@@ -265,7 +265,7 @@ def test_only_trials_that_look_faster_than_the_incumbent_challenge(space: Space)
     assert due.number == 2
 
 
-def test_after_a_refusal_the_next_elites_may_challenge_up_to_a_limit(space: Space) -> None:
+def test_next_fastest_trials_challenge_up_to_the_limit_of_the_policy(space: Space) -> None:
     search = start(space)
     run(search, [3, 1, 2, 4, 5])
     challengers = []
@@ -275,7 +275,7 @@ def test_after_a_refusal_the_next_elites_may_challenge_up_to_a_limit(space: Spac
     assert challengers == [1, 2, 0]
 
 
-def test_kernel_challenges_once_for_all_its_configs_and_never_itself(space: Space) -> None:
+def test_binary_challenges_once_for_all_its_configs(space: Space) -> None:
     search = start(space)
     binaries = ["own", "twin", "twin", "twin", "other", None]
     for us, binary in zip([1, 2, 2, 2, 3, 4], binaries, strict=True):
@@ -287,7 +287,7 @@ def test_kernel_challenges_once_for_all_its_configs_and_never_itself(space: Spac
     assert challengers == [1, 4, 5]
 
 
-def test_remeasured_champion_sets_the_bar_and_an_old_time_only_loosely(space: Space) -> None:
+def test_time_to_beat_is_the_champions_time_in_this_search_if_measured(space: Space) -> None:
     search = start(space)
     run(search, [120, 117])
     own, other = search.history.finished
@@ -315,7 +315,7 @@ def test_remeasured_champion_sets_the_bar_and_an_old_time_only_loosely(space: Sp
         (120.0, None, 240.0, 120.0),
     ],
 )
-def test_slowdown_of_the_device_since_the_baselines_is_not_luck(
+def test_confirmed_time_is_scaled_by_the_slowdown_of_the_baseline(
     confirmed_us: float, over_baseline: float | None, baseline_us: float | None, expected_us: float
 ) -> None:
     speedup = None if over_baseline is None else Interval(estimate=over_baseline, low=1.0, high=3.0)
@@ -333,7 +333,7 @@ def test_slowdown_of_the_device_since_the_baselines_is_not_luck(
     assert comparable_us(None, baselines) is None
 
 
-def test_search_without_a_time_has_no_challenger(space: Space) -> None:
+def test_search_without_measured_trials_has_no_challenger(space: Space) -> None:
     search = start(space)
     trial = search.ask()
     assert trial is not None
@@ -341,7 +341,7 @@ def test_search_without_a_time_has_no_challenger(space: Space) -> None:
     assert search.challengers.due(None, ended=True) is None
 
 
-def test_challenges_survive_a_restart(space: Space) -> None:
+def test_challenges_are_restored_after_a_restart(space: Space) -> None:
     search = start(space, policy=Policy(challenge_every=2))
     log = run(search, [3, 2])
     due = search.challengers.due(None, ended=False)
@@ -356,7 +356,7 @@ def test_challenges_survive_a_restart(space: Space) -> None:
     assert unaware.challengers.due(None, ended=False) == due
 
 
-def test_confirmation_corrects_the_times_of_the_strategy(space: Space) -> None:
+def test_confirmation_corrects_the_times_of_all_configs_with_its_binary(space: Space) -> None:
     search = start(space, policy=Policy(minimum_gain=0.02))
     for us, binary in zip([3, 1, 1.2, 2], ["a", "lucky", "lucky", "b"], strict=True):
         tell(search, us, binary)
@@ -372,7 +372,7 @@ def test_confirmation_corrects_the_times_of_the_strategy(space: Space) -> None:
     assert [trial.number for trial in search.history.elites(5)] == [3, 1, 2, 4, 0]
 
 
-def test_refuted_lucky_times_do_not_block_challengers(space: Space) -> None:
+def test_corrected_lucky_times_do_not_block_later_challengers(space: Space) -> None:
     search = start(space)
     for number in range(Policy().challengers):
         tell(search, 50 + number, f"lucky {number}")
@@ -384,7 +384,7 @@ def test_refuted_lucky_times_do_not_block_challengers(space: Space) -> None:
     assert search.challengers.due(100.0, ended=True) == search.best
 
 
-def test_search_with_only_lucky_times_ends(space: Space) -> None:
+def test_search_with_only_lucky_times_ends_after_the_final_challengers(space: Space) -> None:
     search, confirmed = start(space), 0
     for number in range(3 * Policy().final_challengers):
         tell(search, 50 + number, f"{number}")
@@ -395,7 +395,7 @@ def test_search_with_only_lucky_times_ends(space: Space) -> None:
     assert confirmed == Policy().final_challengers
 
 
-def test_bars_count_different_kernels_and_corrected_times(space: Space) -> None:
+def test_pruning_thresholds_use_distinct_binaries_and_corrected_times(space: Space) -> None:
     search = start(space, policy=Policy(prune_ratio=2, shorten_ratio=1))
     for _ in range(ELITES):
         tell(search, 50, "lucky")
@@ -407,7 +407,7 @@ def test_bars_count_different_kernels_and_corrected_times(space: Space) -> None:
     assert search.bars() == Bars(prune_us=200, shorten_us=100)
 
 
-def test_confirmed_times_survive_a_restart(space: Space) -> None:
+def test_confirmed_times_are_restored_after_a_restart(space: Space) -> None:
     search = start(space)
     log = run(search, [3, 1, 2])
     due = search.challengers.due(None, ended=True)
@@ -431,14 +431,14 @@ def test_pruning_starts_with_a_full_set_of_elites(space: Space) -> None:
     assert search.bars() == Bars(prune_us=1.5 * slowest, shorten_us=1.25 * slowest)
 
 
-def test_policy_may_require_all_samples(space: Space) -> None:
+def test_policy_without_prune_and_shorten_ratio_takes_all_samples(space: Space) -> None:
     search = start(space, policy=Policy(prune_ratio=None, shorten_ratio=None))
     run(search, [1] * 2 * ELITES)
     assert search.bars() == Bars()
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_many_workers_wait_for_results_if_the_strategy_learns(space: Space, name: str) -> None:
+def test_portfolio_search_is_full_while_too_many_trials_are_pending(space: Space, name: str) -> None:
     search = start(space, name)
     patient = name == "portfolio"
     for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # none, as many, and twice as many have ended
@@ -451,7 +451,7 @@ def test_many_workers_wait_for_results_if_the_strategy_learns(space: Space, name
         assert search.most_pending == (max(FIRST, int(SHARE * len(search.history.finished))) if patient else None)
 
 
-def test_each_trial_has_its_own_generator(space: Space) -> None:
+def test_every_trial_has_a_generator_seeded_by_its_number(space: Space) -> None:
     """Seeded with (seed, number), so that draws of one trial cannot shift the next."""
     search = start(space, seed=3)
     run(search, [1, 1])

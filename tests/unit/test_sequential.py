@@ -25,13 +25,13 @@ POLICY = STATED
     ],
     ids=["default", "two looks", "more looks than processes", "more than the most", "a single look", "one process"],
 )
-def test_looks_are_evenly_spaced_between_first_and_last(policy: Policy, expected: tuple[int, ...]) -> None:
+def test_interim_analyses_are_evenly_spaced_between_first_and_last(policy: Policy, expected: tuple[int, ...]) -> None:
     assert looks(policy) == expected
     assert len(levels(policy)) == len(expected)
     assert sum(levels(policy)) == pytest.approx(policy.false_promotion)
 
 
-def test_earlier_looks_have_smaller_error_probabilities() -> None:
+def test_earlier_interim_analyses_have_smaller_error_probabilities() -> None:
     assert levels(POLICY) == pytest.approx([0.001 * k * k / 30 for k in (1, 2, 3, 4)])
 
 
@@ -52,11 +52,11 @@ def test_earlier_looks_have_smaller_error_probabilities() -> None:
         ([0.9, 0.91, 0.92], "too little"),
     ],
 )
-def test_decision_follows_from_the_speed_ups(speedups: list[float], decision: Decision) -> None:
+def test_sequential_decision_follows_from_the_speed_ups(speedups: list[float], decision: Decision) -> None:
     assert sequential_state(speedups, POLICY).decision == decision
 
 
-def test_bounds_are_students_t_on_logarithms() -> None:
+def test_sequential_bounds_equal_students_t_on_logarithms() -> None:
     from scipy.stats import ttest_1samp
 
     found = [1.04, 1.06, 1.05, 1.03, 1.07]
@@ -67,7 +67,7 @@ def test_bounds_are_students_t_on_logarithms() -> None:
     assert against.pvalue == pytest.approx(at.level)
 
 
-def test_one_slow_process_in_five_does_not_promote_a_kernel_over_itself() -> None:
+def test_slow_processes_rarely_promote_a_kernel_over_itself() -> None:
     """Of 1,000 confirmations. Testing the mean of five processes for the minimum gain would promote some 10 %."""
     rng = np.random.default_rng(0)
     promoted = 0
@@ -77,7 +77,7 @@ def test_one_slow_process_in_five_does_not_promote_a_kernel_over_itself() -> Non
     assert promoted <= 2
 
 
-def test_gain_of_five_percent_is_found_if_processes_differ_by_two() -> None:
+def test_gain_of_five_percent_is_promoted_if_processes_differ_by_two() -> None:
     rng = np.random.default_rng(1)
     found = [_confirmed(np.exp(rng.normal(math.log(1 / 0.95), 0.02, 15)).tolist()) for _ in range(300)]
     assert sum(found) >= 285

@@ -21,7 +21,7 @@ NAMES = ["plain", "a b", "it's", 'a"b', "$HOME", "a;b", "a&b", "run?1", "100%", 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_words_are_quoted_for_a_shell(name: str) -> None:
+def test_suggested_command_is_quoted_for_a_shell(name: str) -> None:
     assert shlex.split(command("measure", name, "--config", f"A={name}")) == [
         "kernel-evo",
         "measure",
@@ -36,7 +36,7 @@ def test_words_are_quoted_for_a_shell(name: str) -> None:
     "name",
     [b"a\xff.db", b"a\nb.db", b"a\tb", b"\x1b[31m1", b"it's\n\\", "a\u202eb".encode(), "é\u200b7".encode(), b"\x011"],
 )
-def test_names_that_a_terminal_does_not_show_are_quoted_for_a_shell(name: bytes) -> None:
+def test_names_with_control_characters_are_quoted_for_a_shell(name: bytes) -> None:
     text = quoted(os.fsdecode(name))
     assert one_line(text) == text
     assert text.isascii()
@@ -44,13 +44,13 @@ def test_names_that_a_terminal_does_not_show_are_quoted_for_a_shell(name: bytes)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_options_of_the_next_command_survive_a_shell(name: str) -> None:
+def test_service_options_of_a_suggested_command_are_quoted_for_a_shell(name: str) -> None:
     assert shlex.split(ServiceRef(database=Path(name)).options) == ["--db", name]
     assert shlex.split(ServiceRef(url=f"http://host/{name}").options) == ["--url", f"http://host/{name}"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_remedy_for_a_worker_survives_a_shell(name: str) -> None:
+def test_worker_commands_in_errors_are_quoted_for_a_shell(name: str) -> None:
     drained = WorkerView(id="w", name=name, host="h", devices=(DEVICE,), slots=(), seen_at=NOW, drain=True)
     aside = SlotView(device_uuid=DEVICE.uuid, activity="idle", quarantined_at=NOW, quarantine_reason="heat")
     for worker, words in (

@@ -36,15 +36,15 @@ def test_binaries_of_the_five_best_so_far_and_their_duplicates_are_uploaded() ->
     assert "binary" not in names(shipping, measured(12.0))
 
 
-def test_wrong_candidate_uploads_its_evidence() -> None:
+def test_wrong_candidate_uploads_source_and_compiler_log() -> None:
     assert names(Shipping(), EvaluateReport(outcome=WrongAnswer(reason="x"))) == ["compiler.log", "source"]
 
 
-def test_challenger_is_uploaded_completely() -> None:
+def test_challenger_uploads_binary_source_and_compiler_log() -> None:
     assert names(Shipping(), ConfirmReport(), "challenger") == ["binary", "compiler.log", "source"]
 
 
-def test_baselines_and_failed_jobs_upload_nothing() -> None:
+def test_baselines_and_jobs_without_a_build_upload_nothing() -> None:
     assert Shipping().pack(lease(1), BaselineReport(timings={}), {}).contents == {}
     assert Shipping().pack(lease(1), measured(1.0), {}).contents == {}
 

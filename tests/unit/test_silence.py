@@ -15,7 +15,7 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 WORKER = WorkerView(id="w1", name="w1", host="here", devices=(DEVICE,), seen_at=LONG_AGO, silent_s=3.0)
 
 
-def test_seconds_of_the_service_precede_the_readers_clock() -> None:
+def test_seconds_since_contact_stated_by_the_service_precede_the_local_clock() -> None:
     assert silence(WORKER) == 3.0 and worker_text(WORKER) == "here"
     earlier = replace(WORKER, silent_s=None)
     assert silence(earlier, LONG_AGO + timedelta(seconds=7)) == 7.0
@@ -23,7 +23,7 @@ def test_seconds_of_the_service_precede_the_readers_clock() -> None:
 
 
 @pytest.mark.parametrize(("silent_s", "within_s", "connected"), [(3.0, 45.0, True), (3.0, 2.0, False), (50, 45, False)])
-def test_connected_worker_is_recognised_by_seconds(
+def test_worker_is_connected_within_the_given_seconds(
     monkeypatch: pytest.MonkeyPatch, silent_s: float, within_s: float, connected: bool
 ) -> None:
     worker = replace(WORKER, silent_s=silent_s)

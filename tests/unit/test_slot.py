@@ -173,7 +173,7 @@ def evaluation(number: int) -> Lease:
     return any_lease(number)
 
 
-def test_every_lease_is_reported_once_and_none_is_held_at_the_end(
+def test_slot_reports_every_lease_once_and_holds_none_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(7))).play()
@@ -183,19 +183,19 @@ def test_every_lease_is_reported_once_and_none_is_held_at_the_end(
     assert scene.performer.closed
 
 
-def test_seconds_are_accounted_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_time_of_a_job_is_at_most_its_total_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stages = Scene(tmp_path, monkeypatch, evaluation(1)).play().service.reports[1].stages
     assert 0 <= stages.wait_s <= stages.total_s
 
 
-def test_equal_binaries_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_measures_equal_binaries_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), digest="same").play()
     assert scene.performer.performed == 1
     assert [report.outcome for report in scene.service.reports.values()] == [GOOD.outcome] * 5
 
 
 @pytest.mark.parametrize("change", [{"problem": {"N": 99}}, {"seed": 5}, {"family": FamilyRef(name="g", digest="9")}])
-def test_search_of_another_database_with_a_known_id_is_a_new_one(
+def test_search_with_a_known_id_but_other_terms_is_a_new_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
 ) -> None:
     """A restored or new database gives ids again, to other searches; the worker runs on."""
@@ -259,7 +259,7 @@ def test_revoking_another_job_interrupts_nothing(tmp_path: Path, monkeypatch: py
     assert list(scene.service.reports) == [1]
 
 
-def test_job_revoked_before_its_turn_is_never_performed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_revoked_before_its_start_is_not_performed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def second_revoked(job: Job) -> Report:
         scene.held.revoke([2])
         return GOOD
@@ -270,9 +270,7 @@ def test_job_revoked_before_its_turn_is_never_performed(tmp_path: Path, monkeypa
     assert list(scene.service.reports) == [1]
 
 
-def test_stopping_worker_holds_neither_killed_nor_unstarted_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopping_slot_reports_and_holds_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped_meanwhile(job: Job) -> Report:
         scene.stopping.set()
         return CRASHED
@@ -322,7 +320,7 @@ def test_worker_that_signed_off_does_not_register_again(tmp_path: Path, monkeypa
     assert scene.play().service.registered == 0
 
 
-def test_result_just_before_the_end_is_still_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_finished_during_the_stop_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped_meanwhile(job: Job) -> Report:
         scene.stopping.set()
         return GOOD
@@ -344,7 +342,7 @@ def test_result_just_before_the_end_is_still_reported(tmp_path: Path, monkeypatc
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-def test_repeatedly_failing_job_is_returned_and_finally_reported(
+def test_repeatedly_failing_job_is_released_and_finally_reported_as_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Job, verdict: Report
 ) -> None:
     def bug(job: Job) -> Report:
@@ -363,7 +361,7 @@ FULL = (MachineExhausted("no room"), OSError(errno.ENOSPC, "No space left on dev
 
 
 @pytest.mark.parametrize("error", FULL, ids=["named", "plain"])
-def test_exhausted_machine_returns_all_jobs_without_blame(
+def test_exhausted_machine_releases_its_jobs_without_reporting_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     tries: list[Job] = []
@@ -382,7 +380,7 @@ def test_exhausted_machine_returns_all_jobs_without_blame(
     assert len(scene.service.released) == 2 * MAX_BREAKS
 
 
-def test_jobs_of_a_differing_family_are_returned_and_not_claimed_again(
+def test_jobs_of_a_family_with_another_digest_are_released_as_unfit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = evaluation(1)
@@ -394,7 +392,7 @@ def test_jobs_of_a_differing_family_are_returned_and_not_claimed_again(
 
 
 @pytest.mark.parametrize("error", [ServiceUnreachable("away"), ServiceError("answered 500"), TooLarge("413")])
-def test_failed_download_of_a_family_returns_the_job_without_blame(
+def test_failed_download_of_a_family_releases_the_job_without_an_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EvoError
 ) -> None:
     lease = evaluation(1)
@@ -405,7 +403,7 @@ def test_failed_download_of_a_family_returns_the_job_without_blame(
     assert scene.service.unfit == [], "the search has no obstacle"
 
 
-def test_unavailable_service_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_retries_an_unavailable_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [ServiceUnreachable("away"), ServiceUnreachable("away")]
     assert list(scene.play().service.reports) == [1]
@@ -419,7 +417,9 @@ def test_worker_registers_again_if_the_service_forgot_it(tmp_path: Path, monkeyp
     assert list(scene.service.reports) == [1]
 
 
-def test_permanent_refusal_ends_the_slot_visibly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conflict_from_the_service_closes_the_performer_and_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [Conflict("go away")]
     with pytest.raises(Conflict):
@@ -430,7 +430,7 @@ def test_permanent_refusal_ends_the_slot_visibly(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     "outcome", [CRASHED.outcome, TimedOut(stage="measure", limit_s=1.0)], ids=lambda each: each.kind
 )
-def test_crash_counts_only_after_a_known_kernel_succeeds(
+def test_crash_is_reported_only_after_a_known_kernel_succeeded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     crashed = EvaluateReport(outcome=outcome)
@@ -440,9 +440,7 @@ def test_crash_counts_only_after_a_known_kernel_succeeds(
     assert scene.slot.report.fault is None  # many bad candidates are no fault of the device
 
 
-def test_device_that_fails_after_a_crash_is_blamed_instead_of_the_candidate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crashed_job_is_released_if_the_known_kernel_fails_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1), act=lambda job: CRASHED)
     scene.service.returned = [evaluation(1)]
     scene.performer.unfit = ["it fell off the bus"]
@@ -472,7 +470,7 @@ def test_three_faults_on_different_candidates_quarantine_a_device(
     assert list(scene.service.reports) == [9]
 
 
-def test_fault_during_the_services_answer_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acknowledging_an_older_report_keeps_a_newer_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slot = Scene(tmp_path, monkeypatch).slot
     before = slot.report
     slot._fault = "Xid 79"
@@ -480,7 +478,7 @@ def test_fault_during_the_services_answer_is_not_lost(tmp_path: Path, monkeypatc
     assert slot.report.fault == "Xid 79"
 
 
-def test_jobs_refused_before_reaching_the_device_do_not_wait_for_it(
+def test_job_that_failed_to_compile_does_not_wait_for_the_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = EvaluateReport(outcome=CompileFailed(log="no"))
@@ -490,7 +488,7 @@ def test_jobs_refused_before_reaching_the_device_do_not_wait_for_it(
     assert list(scene.play().service.reports) == [1]
 
 
-def test_holder_of_the_device_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_reports_the_process_that_holds_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str | None] = []
 
     @contextmanager
@@ -509,7 +507,7 @@ def test_holder_of_the_device_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     assert said == ["waiting: process 12 holds the device", "working"]
 
 
-def test_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_keeps_measuring_while_results_are_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first result is accepted only after the last job was performed."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
@@ -534,7 +532,7 @@ def test_device_does_not_wait_for_results_to_arrive(tmp_path: Path, monkeypatch:
     assert len(scene.service.reports) == 5
 
 
-def test_next_jobs_are_claimed_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third request is answered only after the first jobs were performed."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
@@ -562,7 +560,7 @@ def test_next_jobs_are_claimed_in_the_background(tmp_path: Path, monkeypatch: py
     assert asked[1] == asked[2] == 0.0
 
 
-def test_few_jobs_are_claimed_first_after_an_idle_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_slot_claims_few_jobs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new search takes long to propose many trials, and its first candidate should not wait for them."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
@@ -583,7 +581,7 @@ def test_few_jobs_are_claimed_first_after_an_idle_time(tmp_path: Path, monkeypat
     assert sorted(scene.service.reports) == [0, 1, 2]
 
 
-def test_no_work_is_claimed_while_results_cannot_be_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_claims_no_jobs_while_results_cannot_be_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, monkeypatch, evaluation(1))
     scene.outbox.stuck = True
     scene.slot._step()

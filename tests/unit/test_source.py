@@ -46,7 +46,7 @@ def fate(source: str, *flags: str, **headers: str) -> tuple[str, str]:
         'const char *a = R"x(\n)" // still text\n)x"; int x = TILE;',
     ],
 )
-def test_used_macro_is_found(source: str) -> None:
+def test_macro_in_code_or_condition_counts_as_used(source: str) -> None:
     assert fate(source, size__h="#define SIZE TILE\n")[0] == "used"
 
 
@@ -61,16 +61,16 @@ def test_used_macro_is_found(source: str) -> None:
         ("/* #ifndef TILE */\n#define TILE 16", 2),
     ],
 )
-def test_macro_redefined_before_any_use_is_found(source: str, line: int) -> None:
+def test_macro_redefined_before_any_use_counts_as_redefined(source: str, line: int) -> None:
     assert fate(source) == ("redefined", f"{FILE}:{line}")
 
 
-def test_header_in_a_subfolder_counts() -> None:
+def test_macro_used_in_a_header_of_a_subfolder_counts_as_used() -> None:
     files = {FILE: '#include "deep/size.h"', "deep/size.h": '#include "more.h"', "deep/more.h": "int x = TILE;"}
     assert fates(files, implementation(), ["TILE"])["TILE"].state == "used"
 
 
-def test_header_may_redefine_a_macro() -> None:
+def test_macro_redefined_by_a_header_counts_as_redefined() -> None:
     assert fate('#include "size.h"\nint x = TILE;', size__h="#pragma once\n#define TILE 4") == ("redefined", "size.h:2")
     assert fate("int x = TILE;", "-include", "size.h", size__h="#define TILE 4") == ("redefined", "size.h:1")
 
@@ -88,24 +88,24 @@ def test_header_may_redefine_a_macro() -> None:
         'const char *a = "_Pragma(", *b = "TILE";',
     ],
 )
-def test_absent_macro_is_found(source: str) -> None:
+def test_macro_only_in_comments_or_strings_counts_as_unused(source: str) -> None:
     assert fate(source)[0] == "unused"
 
 
 @pytest.mark.parametrize(
     "source", ["#ifdef TILE\nint x;\n#endif", "#ifndef TILE\n#define TILE 1\n#endif", "#if defined TILE\n#endif"]
 )
-def test_macro_that_is_only_tested_is_found(source: str) -> None:
+def test_macro_only_tested_for_definition_counts_as_tested(source: str) -> None:
     assert fate(source)[0] == "tested"
 
 
-def test_suggestions_and_words_exclude_comments() -> None:
+def test_suggested_macro_names_exclude_comments() -> None:
     files = {FILE: "// TILE_W\nint x = TILE_H + y;"}
     assert near_miss("TILE_HH", files, implementation()) == "TILE_H"
     assert words_of(files, implementation()) == {"int", "x", "TILE_H", "y"}
 
 
-def test_unknown_headers_and_pasted_tokens_leave_it_open() -> None:
+def test_source_with_unknown_headers_or_pasted_tokens_is_not_completely_read() -> None:
     assert all_read({FILE: "int x;"}, implementation("-O2"))
     assert not all_read({FILE: "int x;"}, implementation("-I/opt/common"))
     assert not all_read({FILE: "#define GLUE(a, b) a##b"}, implementation())

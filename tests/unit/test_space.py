@@ -96,7 +96,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
 
 @settings(max_examples=300)
 @given(problem=problems())
-def test_valid_set_equals_pythons_in_lexicographic_order(problem: tuple[list[Tunable], list[str]]) -> None:
+def test_valid_configs_equal_brute_force_in_lexicographic_order(problem: tuple[list[Tunable], list[str]]) -> None:
     tunables, texts = problem
     expected = brute_force(tunables, texts, {"K": 2})
     if not expected:
@@ -114,7 +114,7 @@ def test_valid_set_equals_pythons_in_lexicographic_order(problem: tuple[list[Tun
 
 @settings(max_examples=300)
 @given(problem=problems(), bound=st.sets(st.sampled_from(NAMES)))
-def test_bounds_never_exclude_a_satisfiable_expression(
+def test_interval_bounds_never_exclude_a_satisfiable_constraint(
     problem: tuple[list[Tunable], list[str]], bound: set[str]
 ) -> None:
     tunables, texts = problem
@@ -133,7 +133,7 @@ def test_bounds_never_exclude_a_satisfiable_expression(
 @given(
     text=expressions(), bound=st.sets(st.sampled_from(NUMBERS)), values=st.sampled_from([(-2, 0, 3), (1, 2), (4, 9)])
 )
-def test_bounds_never_exclude_a_true_expression(text: str, bound: set[str], values: tuple[int, ...]) -> None:
+def test_interval_bounds_never_exclude_a_true_expression(text: str, bound: set[str], values: tuple[int, ...]) -> None:
     free = {name: (float(min(values)), float(max(values))) for name in NUMBERS if name not in bound}
     for point in itertools.product(values, repeat=3):
         config = dict(zip(NUMBERS, point, strict=True)) | {"t": "x"}
@@ -142,7 +142,7 @@ def test_bounds_never_exclude_a_true_expression(text: str, bound: set[str], valu
             assert can_hold(Expression.parse(text, "here"), known, free)
 
 
-def test_bounds_use_bound_texts_and_decided_conditions() -> None:
+def test_interval_bounds_use_known_texts_and_decided_conditions() -> None:
     decided = Expression.parse("(8 * N if MODE == 'wide' else N) <= (16 if FAST else 4)", "here")
     bound = {"MODE": np.array(["wide", "wide", "narrow", "narrow"]), "FAST": np.array([True, False, True, False])}
     assert can_hold(decided, bound, {"N": (2.0, 16.0)}).tolist() == [True, False, True, True]
@@ -221,7 +221,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def test_published_space_has_its_published_size_and_is_listed_fast() -> None:
+def test_gemm_space_has_its_published_size_and_is_listed_within_half_a_second() -> None:
     start = time.process_time()
     space = Space(GEMM, GEMM_CONSTRAINTS)
     assert time.process_time() - start < 0.5
@@ -242,7 +242,7 @@ FOURS = sum(math.prod(point) >= 16 for point in itertools.product(range(5), repe
     ],
     ids=["one constraint over all", "chain", "more points than 62 bits", "a million", "pruned early"],
 )
-def test_huge_product_is_listed_if_at_most_a_million_points_are_valid(
+def test_huge_space_with_at_most_a_million_valid_configs_is_listed(
     tunables: list[Tunable], texts: list[str], count: int
 ) -> None:
     start = time.process_time()
@@ -256,7 +256,7 @@ def test_huge_product_is_listed_if_at_most_a_million_points_are_valid(
     assert len(space.neighbours(first, "hamming")) == np.count_nonzero(differing == 1)
 
 
-def test_space_far_beyond_the_limit_is_not_listed_first() -> None:
+def test_space_far_beyond_the_limit_is_not_listed() -> None:
     loose = [constraint(f"t{index} + t{index + 1} < limit") for index in range(11)]
     start = time.process_time()
     space = Space(digits(12), loose, {"limit": 17})
@@ -265,7 +265,7 @@ def test_space_far_beyond_the_limit_is_not_listed_first() -> None:
     assert len(space.sample(rng(), 100)) == 100
 
 
-def test_space_just_beyond_the_limit_is_not_considered_hopeless() -> None:
+def test_listing_of_a_space_just_beyond_the_limit_reaches_the_limit() -> None:
     lister = Lister(Plan.of(digits(7), [], {}), limit=1_000_000)
     listing = lister.list()
     assert listing.points is None
@@ -299,7 +299,7 @@ def test_every_valid_config_is_sampled_equally_often(drawn: bool) -> None:
     )  # chi-squared, 11 d.o.f., p 0.001
 
 
-def test_rare_points_are_built_without_preference() -> None:
+def test_built_point_sets_contain_every_valid_config_equally_often() -> None:
     """Point sets that are built up contain each valid point equally often, and estimate how many there are."""
     tunables = [tunable("A", range(6)), tunable("B", range(6)), tunable("C", range(6)), tunable("D", range(3))]
     space = Space(tunables, [constraint("B <= A or A == 3"), constraint("(A * B + C) % 5 == D")])
@@ -313,7 +313,7 @@ def test_rare_points_are_built_without_preference() -> None:
     assert np.mean([estimate for _, estimate in pools]) == pytest.approx(space.valid_count, rel=0.1)
 
 
-def test_largest_space_is_ready_in_two_seconds() -> None:
+def test_attention_space_is_built_within_two_seconds() -> None:
     family = find("sdpa").family
     problem, hopper = family.problem("B=4,H=16,S=2048,D=64", "cuda"), known("sm_90")
     start = time.process_time()
@@ -350,7 +350,7 @@ def test_space_without_mechanisms_is_sampled_uniformly(gemm: Space) -> None:
     assert np.array_equal(gemm.varied(rng(1), 9), gemm.draw(rng(1), 9))
 
 
-def test_samples_are_distinct_avoid_excluded_ones_and_end_exactly(gemm: Space) -> None:
+def test_samples_are_distinct_exclude_given_configs_and_end_with_the_space(gemm: Space) -> None:
     everything = gemm.sample(rng(), 20_000)
     keys = [gemm.key(config) for config in everything]
     assert len(keys) == len(set(keys)) == gemm.valid_count
@@ -360,14 +360,14 @@ def test_samples_are_distinct_avoid_excluded_ones_and_end_exactly(gemm: Space) -
     assert gemm.sample(rng(2), 3) == gemm.sample(rng(2), 3) != gemm.sample(rng(3), 3)
 
 
-def test_single_valid_point_of_a_sampled_space_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_valid_config_of_a_sampled_space_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 1_000)
     needle = constraint(" + ".join(f"t{index} * {3**index} % 7" for index in range(8)) + " == 0")
     space = draw_instead_of_list(Space(digits(8, 4), [needle]))
     assert {space.key(config) for config in space.sample(rng(), 3)} == {"0,0,0,0,0,0,0,0"}
 
 
-def test_rare_valid_points_are_constructed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_finds_rare_valid_configs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Registers leave few valid configs of attention on E4M3 with 128 columns where its products are emulated."""
     monkeypatch.setattr("evo.space.space.Lister", partial(Lister, max_effort=100_000_000))
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 1 << 16)
@@ -380,7 +380,7 @@ def test_rare_valid_points_are_constructed(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(space.draw(rng(3), 100)) == 100
 
 
-def test_sampled_space_repairs_like_a_listed_one(gemm: Space) -> None:
+def test_repair_of_a_sampled_space_is_as_near_as_of_a_listed_one(gemm: Space) -> None:
     drawn = draw_instead_of_list(gemm)
     generator = rng(8)
     for _ in range(20):
@@ -404,7 +404,7 @@ def test_neighbours_differ_in_one_tunable_and_are_valid(gemm: Space) -> None:
     assert hamming == [other for other in by_hand if gemm.key(other) in valid]
 
 
-def test_adjacent_neighbours_are_the_closest_ordinals_and_any_other_values() -> None:
+def test_adjacent_neighbours_are_the_closest_numbers_and_all_other_names() -> None:
     space = Space([tunable("N", [1, 2, 4, 8, 16]), tunable("MODE", ["a", "b", "c"])], [constraint("N != 4")])
     neighbours = space.neighbours({"N": 2, "MODE": "c"})
     assert [space.key(config) for config in neighbours] == ["1,c", "8,c", "2,a", "2,b"]
@@ -431,7 +431,7 @@ def test_default_is_the_declared_config_or_the_nearest_valid_one() -> None:
     assert Space(tunables, [constraint("N < 8")]).default() == {"N": 4, "MODE": "a", "X": False}
 
 
-def test_keys_are_kernel_tuners_and_read_back(gemm: Space) -> None:
+def test_config_keys_have_kernel_tuners_form_and_are_parsed_back(gemm: Space) -> None:
     config = gemm.sample(rng(6), 1)[0]
     assert gemm.key(config) == ",".join(str(value) for value in config.values())
     assert gemm.config(gemm.key(config)) == config
@@ -458,7 +458,7 @@ def test_keys_are_kernel_tuners_and_read_back(gemm: Space) -> None:
         ({"A": 2, "B": "y"}, "config"),
     ],
 )
-def test_invalid_config_is_refused_by_name(config: dict[str, Any], field: str) -> None:
+def test_error_names_the_invalid_tunable_of_a_config(config: dict[str, Any], field: str) -> None:
     space = Space([tunable("A", [1, 2]), tunable("B", ["x", "y"])], [constraint("A == 1 or B == 'x'", "y is for one")])
     assert config not in space
     with pytest.raises(InvalidInput) as raised:
@@ -468,14 +468,14 @@ def test_invalid_config_is_refused_by_name(config: dict[str, Any], field: str) -
         assert raised.value.reason == "A=2, B=y breaks `A == 1 or B == 'x'` (y is for one)"
 
 
-def test_whole_floats_count_as_integers_but_bools_never_do() -> None:
+def test_whole_floats_count_as_integers_in_configs_but_bools_do_not() -> None:
     space = Space([tunable("A", [0, 1])])
     assert {"A": 1.0} in space
     assert space.decode(space.encode({"A": 1.0})) == {"A": 1}
     assert {"A": True} not in space
 
 
-def test_empty_space_names_the_constraint_that_removed_the_last_points() -> None:
+def test_error_of_an_empty_space_names_the_constraint_that_removed_the_last_configs() -> None:
     tunables = [tunable("A", [1, 2, 4]), tunable("B", [1, 2, 4]), tunable("C", range(100))]
     full = constraint("A + B >= 6 + K", "the grid must fill the device")
     constraints = [constraint("A * B <= 4"), full, constraint("C < 0")]
@@ -488,7 +488,7 @@ def test_empty_space_names_the_constraint_that_removed_the_last_points() -> None
     )
 
 
-def test_constraint_on_the_problem_alone_empties_the_whole_space() -> None:
+def test_error_names_a_constraint_on_the_problem_that_empties_the_space() -> None:
     with pytest.raises(EmptySpace, match=r"`S % 2 == 0` \(rows come in pairs\) removes the last 9 points$"):
         Space(
             [tunable("A", [1, 2, 3]), tunable("B", [1, 2, 3])],
@@ -497,7 +497,7 @@ def test_constraint_on_the_problem_alone_empties_the_whole_space() -> None:
         )
 
 
-def test_recorded_space_equals_its_keys() -> None:
+def test_recorded_space_has_exactly_the_configs_of_its_keys() -> None:
     tunables = [tunable("A", [1, 2, 4]), tunable("B", [8, 16])]
     space = Space(tunables, valid_keys=["4,8", "1,16", "4,8", "2,8"])
     assert (space.product_size, space.valid_count) == (6, 3)
@@ -535,19 +535,19 @@ def test_recorded_space_equals_its_keys() -> None:
         (range(10_001), "has 10001 values"),
     ],
 )
-def test_values_of_a_tunable_are_distinct_and_of_one_type(values: Any, reason: str) -> None:
+def test_duplicate_or_mixed_values_of_a_tunable_are_refused(values: Any, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason) as raised:
         tunable("A", values)
     assert raised.value.field == "tunables.A.values"
 
 
 @pytest.mark.parametrize("default", [3, True, "1"])
-def test_default_is_one_of_the_values(default: Any) -> None:
+def test_default_that_is_no_value_of_the_tunable_is_refused(default: Any) -> None:
     with pytest.raises(InvalidInput, match="is not one of 1, 2"):
         tunable("A", [1, 2], default=default)
 
 
-def test_names_are_unique_and_constraints_use_known_ones() -> None:
+def test_duplicate_unknown_or_invalid_names_of_a_space_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"tunables\.A: the name is already used"):
         Space([tunable("A", [1]), tunable("A", [2])])
     with pytest.raises(InvalidInput, match=r"tunables\.A: the name is already used"):
@@ -558,13 +558,13 @@ def test_names_are_unique_and_constraints_use_known_ones() -> None:
         tunable("A-1", [1])
 
 
-def test_distance_counts_ranks_of_ordinals_and_differences_of_others() -> None:
+def test_config_distance_counts_ranks_of_ordinals_and_differences_of_others() -> None:
     space = Space([tunable("N", [1, 2, 4, 8, 16]), tunable("M", ["a", "b"]), tunable("O", [1, 2, 3], ordinal=False)])
     assert space.distance({"N": 1, "M": "a", "O": 1}, {"N": 8, "M": "b", "O": 3}) == pytest.approx(0.75 + 1 + 1)
     assert space.distance({"N": 1, "M": "a", "O": 1}, {"N": 1, "M": "a", "O": 1}) == 0.0
 
 
-def test_valid_set_is_immutable(gemm: Space) -> None:
+def test_valid_configs_of_a_space_are_read_only(gemm: Space) -> None:
     with pytest.raises(ValueError, match="read-only"):
         gemm.indices[0, 0] = 1
 
@@ -578,12 +578,12 @@ def test_space_too_expensive_to_list_is_sampled_or_found_empty(monkeypatch: pyte
         Space(digits(6), [constraint("(t0 + t1 + t2 + t3 + t4 + t5) % 70 == 69")])
 
 
-def test_empty_space_names_a_number_that_the_tunable_does_not_have() -> None:
+def test_error_of_an_empty_space_names_a_number_that_is_no_value() -> None:
     with pytest.raises(EmptySpace, match="3 is not a value of A, which has 1, 2, 4"):
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
 
 
-def test_division_guarded_by_another_constraint_is_not_evaluated_where_it_fails() -> None:
+def test_constraint_is_not_evaluated_where_an_earlier_one_fails() -> None:
     tunables = [Tunable(name="A", values=(0, 1, 2)), Tunable(name="B", values=(2, 3, 4))]
     texts = ("A > 0", "B % A == 0")
     space = Space(tunables, [Constraint(expression=Expression.parse(text, "constraints")) for text in texts])

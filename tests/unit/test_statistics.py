@@ -38,7 +38,7 @@ def test_small_sample_correction_agrees_with_hedges_table(freedom: int, correcti
     assert hedges_g(a, b) == pytest.approx(correction, abs=1e-4)
 
 
-def test_hedges_g_is_negative_if_the_first_is_slower() -> None:
+def test_hedges_g_changes_its_sign_with_the_order_of_the_series() -> None:
     assert hedges_g([3.0, 4.0, 5.0], [1.0, 2.0, 3.0]) == -hedges_g([1.0, 2.0, 3.0], [3.0, 4.0, 5.0]) < 0
 
 
@@ -47,13 +47,13 @@ def test_hedges_g_of_constant_series_is_finite() -> None:
     assert hedges_g([1.0, 1.0], [1.0, 1.0]) == 0.0
 
 
-def test_trimming_estimates_the_same_effect_on_normal_samples() -> None:
+def test_trimmed_effect_equals_the_untrimmed_one_on_normal_samples() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.normal(100, 5, 20_000), rng.normal(105, 5, 20_000)
     assert hedges_g(a, b, trim=0.2) == pytest.approx(hedges_g(a, b), abs=0.03)
 
 
-def test_trimming_reveals_a_difference_hidden_by_interruptions() -> None:
+def test_trimmed_effect_is_large_despite_interruptions() -> None:
     rng = np.random.default_rng(4)
     a, b = rng.normal(100, 2, 100), rng.normal(105, 2, 100)
     a[::25] *= 2.0
@@ -101,7 +101,7 @@ def test_paired_p_value_of_equal_series_is_one() -> None:
     assert paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == 1.0
 
 
-def test_series_of_different_length_are_not_pairs() -> None:
+def test_paired_p_value_refuses_series_of_different_length() -> None:
     with pytest.raises(ValueError, match="equally long, not 3 and 2"):
         paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0])
 
@@ -110,7 +110,7 @@ times = st.lists(st.floats(min_value=0.01, max_value=1e6), min_size=2, max_size=
 
 
 @given(samples=times, confidence=st.sampled_from([0.5, 0.9, 0.99]))
-def test_interval_is_ordered_and_within_the_samples(samples: list[float], confidence: float) -> None:
+def test_bootstrap_interval_is_ordered_and_within_the_samples(samples: list[float], confidence: float) -> None:
     interval = bootstrap_interval(samples, confidence, np.random.default_rng(0))
     rounding = 1 + 1e-12  # allowance for interpolation between two samples
     assert interval.low <= interval.estimate <= interval.high
@@ -119,7 +119,7 @@ def test_interval_is_ordered_and_within_the_samples(samples: list[float], confid
 
 
 @given(samples=times, other=times, trim=st.sampled_from([0.0, 0.2]))
-def test_effect_is_antisymmetric_and_finite(samples: list[float], other: list[float], trim: float) -> None:
+def test_hedges_g_is_antisymmetric_and_finite(samples: list[float], other: list[float], trim: float) -> None:
     effect = hedges_g(samples, other, trim=trim)
     assert effect == pytest.approx(-hedges_g(other, samples, trim=trim), rel=1e-9, abs=1e-9)
     assert abs(effect) <= EFFECT_CAP
@@ -129,7 +129,7 @@ def test_effect_is_antisymmetric_and_finite(samples: list[float], other: list[fl
     ("other", "overlap"),
     [((2.0, 2.5, 3.0), True), ((2.1, 2.5, 3.0), False), ((0.0, 0.5, 0.9), False), ((0.0, 1.5, 3.0), True)],
 )
-def test_overlapping_intervals_are_recognised(other: tuple[float, float, float], overlap: bool) -> None:
+def test_intervals_overlap_symmetrically(other: tuple[float, float, float], overlap: bool) -> None:
     mine, theirs = Interval(low=1.0, estimate=1.5, high=2.0), Interval(low=other[0], estimate=other[1], high=other[2])
     assert mine.overlaps(theirs) is theirs.overlaps(mine) is overlap
 
@@ -142,7 +142,7 @@ def test_order_interval_excludes_the_published_ranks() -> None:
     assert order_interval([1.0] * 5000, 0.95).high == 1.0
 
 
-def test_slowdown_common_to_both_series_cancels() -> None:
+def test_unshared_removes_a_slowdown_common_to_both_series() -> None:
     rng = np.random.default_rng(3)
     shared = rng.lognormal(0, 0.5, 200)
     first, second = (time_us * shared * rng.lognormal(0, 0.01, 200) for time_us in (95.0, 100.0))
@@ -153,13 +153,13 @@ def test_slowdown_common_to_both_series_cancels() -> None:
     assert hedges_g(*apart) > 3
 
 
-def test_independent_series_keep_their_spread_and_effect() -> None:
+def test_unshared_keeps_the_effect_of_independent_series() -> None:
     rng = np.random.default_rng(4)
     first, second = (time_us * rng.lognormal(0, 0.03, 4000) for time_us in (97.0, 100.0))
     assert hedges_g(*unshared(first, second)) == pytest.approx(hedges_g(first, second), rel=0.05)
 
 
-def test_error_of_a_median_includes_correlated_noise() -> None:
+def test_median_error_includes_correlated_noise() -> None:
     """For independent samples it is 1.25 σ / √n, as for a normal median; for samples in runs, several times as much."""
     rng = np.random.default_rng(0)
     alone = np.sqrt(np.mean([median_error(rng.normal(0, 1, 100)) ** 2 for _ in range(400)]))
@@ -169,19 +169,19 @@ def test_error_of_a_median_includes_correlated_noise() -> None:
     assert median_error([1.0, 2.0] * 9) == 0.0
 
 
-def test_prediction_is_no_narrower_than_the_least_spread() -> None:
+def test_prediction_interval_is_no_narrower_than_the_least_spread() -> None:
     close = prediction_interval([1.0, 1.0, 1.0], 0.95, least_spread=0.1)
     assert close.high - close.estimate == pytest.approx(4.303 * 0.1 * np.sqrt(4 / 3), rel=1e-3)
     assert prediction_interval([1.0, 2.0], 0.95, least_spread=0.1) == prediction_interval([1.0, 2.0], 0.95)
 
 
 @pytest.mark.parametrize("right", [1, 3, 60, 299, 4136])
-def test_bound_after_correct_answers_has_its_nominal_coverage(right: int) -> None:
+def test_error_rate_bound_after_correct_outputs_has_its_nominal_coverage(right: int) -> None:
     one_in = at_most_one_in(right, 0.95)
     escapes = (1.0 - 1.0 / one_in) ** right if one_in > 1 else 0.0
     assert escapes <= 0.05
     assert (1.0 - 1.0 / (one_in + 1)) ** right > 0.05, "and is no wider than necessary"
 
 
-def test_without_answers_there_is_no_bound() -> None:
+def test_error_rate_bound_without_outputs_is_one_in_one() -> None:
     assert at_most_one_in(0, 0.95) == 1

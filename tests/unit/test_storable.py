@@ -23,13 +23,13 @@ ODD = "ptxas\x00 error \udcff in \ud83d"
         AblateReport(changes=(Ablated(failure=CompileFailed(log=ODD)),)),
     ],
 )
-def test_every_text_of_a_report_becomes_storable(report: Report) -> None:
+def test_every_text_of_a_report_is_cleaned_for_storage(report: Report) -> None:
     cleaned = to_json(storable(report), Report)
     refuse_unstorable(cleaned)
     assert "ptxas\N{REPLACEMENT CHARACTER} error" in repr(cleaned)
 
 
-def test_ordinary_messages_are_unchanged() -> None:
+def test_ordinary_report_texts_are_stored_unchanged() -> None:
     report = EvaluateReport(outcome=Measured(timing=Timing(samples_us=(1.0, 2.0))), environment={"gcc": "12 — ✓"})
     assert storable(report) is report
     assert storable("a\tb\n") == "a\tb\n"

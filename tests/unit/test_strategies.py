@@ -39,7 +39,7 @@ def observed(space: Space, history: History) -> Observations:
     return seen
 
 
-def test_repeated_measurement_counts_and_invalidates_cached_conclusions() -> None:
+def test_corrected_times_update_the_order_of_observations() -> None:
     space, history = line(), History()
     seen = observed(space, history)
     for x, us in enumerate([5.0, 1.0, 4.0, 3.0]):
@@ -62,13 +62,13 @@ def line(length: int = 11) -> Space:
     return Space([Tunable(name="X", values=list(range(length))), Tunable(name="KIND", values=["a", "b", "c"])])
 
 
-def test_unknown_name_lists_the_known_ones() -> None:
+def test_error_of_an_unknown_strategy_lists_the_known_ones() -> None:
     with pytest.raises(NotFound, match="portfolio, evolution, parzen, random, tpe"):
         build("annealing", Context(space=mixed()))
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "random"])
-def test_searching_beats_random_sampling(name: str) -> None:
+def test_every_strategy_finds_faster_configs_than_random_sampling(name: str) -> None:
     space = SPACES["drawn"]()
     best = {
         rival: [
@@ -100,7 +100,7 @@ def test_observations_order_measured_before_pruned_before_failed() -> None:
     assert len(seen.keys) == 7
 
 
-def test_trial_without_a_time_never_becomes_an_elite() -> None:
+def test_trial_without_a_time_is_not_an_elite() -> None:
     history = History()
     for x in range(ELITES):
         told(history, {"X": x, "KIND": "b"}, KINDS["crashed"])
@@ -110,7 +110,7 @@ def test_trial_without_a_time_never_becomes_an_elite() -> None:
     assert len(seen.elites) == 0
 
 
-def test_new_rows_are_valid_distinct_and_never_proposed_before() -> None:
+def test_fresh_candidates_are_valid_distinct_and_not_proposed_before() -> None:
     space, history = mixed(), History()
     known = space.default()
     told(history, known, lasting(1))
@@ -124,7 +124,7 @@ def test_new_rows_are_valid_distinct_and_never_proposed_before() -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_strategy_begins_with_its_warm_starts(name: str) -> None:
+def test_every_strategy_begins_with_advice_warm_starts_and_default(name: str) -> None:
     space = SPACES["drawn"]()
     advice, *starts = space.sample(rng(7), 3, {space.key(space.default())})
     context = Context(space=space, warm_starts=starts, advice=[advice])
@@ -142,7 +142,7 @@ def test_portfolio_tries_warm_starts_then_the_default_first() -> None:
     assert [trial.proposal.origin for trial in trials] == ["warm start"] * 3 + ["design"] * 2
 
 
-def test_design_avoids_known_configs() -> None:
+def test_initial_design_avoids_known_configs() -> None:
     space, history = Space([Tunable(name="X", values=list(range(101)))]), History()
     for x in range(50):
         told(history, {"X": x}, KINDS["crashed"])
@@ -152,7 +152,7 @@ def test_design_avoids_known_configs() -> None:
 
 
 @pytest.mark.parametrize("name", ["portfolio", "evolution"])
-def test_without_measurements_there_are_no_conclusions(name: str) -> None:
+def test_strategy_without_measured_trials_proposes_only_default_and_design(name: str) -> None:
     space = mixed()
     strategy = build(name, Context(space=space))
     trials = advance(History(), strategy, space, ending("compile_failed"), DESIGN + 10)
@@ -162,7 +162,7 @@ def test_without_measurements_there_are_no_conclusions(name: str) -> None:
 # Parzen
 
 
-def test_density_is_higher_near_good_configs() -> None:
+def test_parzen_density_is_higher_near_good_configs() -> None:
     space, history = line(21), History()
     for x in range(21):
         told(history, {"X": x, "KIND": "abc"[x % 3]}, lasting(abs(x - 5) + (x % 3 != 0)))
@@ -174,7 +174,7 @@ def test_density_is_higher_near_good_configs() -> None:
     assert worth[5].mean() > worth[15].mean()
 
 
-def test_failures_are_never_good() -> None:
+def test_failed_and_pruned_trials_are_not_good_configs() -> None:
     history = History()
     for x in range(30):
         told(history, {"X": x, "KIND": "a"}, lasting(1) if x == 7 else KINDS["pruned" if x % 2 else "crashed"])
@@ -183,7 +183,7 @@ def test_failures_are_never_good() -> None:
     assert seen.rows[seen.order[0]].tolist() == [7, 0]
 
 
-def test_pending_configs_make_their_neighbourhood_less_attractive() -> None:
+def test_pending_config_lowers_the_parzen_value_of_its_neighbours() -> None:
     space, history = line(), History()
     for x in (0, 2, 4, 10):
         told(history, {"X": x, "KIND": "a"}, lasting(abs(x - 4) + 1))
@@ -193,7 +193,7 @@ def test_pending_configs_make_their_neighbourhood_less_attractive() -> None:
     assert Parzen(space).worth(near, observed(space, history)) < alone
 
 
-def test_draws_concentrate_around_centres_and_cover_the_rest_thinly() -> None:
+def test_parzen_draws_concentrate_around_centres_and_cover_all_values() -> None:
     space = line()
     rows = Parzen(space).draw(np.array([[8, 1]], dtype=np.int32), 4000, rng())
     counts = np.bincount(rows[:, 0], minlength=11)
@@ -205,7 +205,7 @@ def test_draws_concentrate_around_centres_and_cover_the_rest_thinly() -> None:
 
 
 @pytest.mark.parametrize("ordinal", [True, False])
-def test_kernel_weights_sum_to_one_and_decrease_with_distance(ordinal: bool) -> None:
+def test_rank_kernel_weights_sum_to_one_and_decrease_with_distance(ordinal: bool) -> None:
     kernel = RankKernel(Tunable(name="X", values=range(200), ordinal=ordinal))
     ranks = np.arange(200, dtype=np.int32)
     weights = kernel.weights(ranks[:, None], ranks)
@@ -215,7 +215,7 @@ def test_kernel_weights_sum_to_one_and_decrease_with_distance(ordinal: bool) -> 
 
 
 @pytest.mark.parametrize("values", one_in(2, [range(1, 10_001), [f"v{index}" for index in range(10_000)]]))
-def test_thousands_of_values_need_linear_memory(values: Sequence[Value]) -> None:
+def test_tunables_with_10000_values_need_linear_memory(values: Sequence[Value]) -> None:
     space = Space([Tunable(name=name, values=values) for name in "AB"])
     tracemalloc.start()
     try:
@@ -243,7 +243,7 @@ def test_better_elites_have_more_children() -> None:
     assert shares == pytest.approx([(ELITES - rank) / 36 for rank in range(ELITES)], abs=0.02)
 
 
-def test_children_differ_from_their_parents_in_at_most_two_values() -> None:
+def test_children_have_at_most_two_values_of_neither_parent() -> None:
     space, seen = evolved(30)
     brood = Breeding(space).brood(seen, 2000, rng())
     mothers, fathers = (seen.rows[brood.parents[:, side]] for side in (0, 1))
@@ -254,7 +254,7 @@ def test_children_differ_from_their_parents_in_at_most_two_values() -> None:
     assert (brood.rows >= 0).all() and (brood.rows < sizes).all()
 
 
-def test_half_of_the_children_get_their_first_values_from_one_parent() -> None:
+def test_half_of_the_children_are_single_point_crossovers() -> None:
     mothers, fathers = np.zeros((2000, 12), dtype=np.int32), np.ones((2000, 12), dtype=np.int32)
     children = _crossover(mothers, fathers, rng())
     changes = (np.diff(children, axis=1) != 0).sum(axis=1)
@@ -262,7 +262,7 @@ def test_half_of_the_children_get_their_first_values_from_one_parent() -> None:
     assert changes[changes > 1].mean() == pytest.approx(5.5, abs=0.3)
 
 
-def test_invalid_children_are_repaired_before_new_draws() -> None:
+def test_invalid_children_are_repaired_in_tightly_constrained_spaces() -> None:
     tied = [fits(f"T{index} == T{index + 1}") for index in range(0, 8, 2)]
     space = Space([Tunable(name=f"T{index}", values=list(range(12))) for index in range(8)], tied)
     trials = advance(History(), build("evolution", Context(space=space)), space, measured, 60)
@@ -270,7 +270,7 @@ def test_invalid_children_are_repaired_before_new_draws() -> None:
     assert len(bred) > 40
 
 
-def test_ordinal_tunables_mostly_move_to_an_adjacent_value() -> None:
+def test_mutation_of_an_ordinal_tunable_mostly_moves_to_an_adjacent_value() -> None:
     space, history = Space([Tunable(name="X", values=list(range(50)))]), History()
     told(history, {"X": 25}, lasting(1))
     children = Breeding(space).brood(observed(space, history), 4000, rng()).rows[:, 0]
@@ -280,7 +280,7 @@ def test_ordinal_tunables_mostly_move_to_an_adjacent_value() -> None:
     assert steps.max() > 10
 
 
-def test_mutant_has_one_parent_and_crossover_child_two() -> None:
+def test_mutation_has_one_parent_and_crossover_two() -> None:
     space, seen = evolved(30)
     brood = Breeding(space).brood(seen, 50, rng())
     for child, parents in enumerate(brood.parents.tolist()):
@@ -292,7 +292,7 @@ def test_mutant_has_one_parent_and_crossover_child_two() -> None:
 # Initial design
 
 
-def test_design_avoids_pending_configs() -> None:
+def test_initial_design_avoids_pending_configs() -> None:
     space, history = line(101), History()
     history.ask(Proposal(config={"X": 50, "KIND": "a"}, origin="default"))
     seen = observed(space, history)
@@ -303,14 +303,14 @@ def test_design_avoids_pending_configs() -> None:
 # Portfolio
 
 
-def test_every_arm_and_the_design_take_part() -> None:
+def test_portfolio_uses_every_kind_of_proposal() -> None:
     space = SPACES["drawn"]()
     trials = advance(History(), build("portfolio", Context(space=space)), space, measured, 100)
     origins = {trial.proposal.origin for trial in trials}
     assert origins >= {"default", "design", "tpe", "crossover", "mutation", "neighbour"}
 
 
-def test_neighbours_of_rare_working_configs_are_tried() -> None:
+def test_portfolio_tries_neighbours_of_rare_working_configs() -> None:
     space = Space([Tunable(name=f"t{index}", values=list(range(6))) for index in range(8)])
     default = space.encode(space.default())
 

@@ -43,7 +43,7 @@ def test_every_config_is_proposed_before_the_space_is_exhausted(name: str, shape
     assert propose(fresh(name, space), copied(history)) is None
 
 
-def test_last_configs_are_found_while_others_are_pending(name: str) -> None:
+def test_last_configs_are_proposed_while_others_are_pending(name: str) -> None:
     space, history = SPACES["floats"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, troubled, 40)
@@ -72,7 +72,7 @@ def test_proposal_depends_only_on_history_and_generator(name: str, shape: str, w
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_corrected_time_counts_the_same_after_a_restart(name: str, seed: int) -> None:
+def test_corrected_times_give_the_same_proposal_after_a_restart(name: str, seed: int) -> None:
     space, history = SPACES["mixed"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, measured, 28, seed=seed)
@@ -95,7 +95,7 @@ def test_search_continues_if_every_trial_ends_the_same_way(name: str, kind: str)
     assert len({space.key(trial.config) for trial in trials}) == 40
 
 
-def test_lost_and_cancelled_trials_carry_no_information(name: str) -> None:
+def test_abandoned_and_cancelled_trials_give_the_same_proposals(name: str) -> None:
     space = SPACES["mixed"]()
     proposals = []
     for kind in ("abandoned", "cancelled"):
@@ -107,7 +107,7 @@ def test_lost_and_cancelled_trials_carry_no_information(name: str) -> None:
     assert proposals[0] == proposals[1]
 
 
-def test_failure_is_the_worst_result_and_not_a_time(name: str) -> None:
+def test_failed_trial_with_a_timing_gives_the_same_proposals_as_a_crash(name: str) -> None:
     """A fast time on a failed outcome must not attract proposals: `impossible` carries a timing of 0.1 µs."""
     space = SPACES["mixed"]()
     runs = []
@@ -132,7 +132,7 @@ def test_many_workers_get_different_configs(name: str, told: int) -> None:
     assert len({space.key(trial.config) for trial in history.asked}) == told + 32
 
 
-def test_history_is_not_changed(name: str) -> None:
+def test_proposing_does_not_change_the_history(name: str) -> None:
     space, history = SPACES["mixed"](), History()
     strategy = fresh(name, space)
     advance(history, strategy, space, troubled, 30)
@@ -141,7 +141,7 @@ def test_history_is_not_changed(name: str) -> None:
     assert (history.asked, history.finished, history.pending) == before
 
 
-def test_parents_are_measured_trials_oldest_first(name: str) -> None:
+def test_parents_of_a_proposal_are_measured_trials_oldest_first(name: str) -> None:
     space, history = SPACES["mixed"](), History()
     advance(history, fresh(name, space), space, troubled, 80)
     times = {trial.number: trial.time_us for trial in history.finished}
@@ -152,7 +152,7 @@ def test_parents_are_measured_trials_oldest_first(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["mixed", "drawn"])
-def test_proposal_is_quick_with_300_trials(name: str, shape: str) -> None:
+def test_proposal_takes_at_most_50_ms_with_300_trials(name: str, shape: str) -> None:
     space = SPACES[shape]()
     history, strategy = History(), fresh(name, space)
     guesses = space.sample(np.random.default_rng(0), 300)

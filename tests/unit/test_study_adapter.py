@@ -27,14 +27,14 @@ def told(direction: StudyDirection, *trials: tuple[TrialState, float | None]) ->
     return StudyReader(axes, space_of(axes, ()), direction).read(study.get_trials(deepcopy=False))
 
 
-def test_states_of_a_study_map_to_outcomes() -> None:
+def test_optuna_trial_states_map_to_outcomes() -> None:
     ends = [(TrialState.COMPLETE, 2.0), (TrialState.PRUNED, 3.0), (TrialState.FAIL, None)]
     outcomes = [trial.outcome for trial in told(StudyDirection.MINIMIZE, *ends).finished]
     assert [outcome.kind for outcome in outcomes if outcome is not None] == ["measured", "pruned", "launch_failed"]
 
 
 @pytest.mark.parametrize("direction", [StudyDirection.MINIMIZE, StudyDirection.MAXIMIZE])
-def test_values_of_both_signs_become_ordered_times(direction: StudyDirection) -> None:
+def test_optuna_values_of_both_signs_become_ordered_times(direction: StudyDirection) -> None:
     values = np.array([-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0])
     signed = values if direction == StudyDirection.MINIMIZE else -values
     history = told(direction, *((TrialState.COMPLETE, float(value)) for value in signed))
@@ -56,7 +56,7 @@ def test_failure_is_reported_to_optuna_as_slower_than_earlier_trials() -> None:
     assert values[5] == pytest.approx(FAILED * slowest)
 
 
-def test_value_replaces_an_earlier_failure_and_the_first_value_counts() -> None:
+def test_first_value_of_a_config_replaces_a_failure_and_is_kept() -> None:
     study: Any = optuna.create_study()
     told = StudyReader(axes_of(X), space_of(axes_of(X), ()), StudyDirection.MINIMIZE)
     for state, value, known in (
@@ -69,7 +69,7 @@ def test_value_replaces_an_earlier_failure_and_the_first_value_counts() -> None:
         assert [each.time_us for each in told.read(study.get_trials(deepcopy=False)).finished] == known
 
 
-def test_best_of_several_values_counts_if_a_point_represents_them() -> None:
+def test_best_value_of_several_parameters_on_one_grid_point_counts() -> None:
     wide = {"X": IntDistribution(0, 10**6)}
     study: Any = optuna.create_study()
     for value, place in ((3.0, 123_000), (1.0, 123_456), (2.0, 123_400)):
@@ -79,7 +79,7 @@ def test_best_of_several_values_counts_if_a_point_represents_them() -> None:
     assert min(each.time_us for each in history.finished if each.time_us) == 1.0
 
 
-def test_config_that_a_trial_changed_is_reported_when_another_tries_it() -> None:
+def test_proposed_config_that_a_trial_changed_has_no_time() -> None:
     study: Any = optuna.create_study()
     axes = axes_of(X)
     told = StudyReader(axes, space_of(axes, ()), StudyDirection.MINIMIZE)

@@ -88,7 +88,7 @@ def recorded(function: str, *arguments: Any, **named: Any) -> Recorder:
         ),
     ],
 )
-def test_arguments_become_the_problem_of_a_family(
+def test_call_arguments_become_the_problem_of_a_family(
     function: str, arguments: Sequence[Any], named: dict[str, Any], family: str, problem: dict[str, Any]
 ) -> None:
     recorder = recorded(function, *arguments, **named)
@@ -111,7 +111,7 @@ def test_arguments_become_the_problem_of_a_family(
         ("linear", (Tensor((2, 64), "torch.float64"), Tensor((8, 64))), {}, "float64"),
     ],
 )
-def test_calls_that_no_family_computes_are_counted_with_the_reason(
+def test_calls_that_no_family_supports_are_counted_with_the_reason(
     function: str, arguments: Sequence[Any], named: dict[str, Any], reason: str
 ) -> None:
     recorder = recorded(function, *arguments, **named)
@@ -120,7 +120,7 @@ def test_calls_that_no_family_computes_are_counted_with_the_reason(
     assert (name, reason in said) == (function, True)
 
 
-def test_layout_of_attention_is_recorded_from_the_memory_of_its_tensors() -> None:
+def test_attention_layout_is_recorded_from_the_tensor_strides() -> None:
     q, kv = replace(Q, memory="swapped"), replace(KV, memory="swapped")
     recorder = recorded("scaled_dot_product_attention", q, kv, kv, enable_gqa=True)
     recorder.observe("scaled_dot_product_attention", (replace(Q, memory="other"), kv, kv), {"enable_gqa": True})
@@ -139,7 +139,7 @@ def test_gated_modules_are_recorded_as_swiglu(torch: Any) -> None:
     assert (call.family, call.problem) == ("swiglu", {"rows": 6, "cols": 96, "dtype": "bfloat16"})
 
 
-def test_repeated_calls_are_weights_and_frequent_ones_come_first() -> None:
+def test_repeated_calls_become_weights_with_frequent_ones_first() -> None:
     recorder = Recorder()
     for rows, times in ((4, 1), (8, 3)):
         for _ in range(times):
@@ -192,7 +192,7 @@ def torch() -> Iterator[Any]:
     yield SimpleNamespace(nn=nn, overrides=SimpleNamespace(TorchFunctionMode=mode), hooks=hooks, active=active)
 
 
-def test_recorded_functions_are_matched_by_identity_and_still_return(torch: Any) -> None:
+def test_watched_functions_are_recorded_and_return_their_result(torch: Any) -> None:
     recorder = Recorder()
     with watched(recorder, torch):
         assert torch.nn.functional.softmax(Tensor((4, 9)), dim=-1) == "softmax"
@@ -208,7 +208,7 @@ def test_recorded_functions_are_matched_by_identity_and_still_return(torch: Any)
     assert (torch.hooks, torch.active) == ([], [])
 
 
-def test_program_of_pytorch_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pytorch_program_is_recorded_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     from evo.cli.main import main
 
@@ -229,7 +229,7 @@ def test_program_of_pytorch_is_recorded(tmp_path: Path, capsys: pytest.CaptureFi
     assert "exited with 3" in capsys.readouterr().err
 
 
-def test_missing_program_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_names_the_missing_program_to_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from evo.cli.main import main
 
     assert main(["suite", "record", str(tmp_path / "none.py"), "--to", str(tmp_path / "s.toml")]) == 2

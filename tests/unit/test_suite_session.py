@@ -147,7 +147,7 @@ def searched(rows: tuple[int, ...], budget: Shared, goal: str = "ratio") -> Suit
     )
 
 
-def test_budget_is_shared_and_goes_to_the_search_that_improves(service: Service) -> None:
+def test_suite_budget_goes_to_the_search_that_improves(service: Service) -> None:
     found = searched((8, 16), Shared(trials=8))
     first, second = service.stored[1], service.stored[2]
     assert first.finished > second.finished >= 1
@@ -156,7 +156,7 @@ def test_budget_is_shared_and_goes_to_the_search_that_improves(service: Service)
     assert [number for number, command in service.commands if command == "stop"] == [1, 2]
 
 
-def test_sets_are_chosen_by_the_goal_of_the_suite_and_by_costs(service: Service) -> None:
+def test_suite_measures_costs_by_the_metric_of_its_searches(service: Service) -> None:
     service.metric = 3.0
     found = searched((8, 16), Shared(trials=6), goal="worst").measured["softmax"]
     assert found.goal == "worst"
@@ -165,7 +165,7 @@ def test_sets_are_chosen_by_the_goal_of_the_suite_and_by_costs(service: Service)
     assert set(costs) <= {3.0 * time for time in times}
 
 
-def test_search_is_paused_before_another_one_continues(service: Service) -> None:
+def test_suite_pauses_a_search_before_another_continues(service: Service) -> None:
     searched((8, 16), Shared(trials=6))
     slices = [(number, command) for number, command in service.commands if command in ("pause", "resume")]
     assert slices[:2] == [(1, "pause"), (2, "pause")]
@@ -173,19 +173,19 @@ def test_search_is_paused_before_another_one_continues(service: Service) -> None
         assert (paused, first, second) == (resumed, "resume", "pause")
 
 
-def test_later_searches_begin_with_the_best_configs_of_near_problems(service: Service) -> None:
+def test_later_suite_searches_start_with_the_best_configs_of_earlier_ones(service: Service) -> None:
     searched((8, 16), Shared(trials=4))
     first, second = service.terms[:2]
     assert "warm_start" not in first
     assert second["warm_start"] == {"source": "calls of suite mine searched before", "configs": [{"ROWS": 8}]}
 
 
-def test_champions_are_measured_on_the_other_problems(service: Service) -> None:
+def test_suite_measures_best_configs_on_the_other_problems(service: Service) -> None:
     searched((8, 16), Shared(trials=4))
     assert [terms["budget"] for terms in service.terms[2:]] == [{"trials": 3}, {"trials": 3}]
 
 
-def test_call_without_a_suitable_device_is_left_out_with_the_reason(service: Service) -> None:
+def test_suite_call_without_a_suitable_device_is_listed_with_the_reason(service: Service) -> None:
     found = searched((8, 999), Shared(trials=4))
     assert found.left_out == {"r999": "no device for it"}
     document = suite_document(found, 2)
@@ -194,6 +194,6 @@ def test_call_without_a_suitable_device_is_left_out_with_the_reason(service: Ser
     assert document["families"]["softmax"]["table"] == {"r8": 0}
 
 
-def test_suite_without_any_search_fails(service: Service) -> None:
+def test_suite_without_any_search_finds_nothing(service: Service) -> None:
     found = searched((999,), Shared(trials=4))
     assert found.exit is Exit.NOTHING_FOUND

@@ -19,7 +19,7 @@ def document(**call: Any) -> dict[str, Any]:
     return {"call": [{"name": "a", "family": "softmax", "problem": {"rows": 8}, **call}]}
 
 
-def test_range_stands_for_lengths_between_its_ends() -> None:
+def test_range_of_lengths_includes_its_ends_and_values_between() -> None:
     assert lengths_of("1..4096", "S") == [1, 4, 16, 64, 256, 1024, 4096]
     assert lengths_of("5..7", "S") == [5, 6, 7]
     assert lengths_of("9..9", "S") == [9]
@@ -36,7 +36,7 @@ def test_problem_text_accepts_ranges() -> None:
         split_shapes("S=9..1")
 
 
-def test_each_value_of_a_field_is_a_call_and_they_share_the_weight() -> None:
+def test_suite_call_with_several_values_becomes_calls_that_share_its_weight() -> None:
     suite = suite_from(document(problem={"rows": [1, 2], "cols": "2..3", "causal": True}, weight=8), "mine")
     assert [call.name for call in suite.calls] == [f"a-rows{r}-cols{c}" for r in (1, 2) for c in (2, 3)]
     assert {call.weight for call in suite.calls} == {2.0}
@@ -66,7 +66,7 @@ def test_each_value_of_a_field_is_a_call_and_they_share_the_weight() -> None:
         ({"call": document()["call"] * 2}, "call"),
     ],
 )
-def test_wrong_document_is_refused_with_its_place(given: dict[str, Any], place: str) -> None:
+def test_error_names_the_invalid_key_of_a_suite(given: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{place}: "):
         suite_from(given, "mine")
 
@@ -87,7 +87,7 @@ def test_suite_is_found_by_name_or_path(tmp_path: Any) -> None:
         suites.find(str(file))
 
 
-def test_every_call_of_the_zoo_is_a_problem_of_its_family() -> None:
+def test_every_zoo_call_is_a_problem_of_its_family() -> None:
     zoo = suites.find("zoo")
     for call in zoo.calls:
         family = registry.find(call.family).family
@@ -99,14 +99,14 @@ def test_every_call_of_the_zoo_is_a_problem_of_its_family() -> None:
         zoo.of_family("rmsnrm")
 
 
-def test_searches_without_a_slice_come_first() -> None:
+def test_suite_searches_that_had_no_budget_yet_come_first() -> None:
     courses = {"a": Progress(weight=9, best=(10.0,)), "b": Progress(weight=1), "c": Progress(weight=1)}
     assert next_call(courses, "ratio") == "b"
     assert next_call({**courses, "b": Progress(weight=1, open=False)}, "ratio") == "c"
     assert next_call({"a": Progress(weight=1, best=(1.0,), open=False)}, "ratio") is None
 
 
-def test_next_slice_goes_to_the_search_with_the_largest_expected_gain() -> None:
+def test_next_suite_search_has_the_largest_expected_gain() -> None:
     stuck = Progress(weight=1, best=(10.0, 10.0, 10.0))
     moving = Progress(weight=1, best=(10.0, 8.0, 6.5))
     assert next_call({"stuck": stuck, "moving": moving}, "ratio") == "moving"
@@ -118,7 +118,7 @@ def test_next_slice_goes_to_the_search_with_the_largest_expected_gain() -> None:
     assert next_call({"long": long, "short": short}, "time") == "long"
 
 
-def test_search_without_success_is_given_up_slowly() -> None:
+def test_expected_gain_falls_with_every_unsuccessful_slice() -> None:
     gains = [expected_gain(Progress(weight=1, best=(None,) * count), "ratio") for count in range(1, 5)]
     assert all(later < earlier for earlier, later in itertools.pairwise(gains))
     stuck = [expected_gain(Progress(weight=1, best=(5.0,) * count), "ratio") for count in range(1, 8)]
@@ -134,7 +134,7 @@ def measurements(times: dict[str, dict[int, float]], **lengths: int) -> Measurem
     )
 
 
-def test_best_small_set_is_found_and_larger_sets_lose_less() -> None:
+def test_best_set_of_configs_has_the_lowest_cost() -> None:
     times = {
         "a": {0: 10.0, 1: 30.0, 2: 12.0},
         "b": {0: 30.0, 1: 10.0, 2: 12.0},
@@ -149,19 +149,19 @@ def test_best_small_set_is_found_and_larger_sets_lose_less() -> None:
     assert best_set(measured, 8).cost == 1.0
 
 
-def test_set_covers_most_problems_first_and_is_fast_second() -> None:
+def test_best_set_covers_as_many_problems_as_possible_first() -> None:
     measured = measurements({"a": {0: 10.0, 1: 50.0}, "b": {1: 10.0}}, a=1, b=2)
     assert best_set(measured, 1).members == (1,)
     assert len(evaluate(measured, (0,)).table) == 1
 
 
-def test_weights_decide_which_problem_a_set_serves() -> None:
+def test_weights_decide_which_problem_a_config_set_serves() -> None:
     measured = measurements({"a": {0: 10.0, 1: 20.0}, "b": {0: 20.0, 1: 10.0}}, a=1, b=2)
     heavy = Measurements(**{**vars(measured), "weights": {"a": 1.0, "b": 9.0}})
     assert best_set(heavy, 1).members == (1,)
 
 
-def test_worst_call_objective_limits_the_loss_of_each_call() -> None:
+def test_goal_worst_minimises_the_largest_loss_of_any_call() -> None:
     times = {"a": {0: 10.0, 1: 15.0}, "b": {0: 10.0, 1: 14.0}, "c": {0: 20.0, 1: 14.0}, "d": {0: 10.0, 1: 14.0}}
     measured = measurements(times, a=1, b=2, c=3, d=4)
     assert (best_set(measured, 1).members, best_set(measured, 1).worst) == ((0,), pytest.approx(20 / 14))
@@ -174,12 +174,12 @@ def test_worst_call_objective_limits_the_loss_of_each_call() -> None:
     assert leave_one_out(by_worst, 1).worst == pytest.approx(2.0)  # without c, config 0 is the best for the others
 
 
-def test_weights_do_not_count_for_the_worst_call() -> None:
+def test_weights_do_not_count_for_goal_worst() -> None:
     heavy, light = (Progress(weight=weight, best=(10.0, 9.0)) for weight in (50, 1))
     assert expected_gain(heavy, "worst") == expected_gain(light, "worst") == expected_gain(light, "ratio")
 
 
-def test_large_sets_are_improved_by_exchanges() -> None:
+def test_best_set_of_eight_configs_costs_less_than_smaller_sets() -> None:
     times = {f"p{i}": {j: 1.0 if j == i else 2.0 + 0.01 * ((i * 7 + j * 3) % 11) for j in range(30)} for i in range(30)}
     measured = Measurements(
         problems={name: {"S": 1 + index} for index, name in enumerate(times)},
@@ -204,11 +204,11 @@ def test_unseen_problem_gets_the_config_of_its_nearest_neighbour() -> None:
     assert one.worst is not None and one.worst > 1.3
 
 
-def test_pairs_that_were_not_measured_are_counted() -> None:
+def test_leave_one_out_counts_pairs_that_were_not_measured() -> None:
     unseen = leave_one_out(measurements({"a": {0: 1.0}, "b": {1: 1.0}}, a=1, b=2), 1)
     assert (unseen.loss, unseen.judged, unseen.unmeasured) == (None, 0, 2)
 
 
-def test_distance_counts_doublings_and_differences() -> None:
+def test_problem_distance_counts_doublings_and_differences() -> None:
     assert distance({"S": 64, "causal": True}, {"S": 256, "causal": False}) == 3.0
     assert distance({"S": 64}, {"S": 64, "window": 0}) == 1.0

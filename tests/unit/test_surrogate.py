@@ -62,7 +62,7 @@ def bowl(x: int, y: int) -> float:
     return 10.0 + (x - 8) ** 2 + (y - 3) ** 2
 
 
-def test_sizes_use_magnitude_and_alignment_and_names_use_equality() -> None:
+def test_surrogate_coordinates_use_magnitude_alignment_and_equality() -> None:
     sizes = Tunable(name="SIZE", values=[16, 32, 48, 64, 128])
     points = Coordinates(Space([sizes, Tunable(name="KIND", values=["a", "b", "c"]), Tunable(name="ONE", values=[7])]))
     assert points.names.tolist() == [False, False, True]
@@ -76,18 +76,18 @@ def test_sizes_use_magnitude_and_alignment_and_names_use_equality() -> None:
     assert kernel.between(x, x) == pytest.approx(matern(other))
 
 
-def test_numbers_that_are_not_sizes_use_ranks() -> None:
+def test_surrogate_coordinates_of_non_positive_numbers_are_ranks() -> None:
     space = Space([Tunable(name="SWITCH", values=[0, 1]), Tunable(name="SHIFT", values=[-1, 0, 5])])
     rows = np.array([[0, 0], [1, 1], [1, 2]], dtype=np.int32)
     assert Coordinates(space).of(rows).tolist() == [[0, 0], [1, 0.5], [1, 1]]
 
 
-def test_numbers_with_indistinguishable_sizes_use_ranks() -> None:
+def test_surrogate_coordinates_of_nearly_equal_numbers_are_ranks() -> None:
     points = Coordinates(Space([Tunable(name="X", values=[2**53, 2**53 + 2])]))
     assert points.of(np.array([[0], [1]])).tolist() == [[0.0], [1.0]]
 
 
-def test_process_interpolates_observations_and_is_uncertain_elsewhere() -> None:
+def test_gaussian_process_interpolates_observations_and_is_uncertain_elsewhere() -> None:
     points = np.linspace(0, 1, 6)[:, None]
     values = slowness(np.exp(np.sin(5 * points[:, 0])))
     posterior = Posterior(Covariance(weights=np.array([9.0]), noise=1e-6, names=np.array([False])), points, values)
@@ -104,7 +104,7 @@ def test_risk_of_failure_lowers_the_expected_improvement() -> None:
     assert np.diff(forecast.improvement) == pytest.approx(np.log(0.1))
 
 
-def test_uncertainty_scales_with_the_values() -> None:
+def test_gaussian_process_uncertainty_scales_with_the_values() -> None:
     points, values = np.linspace(0, 1, 6)[:, None], np.sin(5 * np.linspace(0, 1, 6))
     kernel = Covariance(weights=np.array([9.0]), noise=1e-6, names=np.array([False]))
     (usual,), (tenfold,) = (
@@ -113,7 +113,7 @@ def test_uncertainty_scales_with_the_values() -> None:
     assert tenfold == pytest.approx(10 * usual)
 
 
-def test_algebra_of_a_proposal_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposal_computes_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     held = list[str]()
 
     @contextmanager
@@ -128,7 +128,7 @@ def test_algebra_of_a_proposal_runs_on_one_thread(monkeypatch: pytest.MonkeyPatc
     assert held == ["begun", "ended"]
 
 
-def test_gradient_of_the_likelihood_is_correct() -> None:
+def test_gradient_of_the_likelihood_equals_finite_differences() -> None:
     points, values = rng().random((12, 2)), rng(1).standard_normal(12)
     apart = _squared_distances(np.column_stack([points, np.arange(12) % 3]), np.array([False, False, True]))
     assert set(apart[2]) == {0.0, 1.0}
@@ -139,7 +139,7 @@ def test_gradient_of_the_likelihood_is_correct() -> None:
     assert slope == pytest.approx(numeric, rel=1e-4)
 
 
-def test_fit_separates_relevant_tunables_from_irrelevant_ones() -> None:
+def test_fitted_weights_are_larger_for_relevant_tunables() -> None:
     points = rng().random((60, 2))
     kernel = fit(points, slowness(np.exp(np.sin(6 * points[:, 0]))), np.zeros(2, dtype=np.bool_))
     assert kernel.weights[0] > 10 * kernel.weights[1]
@@ -154,7 +154,7 @@ def test_expected_improvement_equals_its_integral(below: float) -> None:
     assert found == pytest.approx(np.log(0.5 * exact), abs=0.1)
 
 
-def test_scales_are_fitted_on_a_prefix_of_the_log() -> None:
+def test_surrogate_weights_are_fitted_on_a_prefix_of_the_log() -> None:
     lengths = sorted({last_fit(count) for count in range(2, 200)})
     assert lengths[:5] == [2, 3, 4, 5, 7]
     assert lengths[-1] > 0.8 * 199 and len(lengths) < 25
@@ -167,7 +167,7 @@ def test_scales_are_fitted_on_a_prefix_of_the_log() -> None:
     assert kernels[0].weights.tolist() == kernels[1].weights.tolist()
 
 
-def test_large_histories_are_fitted_on_the_fastest_and_a_sample_of_all_ranks(
+def test_surrogate_of_a_long_history_is_fitted_on_the_fastest_and_a_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(surrogate, "FITTED", 8)
@@ -196,7 +196,7 @@ def test_unseen_minimum_of_a_bowl_has_the_highest_expected_improvement() -> None
     assert bowl(*best.tolist()) < 16
 
 
-def test_failures_and_pending_configs_make_their_neighbourhood_less_attractive() -> None:
+def test_failed_and_pending_configs_lower_the_expected_improvement_nearby() -> None:
     space = plane()
     grid: dict[tuple[int, ...], Outcome | float | None] = {
         (x, y): bowl(x, y) for x in range(0, 12, 3) for y in range(0, 12, 4)
@@ -212,30 +212,30 @@ def test_failures_and_pending_configs_make_their_neighbourhood_less_attractive()
     assert surrogate.learn(failed).forecast(beside).success < 0.7 < free.success
 
 
-def test_pruned_trials_count_as_slow_not_as_unknown_or_failed() -> None:
+def test_pruned_trials_count_as_slow_and_not_as_failed() -> None:
     losses = np.array([1.0, HOPELESS, np.e])
     assert slowness(losses)[1] == slowness(losses)[2] > 0
     seen = observed(plane(), {(0, 0): 5.0, (1, 1): KINDS["pruned"], (2, 2): KINDS["crashed"]})
     assert (seen.measured, seen.worked) == (1, 2)
 
 
-def test_fast_trials_are_distinguished_more_than_slow_ones() -> None:
+def test_slowness_scale_separates_fast_trials_more_than_slow_ones() -> None:
     _, twice, twice_again, slow = np.diff(slowness(np.array([1.0, 1.0, 2.0, 4.0, 1e3])))
     assert twice == pytest.approx(2 * twice_again)
     assert slow < twice_again
 
 
-def test_extreme_time_leaves_the_others_distinguishable() -> None:
+def test_extreme_time_leaves_other_times_distinguishable() -> None:
     usual, lucky = np.array([10.0, 11.0, 12.0, 20.0]), np.array([0.5, 10.0, 11.0, 12.0, 20.0])
     assert np.diff(slowness(lucky))[1:].sum() > 0.5 * np.diff(slowness(usual)).sum()
     assert slowness(lucky).argmin() == 0
 
 
-def test_other_figures_are_standardised_unchanged() -> None:
+def test_slowness_of_negative_values_is_standardised() -> None:
     assert slowness(np.array([-1.0, 0.0, 1.0])).tolist() == pytest.approx([-np.sqrt(1.5), 0, np.sqrt(1.5)])
 
 
-def test_most_promising_config_is_proposed_without_a_local_search() -> None:
+def test_portfolio_proposes_the_neighbour_with_the_highest_expected_improvement() -> None:
     space, history = SPACES["drawn"](), History()
     advance(history, build("random", Context(space=space)), space, measured, 30)
     history.ask(Proposal(config=space.default(), origin="default"))
@@ -250,7 +250,7 @@ def test_most_promising_config_is_proposed_without_a_local_search() -> None:
     assert (proposal.origin, len(proposal.parents)) == ("neighbour", 1)
 
 
-def test_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:
+def test_neighbours_of_an_elite_are_all_single_changes() -> None:
     space = mixed()
     seen = observed(space, {(1, 1, 0, 1, 2): 1.0})
     around = Neighbourhood(space).of_elites(seen, rng())
@@ -262,12 +262,12 @@ def test_neighbours_of_an_elite_are_all_configs_one_change_away() -> None:
     assert len(Neighbourhood(wide).of_elites(observed(wide, {(5,): 1.0}), rng()).rows) == MOST
 
 
-def test_long_ranking_is_reduced_to_its_head_and_a_sample() -> None:
+def test_spread_keeps_the_head_of_a_long_ranking_and_a_sample() -> None:
     assert spread(np.arange(10), 10).tolist() == list(range(10))
     assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
 
 
-def test_thread_count_is_restored_after_the_algebra() -> None:
+def test_single_thread_restores_the_thread_count() -> None:
     def threads() -> list[int]:
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
@@ -279,7 +279,7 @@ def test_thread_count_is_restored_after_the_algebra() -> None:
     assert threads() == before
 
 
-def test_improvement_is_relative_to_the_expected_best_not_its_measured_time() -> None:
+def test_expected_improvement_is_relative_to_the_predicted_best_time() -> None:
     space = plane()
     noise = rng().normal(1.0, 0.05, (12, 12))
     noisy = observed(space, {(x, y): (10.0 + bowl(x, y) / 50) * noise[x, y] for x in range(12) for y in range(12)})

@@ -17,24 +17,24 @@ STAND_IN = Device(kind="estimate", model="compiler alone", architecture="any tar
 FOR_L4 = Objective(target="NVIDIA L4")
 
 
-def test_device_is_its_own_target_by_default() -> None:
+def test_objective_without_target_is_for_the_device_itself() -> None:
     assert aimed_at(H100, Objective()) is H100
     assert compared_with(H100, Objective()) is H100
     assert place_text(H100, Objective()) == "NVIDIA H100 80GB HBM3"
 
 
-def test_larger_gpu_respects_the_target_and_is_compared_with_itself() -> None:
+def test_search_with_target_uses_the_targets_limits_and_the_devices_roofline() -> None:
     assert aimed_at(H100, FOR_L4) == L4
     assert compared_with(H100, FOR_L4) is H100
     assert place_text(H100, FOR_L4) == "timed on NVIDIA H100 80GB HBM3 (sm_90), gated for NVIDIA L4 (sm_89)"
 
 
-def test_estimate_is_compared_with_the_target() -> None:
+def test_estimate_uses_limits_and_roofline_of_the_target() -> None:
     assert aimed_at(STAND_IN, FOR_L4) == compared_with(STAND_IN, FOR_L4) == L4
     assert place_text(STAND_IN, FOR_L4) == "estimated for NVIDIA L4 (sm_89), never run"
 
 
-def test_target_is_part_of_the_objective_key_and_leaves_other_keys_unchanged() -> None:
+def test_objective_key_contains_the_target_only_if_set() -> None:
     assert Objective().key == "hot,threads=1,plain,float32,deterministic,v3"
     assert FOR_L4.key == "hot,threads=1,plain,float32,deterministic,v3,for=NVIDIA L4"
 

@@ -32,14 +32,14 @@ def device(kind: DeviceKind) -> Device:
 
 
 @every_implementation
-def test_template_uses_all_tunables_and_only_declared_names(package: Package, kind: DeviceKind) -> None:
+def test_builtin_template_uses_all_tunables_and_only_declared_names(package: Package, kind: DeviceKind) -> None:
     check(package, kind)
     fields = {field.name for field in package.family.fields}
     assert used_names(package, kind) & fields, "a kernel must depend on its problem"
 
 
 @every_implementation
-def test_configs_render_for_every_case_and_every_case_is_covered(package: Package, kind: DeviceKind) -> None:
+def test_builtin_configs_render_for_every_case(package: Package, kind: DeviceKind) -> None:
     family = package.family
     problem = family.problem("", kind)
     space = family.space(problem, device(kind), Objective())
@@ -56,7 +56,7 @@ def test_configs_render_for_every_case_and_every_case_is_covered(package: Packag
 
 
 @every_implementation
-def test_different_configs_render_differently(package: Package, kind: DeviceKind) -> None:
+def test_different_configs_of_a_builtin_family_render_differently(package: Package, kind: DeviceKind) -> None:
     family = package.family
     problem = family.problem("", kind)
     space = family.space(problem, device(kind), Objective())

@@ -63,14 +63,14 @@ def launch(family: Family, **tunables: Any) -> Any:
     return family.candidate({"BLOCK": 128, "ITEMS": 2, **tunables}, problem, DEVICE, Objective()).launch
 
 
-def test_map_follows_from_problem_and_config() -> None:
+def test_tensor_map_follows_from_problem_and_config() -> None:
     assert launch(document()).tensor_maps == (
         TensorMap(of="x", dtype="float16", shape=(5, 1000), box=(8, 64), swizzle=128),
     )
     assert launch(document(when="ITEMS == 1")).tensor_maps == ()
 
 
-def test_box_of_bytes_has_twice_the_columns() -> None:
+def test_tensor_map_boxes_of_fp8_gemm_have_128_columns() -> None:
     family = find("gemm_fp8").family
     problem = family.problem("M=2048,N=1024,K=1040", "cuda")
     tunables = family.implementation("cuda").tunables
@@ -97,14 +97,14 @@ def test_box_of_bytes_has_twice_the_columns() -> None:
         ({"swizzle": "16", "box": ["8", "8"]}, "swizzle", "not one of 0, 32, 64, 128"),
     ],
 )
-def test_map_that_the_driver_would_refuse_is_refused_by_name(change: Any, field: str, reason: str) -> None:
+def test_error_names_the_invalid_key_of_a_tensor_map(change: Any, field: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         launch(document(**change))
     assert raised.value.field.endswith(f"cuda.launch.tensor_maps[0].{field}")
     assert reason in raised.value.reason
 
 
-def test_driver_gets_the_innermost_axis_first(driver: Driver) -> None:
+def test_tensor_map_is_encoded_with_the_innermost_axis_first(driver: Driver) -> None:
     made = tensor_map.encode(
         4096, of="k", dtype="bfloat16", shape=(6, 200, 128), box=(1, 48, 64), swizzle=128, l2_promotion=256
     )
@@ -126,7 +126,9 @@ def test_driver_gets_the_innermost_axis_first(driver: Driver) -> None:
     assert ctypes.string_at(bound._parameters[1], 128) == b"\x04" * 128, "behind the arguments"
 
 
-def test_exports_pass_the_maps(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exported_kernel_passes_its_tensor_maps(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     family = find("gemm").family
     problem = family.problem("M=64,N=64,K=128", "cuda")
     config = {
@@ -148,7 +150,7 @@ def test_exports_pass_the_maps(driver: Driver, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("given", [(49152,), (1024, 61440), (61440, 1024), (0,)])
-def test_export_may_use_the_dynamic_shared_memory_of_every_launch(
+def test_exported_kernel_allows_the_largest_shared_memory_of_its_launches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[int, ...]
 ) -> None:
     """49,152 bytes beside a static array exceed what a function may use without permission."""
@@ -163,7 +165,7 @@ def test_export_may_use_the_dynamic_shared_memory_of_every_launch(
     assert {each.max_dynamic_shared_size_bytes for each in functions} == {max(given)}
 
 
-def test_function_may_use_the_largest_dynamic_shared_memory_of_its_launches() -> None:
+def test_every_function_gets_the_largest_shared_memory_of_its_launches() -> None:
     def step(entry: str, size: int) -> Step:
         launch = Launch(grid=(1, 1, 1), block=(32, 1, 1), shared_memory_bytes=size)
         return Step(entry=entry, arguments=(), launch=launch)

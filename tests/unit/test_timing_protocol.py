@@ -44,32 +44,32 @@ RNG = np.random.default_rng
     ("cache_bytes", "held", "sets"),
     [(32 << 20, 2 << 20, 81), (1 << 20, 64 << 20, 2), (0, 1 << 20, 2), (1 << 40, 1 << 20, 1024), (32 << 20, 8, 4096)],
 )
-def test_cold_sets_exceed_five_times_the_cache_within_limits(cache_bytes: int, held: int, sets: int) -> None:
+def test_cold_buffer_sets_exceed_five_times_the_cache_within_limits(cache_bytes: int, held: int, sets: int) -> None:
     assert cold_sets(cache_bytes, held, memory_bytes=4 << 30) == sets
 
 
-def test_hopeless_candidate_stops_after_a_fifth() -> None:
+def test_slow_candidate_is_pruned_after_a_fifth_of_the_samples() -> None:
     assert take(ScriptedTimer([10.0]), 40, bars=Bars(prune_us=9.0)) == Taken(samples_us=(10.0,) * 8, pruned=True)
 
 
-def test_noise_in_a_few_early_samples_does_not_prune() -> None:
+def test_few_slow_early_samples_do_not_prune_a_candidate() -> None:
     samples = [100.0, 100.0, 100.0, *[5.0] * 37]
     assert take(ScriptedTimer(samples), 40, bars=Bars(prune_us=9.0)) == Taken(samples_us=tuple(samples))
 
 
-def test_fast_candidate_is_fully_sampled_and_slow_later_samples_do_not_prune() -> None:
+def test_slow_later_samples_do_not_prune_a_fast_candidate() -> None:
     taken = take(ScriptedTimer([*[5.0] * 8, *[50.0] * 32]), 40, bars=Bars(prune_us=9.0, shorten_us=9.0))
     assert (len(taken.samples_us), taken.pruned) == (40, False)
 
 
-def test_clear_non_elite_is_sampled_in_part_if_its_last_sample_agrees() -> None:
+def test_candidate_clearly_slower_than_the_elites_takes_fewer_samples() -> None:
     timer, proven = ScriptedTimer([8.0]), list[int]()
     bars = Bars(prune_us=9.0, shorten_us=7.0)
     taken = take(timer, 40, bars=bars, before_last=lambda: proven.append(len(timer.asked)))
     assert (taken, proven) == (Taken(samples_us=(8.0,) * 9), [8])
 
 
-def test_disturbance_of_most_first_samples_shortens_nothing() -> None:
+def test_disturbed_first_samples_do_not_shorten_sampling() -> None:
     samples = [*[8.0] * 5, *[5.0] * 35]
     assert len(take(ScriptedTimer(samples), 40, bars=Bars(shorten_us=7.0)).samples_us) == 40
 
@@ -79,14 +79,14 @@ def test_small_sample_counts_are_not_exceeded(samples: int) -> None:
     assert len(take(ScriptedTimer([8.0]), samples, bars=Bars(shorten_us=7.0)).samples_us) == samples
 
 
-def test_hook_runs_right_before_the_last_sample() -> None:
+def test_before_last_runs_right_before_the_last_sample() -> None:
     timer = ScriptedTimer([1.0])
     seen: list[int] = []
     take(timer, 5, before_last=lambda: seen.append(len(timer.asked)))
     assert seen == [4]
 
 
-def test_each_sample_is_judged_and_short_ones_are_warmed_again() -> None:
+def test_hook_after_runs_for_every_sample_without_the_warm_up_ones() -> None:
     for last_us, samples in ((WARM_US / 2, 10), (WARM_US, 5)):
         timer, judged = ScriptedTimer([last_us]), list[int]()
         take(timer, 5, after=lambda timer=timer, judged=judged: judged.append(len(timer.asked)), warm=True)  # type: ignore[misc]
@@ -107,7 +107,7 @@ def test_interleaved_rounds_sample_each_kernel_once_in_every_order() -> None:
 
 
 @pytest.mark.parametrize("rounds", [100, 101])
-def test_each_of_two_timers_comes_first_in_half_of_the_rounds(rounds: int) -> None:
+def test_every_timer_precedes_every_other_in_half_of_the_rounds(rounds: int) -> None:
     orders = set()
     for seed in range(3):
         asked: list[str] = []
@@ -128,11 +128,11 @@ def test_interruptions_and_lucky_samples_do_not_change_a_round() -> None:
 
 
 @pytest.mark.parametrize(("sample_us", "count"), [(1, 10), (500, 10), (1_000, 5), (2_500, 2), (80_000, 1)])
-def test_samples_of_a_round_last_five_milliseconds_together(sample_us: float, count: int) -> None:
+def test_round_repeats_short_samples_up_to_five_milliseconds(sample_us: float, count: int) -> None:
     assert repeats(sample_us) == count
 
 
-def test_warming_discards_samples_of_short_kernels_only() -> None:
+def test_warm_up_repeats_samples_of_short_kernels_only() -> None:
     asked: list[str] = []
     timers = {"short": ScriptedTimer([0.4 * WARM_US], "s", asked), "long": ScriptedTimer([WARM_US], "l", asked)}
     taken = interleave(timers, 3, rng=RNG(0), warm=True)
@@ -174,9 +174,7 @@ class Turn:
 @pytest.mark.parametrize(
     ("noise", "rounds"), [([1.0], USUAL_ROUNDS), ([0.3, 1.0, 1.0, 1.0], MOST_ROUNDS)], ids=["quiet", "noisy"]
 )
-def test_ring_is_filled_before_each_sample_and_measured_until_the_ratio_is_known(
-    noise: list[float], rounds: int
-) -> None:
+def test_overwrite_check_adds_rounds_until_its_ratio_is_known(noise: list[float], rounds: int) -> None:
     sets = [Telling() for _ in range(3)]
     sources = {"answered": Telling(2 * ROUND_US), "poisoned": Telling(6 * ROUND_US)}
     seen: list[Buffers] = []
@@ -193,7 +191,7 @@ def test_ring_is_filled_before_each_sample_and_measured_until_the_ratio_is_known
     assert seen == sets * (2 * rounds + 2), "each call is checked"
 
 
-def test_ring_has_one_set_per_call_within_limits() -> None:
+def test_overwrite_check_uses_one_buffer_set_per_call_within_limits() -> None:
     y = Argument(name="y", role="output", dtype="float32", shape=(1 << 20,))
     x = Argument(name="x", role="input", dtype="float32", shape=(1 << 20,))
     assert [ring_sets([x, y], calls, 64 << 20) for calls in (1, 5, 500)] == [2, 5, 8]
@@ -201,7 +199,7 @@ def test_ring_has_one_set_per_call_within_limits() -> None:
     assert [mixed_sets(held) for held in (0, 4096, 16 << 20, 1 << 30)] == [MIXED_SETS, MIXED_SETS, 4, 2]
 
 
-def test_anchor_and_floor_are_reported_with_the_samples() -> None:
+def test_timing_contains_anchor_and_floor_times() -> None:
     timing = ReferenceTimers(FakeSession()).now().timing([3.0, 1.0], calls=7)
     assert (timing.anchor_us, timing.floor_us, timing.calls_per_sample, timing.median_us) == (20.0, 0.1, 7, 2.0)
 
@@ -214,7 +212,7 @@ def test_much_slower_baseline_is_left_out_with_the_reason() -> None:
     assert baselines.unavailable == {"naive": "left out: 81 µs, more than 20 times the 4 µs to compare with"}
 
 
-def test_interrupted_sample_excludes_no_baseline_and_the_fastest_always_takes_part() -> None:
+def test_fastest_baseline_always_takes_part_in_the_rounds() -> None:
     request = Compare(series={}, rounds=100, baselines=True, budget_s=48.0)
     timers = {"challenger": ScriptedTimer([4.0])}
     noisy = Baselines(timers={"flash": ScriptedTimer([6.0]), "naive": ScriptedTimer([900.0, 70.0, 70.0])})
@@ -230,7 +228,7 @@ def test_interrupted_sample_excludes_no_baseline_and_the_fastest_always_takes_pa
     assert slower.unavailable == {"naive": "left out: 20 rounds of 4 s each do not fit 48 s"}
 
 
-def test_baselines_alone_are_all_timed() -> None:
+def test_baselines_without_challenger_are_all_timed() -> None:
     baselines = Baselines(timers={"flash": ScriptedTimer([4.0]), "naive": ScriptedTimer([4000.0])})
     assert fitting_rounds({}, baselines, Compare(series={}, rounds=40, baselines=True, budget_s=48.0)) == 40
     assert set(baselines.timers) == {"flash", "naive"}
@@ -244,7 +242,7 @@ def test_slow_requested_baseline_is_timed_in_fewer_rounds() -> None:
     assert not baselines.unavailable
 
 
-def test_rounds_end_with_the_round_after_which_there_is_enough() -> None:
+def test_interleaved_rounds_end_once_there_are_enough_samples() -> None:
     timers = {"a": ScriptedTimer([ROUND_US]), "b": ScriptedTimer([ROUND_US])}
     taken = interleave(timers, 30, rng=RNG(0), warm=False, enough=lambda samples: len(samples["a"]) == 4)
     assert [len(samples) for samples in taken.values()] == [4, 4]

@@ -27,7 +27,7 @@ def test_relative_tolerance_that_accepts_zeros_is_refused(rel_l2: object) -> Non
 
 @pytest.mark.parametrize("name", ["rel_l2", "max_abs", "max_abs_ratio"])
 @pytest.mark.parametrize("value", [-1, -1e-9, float("nan"), float("inf"), "1e308 * 1e308", "0.0 - 1"])
-def test_limit_must_be_finite_and_not_negative(name: str, value: object) -> None:
+def test_infinite_or_negative_tolerance_is_refused(name: str, value: object) -> None:
     given = {"rel_l2": 1e-6, "max_abs": 0.0} if name != "max_abs_ratio" else {"rel_l2": 1e-6}
     with pytest.raises(InvalidInput) as refused:
         family(**{**given, name: value})
@@ -35,11 +35,11 @@ def test_limit_must_be_finite_and_not_negative(name: str, value: object) -> None
 
 
 @pytest.mark.parametrize("rel_l2", [0, 0.0, 1e-7, 0.5, "0.25 * 2"])
-def test_effective_limits_are_accepted(rel_l2: object) -> None:
+def test_relative_tolerance_below_1_is_accepted(rel_l2: object) -> None:
     assert family(rel_l2=rel_l2, max_abs=1e6)
 
 
-def test_limit_that_depends_on_the_problem_is_checked_on_problem_and_cases() -> None:
+def test_tolerance_that_depends_on_the_problem_is_checked_on_problem_and_cases() -> None:
     device: Device = CPU
     searched = family(rel_l2="1e-6 if COLS < 2048 else 1.5", max_abs_ratio=2)
     searched.check_device(searched.problem("COLS=1024", "cpu"), device)
@@ -51,7 +51,7 @@ def test_limit_that_depends_on_the_problem_is_checked_on_problem_and_cases() -> 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_outputs_of_every_dtype_may_be_declared(dtype: str) -> None:
+def test_output_of_every_dtype_may_be_declared(dtype: str) -> None:
     made = document()
     (output,) = [each for each in made["arguments"] if each["role"] == "output"]
     output["dtype"] = dtype

@@ -29,7 +29,7 @@ from evo.text.document import read_toml
         ("x = 3 // three", "x = 3 # three"),
     ],
 )
-def test_line_that_is_not_toml_is_answered_with_one_that_is(line: str, written: str) -> None:
+def test_toml_error_suggests_a_valid_line(line: str, written: str) -> None:
     for before, after in (("", ""), ("a = 1\n[table]\n", "\nb = 2\n"), ("", "\nworse = = =")):
         with pytest.raises(ValueError, match=re.escape(f": write `{written}`") + "$"):
             read_toml(before + line + after)
@@ -37,12 +37,12 @@ def test_line_that_is_not_toml_is_answered_with_one_that_is(line: str, written: 
 
 
 @pytest.mark.parametrize("text", ["x = None", "x = 010", "= 3", "[cpu", 'x = "a', "a = 1\na = 2", "values = [1 2 4]"])
-def test_fault_without_a_clear_meaning_gets_no_suggestion(text: str) -> None:
+def test_ambiguous_toml_error_has_no_suggestion(text: str) -> None:
     with pytest.raises(ValueError, match="at ") as refused:
         read_toml(text)
     assert ": write" not in str(refused.value)
 
 
-def test_table_given_twice_is_answered_with_a_list_of_tables() -> None:
+def test_error_of_a_repeated_toml_table_suggests_a_list_of_tables() -> None:
     with pytest.raises(ValueError, match=r": write `\[\[cpu\.constraints\]\]` where it may be given several times"):
         read_toml("[cpu.constraints]\na = 1\n[cpu.constraints]\na = 2\n")

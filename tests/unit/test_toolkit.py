@@ -39,7 +39,7 @@ def test_cpp_library_of_a_toolkit_of_the_same_version_is_used(
     assert toolkit.include_folders() == (str(package), *(str(installed / each) for each in lent))
 
 
-def test_packages_with_the_cpp_library_need_no_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_packages_with_the_cpp_library_need_no_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = headers(tmp_path / "nvidia/cu13/include", 13010, library="cccl")
     monkeypatch.setattr(toolkit, "in_wheels", lambda *_: iter([package / "cuda_runtime.h"]))
     monkeypatch.setattr(toolkit, "_TOOLKIT", headers(tmp_path / "toolkit", 13010, library="cccl"))

@@ -27,7 +27,7 @@ class Torch:
         return lambda *tensors: ("compiled", function(*tensors))
 
 
-def test_tensors_are_in_the_order_of_the_function_which_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_baseline_passes_tensors_in_order_and_compiles_once(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = Torch(sees_gpu=True)
     monkeypatch.setitem(sys.modules, "torch", torch)
     offered = torch_baselines(lambda x, weight: (x, weight), ("x", "weight"), dtype="float32")
@@ -38,7 +38,7 @@ def test_tensors_are_in_the_order_of_the_function_which_is_compiled_once(monkeyp
     assert torch.compilations == 1
 
 
-def test_remedy_is_named_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_baseline_without_a_gpu_says_which_build_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))
     with pytest.raises(ImportError, match="does not see the GPU: install one built for CUDA"):
         torch_baselines(len, ("x",), dtype="float32")["torch"]({"x": np.array([1])})

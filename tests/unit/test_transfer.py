@@ -36,13 +36,15 @@ def earlier(space: Space, rows: int) -> Earlier:
 @pytest.mark.parametrize(
     ("others", "rows", "ratio"), [((16, 64), 32, 1.0), ((8, 16, 32), 64, 1.2), ((32, 64), 16, 1.2)]
 )
-def test_good_config_of_a_problem_is_predicted_from_others(others: tuple[int, ...], rows: int, ratio: float) -> None:
+def test_fast_config_is_predicted_from_results_of_other_problems(
+    others: tuple[int, ...], rows: int, ratio: float
+) -> None:
     space = Space(TUNABLES)
     found = predicted(space, {"rows": rows}, [earlier(space, each) for each in others], 3)
     assert time_us(found[0], rows) <= 1.001 * ratio * time_us({"TILE": rows, "COPY": "async"}, rows)
 
 
-def test_predictions_are_distinct_valid_and_repeatable() -> None:
+def test_predicted_configs_are_distinct_valid_and_deterministic() -> None:
     narrow = Space(TUNABLES, [Constraint(expression=Expression.parse("TILE * UNROLL <= 32", "constraints"))])
     others = [earlier(Space(TUNABLES), 64), earlier(Space(TUNABLES), 128)]
     found = predicted(narrow, {"rows": 64}, others, 5)
@@ -52,7 +54,7 @@ def test_predictions_are_distinct_valid_and_repeatable() -> None:
     assert found[0]["TILE"] in {16, 32}
 
 
-def test_a_few_results_predict_nothing() -> None:
+def test_too_few_results_predict_no_config() -> None:
     space = Space(TUNABLES)
     whole = earlier(space, 16)
     few = replace(whole, results=whole.results[: LEAST - 1])
@@ -61,7 +63,7 @@ def test_a_few_results_predict_nothing() -> None:
     assert predicted(space, {"rows": 32}, [replace(whole, results=whole.results[:LEAST])], 5)
 
 
-def test_config_of_another_space_takes_the_nearest_numbers_and_the_defaults() -> None:
+def test_config_of_another_space_maps_to_nearest_numbers_and_defaults() -> None:
     space = Space(TUNABLES)
     row = nearest_row(space, {"TILE": 80, "COPY": "async", "OTHER": 1})
     assert row is not None
@@ -69,12 +71,12 @@ def test_config_of_another_space_takes_the_nearest_numbers_and_the_defaults() ->
     assert nearest_row(space, {"TILE": 80, "COPY": "bulk", "UNROLL": 1}) is None
 
 
-def test_equal_problems_need_no_features() -> None:
+def test_results_of_the_same_problem_predict_its_best_config() -> None:
     space = Space(TUNABLES)
     assert predicted(space, {"rows": 32}, [earlier(space, 32)], 1)[0]["TILE"] == 32
 
 
-def test_recordings_of_the_device_model_are_results_of_a_family() -> None:
+def test_shipped_recordings_of_the_device_model_are_results_of_the_family() -> None:
     found = shipped("sdpa", H100, Objective())
     assert sorted(each.problem["D"] for each in found) == [64, 128, 192]
     assert all(each.problem["causal"] is False for each in found)

@@ -49,7 +49,7 @@ benchmark()
 """
 
 
-def test_slice_keeps_only_the_lines_of_a_kernel_in_place() -> None:
+def test_sliced_triton_source_keeps_only_the_lines_of_the_kernel() -> None:
     lines, kept = FILE.splitlines(), sliced(FILE, "scale", "kernel.py").splitlines()
     left = [number for number, line in enumerate(kept) if line]
     assert "torch" not in "\n".join(kept)
@@ -60,7 +60,7 @@ def test_slice_keeps_only_the_lines_of_a_kernel_in_place() -> None:
     assert {"FACTOR = tl.constexpr(2.0)", "def twice(x):", "import triton.language as tl"} < set(kept)
 
 
-def test_parameters_and_decorators_of_a_kernel_are_read() -> None:
+def test_parameters_of_a_triton_kernel_are_parsed() -> None:
     kernel = kernels_of(FILE, "kernel.py")[1]
     assert [(each.name, each.constant, each.pointer) for each in kernel.parameters] == [
         ("x_ptr", False, True),
@@ -85,17 +85,17 @@ def test_parameters_and_decorators_of_a_kernel_are_read() -> None:
         ("def twice(x):", "def twice(x:", "line 13"),
     ],
 )
-def test_unsupported_source_is_refused(old: str, new: str, reason: str) -> None:
+def test_triton_source_that_reaches_into_python_is_refused(old: str, new: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         sliced(FILE.replace(old, new), "scale", "kernel.py")
 
 
 @pytest.mark.parametrize("used", ["tl.math.exp(x)", "triton.language.exp(x)", "tl.extra.cuda.libdevice.exp(x)"])
-def test_functions_of_the_language_are_accepted(used: str) -> None:
+def test_functions_of_the_triton_language_are_accepted(used: str) -> None:
     assert used in sliced(FILE.replace("x * FACTOR", used), "scale", "kernel.py")
 
 
-def test_unknown_entry_is_refused_with_the_kernels_of_the_file() -> None:
+def test_unknown_triton_entry_is_refused_with_the_kernels_of_the_file() -> None:
     with pytest.raises(InvalidInput, match=r"did you mean `scale`\? Functions under @triton.jit: scale, twice"):
         sliced(FILE, "scales", "kernel.py")
 
@@ -117,7 +117,7 @@ def candidate_of(package: Package) -> tuple[Candidate, str]:
     return candidate, render(package, "cuda", config, problem, candidate.derived)
 
 
-def test_generated_source_states_constants_options_and_types(tmp_path: Path) -> None:
+def test_generated_triton_source_states_constants_options_and_types(tmp_path: Path) -> None:
     candidate, source = candidate_of(package_with(tmp_path, "matmul"))
     build = json.loads(source.rstrip().rpartition(BUILD)[2])
     assert build["signature"] == {"a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp16"}
@@ -136,14 +136,14 @@ def test_generated_source_states_constants_options_and_types(tmp_path: Path) -> 
         ("family.toml", 'entry = "add"', 'entry = "adds"', "did you mean"),
     ],
 )
-def test_family_that_does_not_fit_its_kernel_is_refused(
+def test_triton_family_that_does_not_match_its_kernel_is_refused(
     tmp_path: Path, file: str, old: str, new: str, reason: str
 ) -> None:
     with pytest.raises(RenderError, match=reason):
         check(package_with(tmp_path, "vector_add", file, old, new), "cuda")
 
 
-def test_descriptors_are_made_by_a_kernel_around_the_written_one(tmp_path: Path) -> None:
+def test_generated_triton_source_creates_descriptors_in_a_wrapper_kernel(tmp_path: Path) -> None:
     _, source = candidate_of(package_with(tmp_path, "matmul_host_descriptors"))
     assert "kernel_evo_described = matmul\n" in source
     assert "def matmul(a_desc, b_desc, c_desc, M: triton.language.constexpr" in source
@@ -154,7 +154,7 @@ def test_descriptors_are_made_by_a_kernel_around_the_written_one(tmp_path: Path)
     assert "kernel_evo_described" not in plain
 
 
-def test_descriptors_may_view_an_argument_in_another_shape(tmp_path: Path) -> None:
+def test_triton_descriptor_may_view_an_argument_in_another_shape(tmp_path: Path) -> None:
     shaped = 'of = "a"\nshape = ["2 * M", "K // 2"]\n'
     _, source = candidate_of(
         package_with(tmp_path, "matmul_host_descriptors", "family.toml", 'of = "a"\n', shaped),
@@ -172,7 +172,7 @@ def test_descriptors_may_view_an_argument_in_another_shape(tmp_path: Path) -> No
         ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "give that argument `alignment = 16`"),
     ],
 )
-def test_descriptors_that_cannot_be_made_are_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
+def test_invalid_triton_descriptors_are_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
     with pytest.raises(EvoError, match=reason):
         package_with(tmp_path, "matmul_host_descriptors", "family.toml", old, new)
 
@@ -188,13 +188,15 @@ def test_descriptors_that_cannot_be_made_are_refused(tmp_path: Path, old: str, n
         ('of = "a"\n', 'of = "a"\nshape = ["M", "K + 8"]\n', "is not a view of `a`"),
     ],
 )
-def test_problems_that_descriptors_cannot_describe_are_named(tmp_path: Path, old: str, new: str, reason: str) -> None:
+def test_problem_that_a_triton_descriptor_cannot_describe_is_refused(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
     package = package_with(tmp_path, "matmul_host_descriptors", "family.toml", old, new)
     with pytest.raises(RenderError, match=reason):
         candidate_of(package)
 
 
-def test_kernel_that_takes_undeclared_descriptors_is_refused(tmp_path: Path) -> None:
+def test_triton_kernel_with_undeclared_descriptors_is_refused(tmp_path: Path) -> None:
     declared = '[[triton.launch.descriptors]]\nof = "c"\nblock = ["BLOCK_M", "BLOCK_N"]\n'
     package = package_with(tmp_path, "matmul_host_descriptors", "family.toml", declared, "")
     remedy = r'takes c_desc as a tensor descriptor: add \[\[triton.launch.descriptors\]\] with of = "c" and its block'
@@ -202,7 +204,7 @@ def test_kernel_that_takes_undeclared_descriptors_is_refused(tmp_path: Path) -> 
         check(package, "cuda")
 
 
-def test_parameters_used_as_descriptors_are_recognised() -> None:
+def test_parameters_used_as_triton_descriptors_are_detected() -> None:
     source = """import triton
 import triton.language as tl
 
@@ -218,12 +220,12 @@ def kernel(a, b, c, d_ptr, e, n):
     assert [each.name for each in kernel.parameters if each.pointer] == ["a", "b", "c", "d_ptr", "e"]
 
 
-def test_cuda_and_triton_together_are_refused(tmp_path: Path) -> None:
+def test_family_with_cuda_and_triton_tables_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EvoError, match="keep one of them"):
         package_with(tmp_path, "vector_add", "family.toml", "[triton]", "[cuda]\n\n[triton]")
 
 
-def test_note_completes_the_launch_of_a_candidate(tmp_path: Path) -> None:
+def test_compiled_note_completes_the_launch_of_a_triton_candidate(tmp_path: Path) -> None:
     candidate, _ = candidate_of(package_with(tmp_path, "vector_add"))
     compiled = Compiled(threads=256, shared_memory_bytes=1024, cluster=2, scratch=(128, 0))
     ptx = noted(".version 8.7\n", compiled)

@@ -15,7 +15,7 @@ def folders(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in ("one", "two", "three")]
 
 
-def test_every_earlier_folder_is_a_vacancy(folders: list[str]) -> None:
+def test_vacancies_are_paths_in_every_earlier_include_folder(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "a.h").touch()
     assert vacancies([f"{three}/a.h"], [], folders) == [f"{one}/a.h", two]
@@ -28,7 +28,7 @@ def test_later_copy_of_a_header_is_not_a_vacancy(folders: list[str]) -> None:
     assert vacancies([f"{one}/a.h"], [], folders) == [two]
 
 
-def test_topmost_missing_folder_represents_all_below(folders: list[str]) -> None:
+def test_vacancy_is_the_topmost_missing_folder(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "x", "y").mkdir(parents=True)
     for name in ("a.h", "b.h"):
@@ -40,7 +40,7 @@ def test_files_outside_the_folders_have_no_vacancies(folders: list[str], tmp_pat
     assert vacancies([str(tmp_path / "elsewhere.h")], [], folders) == []
 
 
-def test_headers_tested_by_a_source_are_vacancies(folders: list[str]) -> None:
+def test_absent_headers_tested_by_a_source_are_vacancies(folders: list[str]) -> None:
     one, two, three = folders
     assert vacancies([], ["a.h"], folders) == [f"{one}/a.h", f"{three}/a.h", two]
     assert vacancies([], [f"{three}/b.h"], folders) == [f"{three}/b.h"]
@@ -58,7 +58,7 @@ def test_headers_tested_by_a_source_are_vacancies(folders: list[str]) -> None:
         "defined(__has_include) && __has_include(<a.h>)",
     ],
 )
-def test_tested_headers_are_found_in_every_spelling(asked: str) -> None:
+def test_headers_tested_by_has_include_are_found_in_every_spelling(asked: str) -> None:
     assert asked_headers(f"#ifdef __has_include\n#if {asked}\n#endif\n#endif") == ["a.h"]
 
 
@@ -66,11 +66,11 @@ def test_tested_headers_are_found_in_every_spelling(asked: str) -> None:
     "source",
     ["#define H <a.h>\n#if __has_include(H)", "#define HAS(x) __has_include(x)", "#define HAS __has_include"],
 )
-def test_header_names_formed_by_macros_are_unknown(source: str) -> None:
+def test_tested_headers_are_unknown_if_macros_form_their_names(source: str) -> None:
     assert asked_headers(source) is None
 
 
-def test_link_without_a_target_is_vacant(folders: list[str], tmp_path: Path) -> None:
+def test_broken_symlink_is_vacant_until_its_target_exists(folders: list[str], tmp_path: Path) -> None:
     one, two, three = folders
     Path(three, "a.h").touch()
     Path(one, "a.h").symlink_to(tmp_path / "target")

@@ -53,7 +53,7 @@ def assignment(package: Package, families: Families) -> Assignment:
     return Assignment(terms=terms, copy=families.add(package))
 
 
-def test_include_built_by_a_template_is_refused_before_compiling(tmp_path: Path) -> None:
+def test_variant_template_that_renders_an_outside_include_is_refused(tmp_path: Path) -> None:
     package = family({"kernel.c.j2": '#{{ "inclu" ~ "de" }} "/etc/passwd"\n{{ WIDTH }}'})
     work = assignment(package, Families(tmp_path / "families"))
     built = Builder(NoCompiler(), Cache(tmp_path / "cache"), tmp_path).build(work, {"WIDTH": 1})  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def test_incumbent_of_another_variant_is_built_from_its_own_files(tmp_path: Path
     assert [each.problem for each in beside.cases] == [each.problem for each in beside.built_as("incumbent").cases]
 
 
-def test_copies_of_variants_contain_the_reference_of_the_family(tmp_path: Path) -> None:
+def test_copy_of_a_variant_contains_the_reference_of_the_family(tmp_path: Path) -> None:
     copy = Families(tmp_path / "families").add(family({"kernel.c.j2": "int other = {{ WIDTH }};"}))
     assert copy.reference.read_bytes() == FILES["reference.py"]
     assert toml_text(DOCUMENT).encode() == FILES[SPEC]

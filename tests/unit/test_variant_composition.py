@@ -55,12 +55,12 @@ def document_of(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("package", registry.builtin(), ids=lambda package: package.family.name)
-def test_written_family_documents_are_read_back_equal(package: registry.Package) -> None:
+def test_toml_text_of_a_family_document_is_parsed_back_equal(package: registry.Package) -> None:
     document = dict(package.family.document)
     assert tomllib.loads(toml_text(document)) == document
 
 
-def test_written_text_keeps_every_character() -> None:
+def test_toml_text_keeps_every_character() -> None:
     document = {"a b": 'quote " back \\ tab \t bell \x07 delete \x7f snow ☃', "x": [1.5, -2, True, {"k": []}]}
     assert tomllib.loads(toml_text(document)) == document
 
@@ -78,27 +78,27 @@ def test_variant_keeps_the_contract_of_the_family() -> None:
     assert document["variant"] == {"name": "variant-1", "author": "", "idea": "plain", "parents": []}
 
 
-def test_own_tunables_replace_keys_that_name_the_parents_tunables() -> None:
+def test_variant_with_own_tunables_drops_the_parents_constraints() -> None:
     table = document_of(made({"tunables": {"STEP": [1, 2]}}, {"kernel.c": "STEP N"}))["cpu"]
     assert table["tunables"] == {"STEP": [1, 2]}
     assert "constraints" not in table
     assert (table["source"], table["entry"]) == ("variant/kernel.c", "toy")
 
 
-def test_single_source_inherits_the_rest() -> None:
+def test_variant_of_one_source_inherits_the_other_keys() -> None:
     table = document_of(made({}, {"kernel.c.j2": "{{ WIDTH }}"}))["cpu"]
     assert table["template"] == "variant/kernel.c.j2"
     assert table["constraints"] == DOCUMENT["cpu"]["constraints"]
 
 
-def test_composed_family_is_valid() -> None:
+def test_composed_variant_is_a_valid_family() -> None:
     family = bundle.family_of(made({"name": "wide", "author": "ana"}, {"kernel.c.j2": "{{ WIDTH }} {{ N }}"}))
     assert isinstance(family, Family)
     assert family.variant is not None
     assert (family.variant.name, family.variant.author) == ("wide", "ana")
 
 
-def test_child_keeps_files_of_its_parent() -> None:
+def test_variant_keeps_files_of_its_parent_that_it_does_not_replace() -> None:
     parent = made({"tunables": {"STEP": [1]}}, {"kernel.c": "STEP", "own.h": "// parent", "other.h": "// parent"})
     files = made({}, {"kernel.c": "STEP 2", "own.h": "// child"}, parent=parent, parent_document=document_of(parent))
     assert files["variant/own.h"] == b"// child"
@@ -107,7 +107,7 @@ def test_child_keeps_files_of_its_parent() -> None:
 
 
 @pytest.mark.parametrize("key", [*CONTRACT, "problem", "arguments", "cases", "work", "parents", "baselines"])
-def test_keys_of_the_contract_are_refused(key: str) -> None:
+def test_variant_with_keys_of_the_contract_is_refused(key: str) -> None:
     with pytest.raises(InvalidInput, match="belongs to the family"):
         read_proposal({key: []}, {"kernel.c": ""}, "v")
 
@@ -119,7 +119,7 @@ def test_keys_of_the_contract_are_refused(key: str) -> None:
         *("data.bin", "x.c\n", "a//b.c", "x" * 120 + ".c", "sitecustomize.py", "x.pyc", "é.c", "a\\b.c"),
     ],
 )
-def test_files_that_are_not_sources_are_refused(name: str) -> None:
+def test_variant_files_that_are_not_sources_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="files"):
         read_proposal({}, {"kernel.c": "", name: ""}, "v")
 
@@ -135,7 +135,9 @@ def test_files_that_are_not_sources_are_refused(name: str) -> None:
         ({}, {"own.h": ""}, "is missing"),
     ],
 )
-def test_main_source_is_unambiguous(document: dict[str, Any], files: dict[str, str], message: str) -> None:
+def test_variant_without_a_single_main_source_is_refused(
+    document: dict[str, Any], files: dict[str, str], message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         made(document, files)
 
@@ -144,12 +146,12 @@ def test_main_source_is_unambiguous(document: dict[str, Any], files: dict[str, s
     ("document", "message"),
     [({"name": "a b"}, "name"), ({"idea": 3}, "idea"), ({"idea": "x" * 5000}, "idea"), ({"author": ["a"]}, "author")],
 )
-def test_text_about_a_variant_is_checked(document: dict[str, Any], message: str) -> None:
+def test_invalid_name_idea_or_author_of_a_variant_is_refused(document: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         read_proposal(document, {"kernel.c": ""}, "v")
 
 
-def test_unknown_keys_are_refused_by_the_family() -> None:
+def test_unknown_key_of_a_variant_is_refused() -> None:
     with pytest.raises(InvalidInput, match="tolerance"):
         bundle.family_of(made({"tolerance": 1.0}, {"kernel.c.j2": "{{ WIDTH }}"}))
 
@@ -170,7 +172,7 @@ def toy(x, y, N, BLOCK: tl.constexpr):
 """
 
 
-def test_kernel_in_triton_is_a_variant_of_a_cuda_kernel() -> None:
+def test_triton_kernel_may_be_a_variant_of_a_cuda_kernel() -> None:
     files = composed(
         base=FILES,
         base_document=DOCUMENT,
@@ -196,7 +198,7 @@ def test_kernel_in_triton_is_a_variant_of_a_cuda_kernel() -> None:
 
 
 @pytest.mark.parametrize("text", ["x = " + "-" * 200_000 + "1\n", "x = " + "+1" * 200_000 + "\n"])
-def test_triton_source_that_python_cannot_read_is_refused(text: str) -> None:
+def test_too_deeply_nested_triton_source_is_refused(text: str) -> None:
     proposal = read_proposal(TRITON, {"kernel.py": KERNEL + text}, "variant-1")
     files = composed(
         base=FILES, base_document=DOCUMENT, parent=FILES, parent_document=DOCUMENT, proposal=proposal, kind="cuda"
@@ -215,17 +217,17 @@ def test_triton_source_that_python_cannot_read_is_refused(text: str) -> None:
         ({"entry": "/etc/passwd"}, "entry"),
     ],
 )
-def test_names_of_the_family_cannot_be_redefined(document: dict[str, Any], message: str) -> None:
+def test_variant_that_redefines_names_of_the_family_is_refused(document: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         bundle.family_of(made(document, {"kernel.c": "int step = WIDTH + STEP + N;"}))
 
 
-def test_macro_of_the_family_cannot_be_redefined_in_a_source() -> None:
+def test_variant_source_that_redefines_a_macro_of_the_family_is_refused() -> None:
     files = made({}, {"kernel.c": "#undef N\n#define N 1\nint n = N * WIDTH;"})
     with pytest.raises(InvalidInput, match="overrides the problem field N"):
         bundle.check_sources(bundle.family_of(files), files)
 
 
-def test_kernel_in_triton_is_refused_on_other_devices() -> None:
+def test_triton_variant_of_a_cpu_kernel_is_refused() -> None:
     with pytest.raises(InvalidInput, match="Triton, which runs on cuda"):
         made(TRITON, {"kernel.py": KERNEL})

@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_files_are_named_relative_to_the_folder(folder: Path) -> None:
+def test_variant_files_are_named_relative_to_their_folder(folder: Path) -> None:
     (folder / "same.h").symlink_to("own/own.h")
     (folder / "notes.md").write_text("not a source")
     (folder / ".hidden.c").write_text("not read")
@@ -33,18 +33,18 @@ def test_files_are_named_relative_to_the_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["../secret", "/etc/passwd"])
-def test_link_out_of_the_folder_is_refused(folder: Path, target: str) -> None:
+def test_link_out_of_the_variant_folder_is_refused(folder: Path, target: str) -> None:
     (folder / "own.h").symlink_to(target)
     with pytest.raises(InvalidInput, match="leads out of the folder"):
         read_variant_files(folder)
 
 
-def test_linked_folder_is_not_followed(folder: Path) -> None:
+def test_linked_folder_of_a_variant_is_not_followed(folder: Path) -> None:
     (folder / "more").symlink_to("/etc")
     assert set(read_variant_files(folder).files) == {"kernel.c", "own/own.h"}
 
 
-def test_large_files_and_folders_are_refused(folder: Path) -> None:
+def test_variant_with_too_large_or_too_many_files_is_refused(folder: Path) -> None:
     with (folder / "large.h").open("w") as file:
         file.truncate(MAX_BYTES + 1)
     with pytest.raises(InvalidInput, match="larger than 1 MiB"):
@@ -55,7 +55,7 @@ def test_large_files_and_folders_are_refused(folder: Path) -> None:
         read_variant_files(folder)
 
 
-def test_missing_or_non_text_files_are_refused(folder: Path) -> None:
+def test_missing_or_non_text_variant_files_are_refused(folder: Path) -> None:
     (folder / "kernel.c").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="UTF-8"):
         read_variant_files(folder)
@@ -71,6 +71,6 @@ OPERATIONS = Path(__file__).parents[1] / "bench" / "operations" / "variants"
 
 
 @pytest.mark.parametrize("place", sorted(OPERATIONS.glob("*/*")), ids=lambda place: f"{place.parent.name}-{place.name}")
-def test_variants_of_the_benchmark_are_accepted(place: Path) -> None:
+def test_variants_of_the_operations_benchmark_are_accepted(place: Path) -> None:
     found = read_variant_files(place)
     assert read_proposal(found.document, found.files, "v").files

@@ -28,7 +28,7 @@ def permutation(problem: Any, inputs: Any, outputs: Any) -> str | None:
 
 
 @pytest.mark.parametrize("said", [None, True, np.bool_(True)])
-def test_none_and_true_accept_outputs(said: object) -> None:
+def test_verify_function_accepts_outputs_by_none_or_true(said: object) -> None:
     assert verification(lambda *_: said)(RIGHT) is None
 
 
@@ -40,24 +40,24 @@ def test_none_and_true_accept_outputs(said: object) -> None:
         (np.bool_(False), "verify() refuses the outputs"),
     ],
 )
-def test_text_and_false_refuse_outputs(said: object, reason: str) -> None:
+def test_verify_function_refuses_outputs_by_text_or_false(said: object, reason: str) -> None:
     assert verification(lambda *_: said)(RIGHT) == reason
 
 
 @pytest.mark.parametrize("said", [1, 0, [], np.zeros(2)])
-def test_other_results_are_a_fault_of_the_reference(said: object) -> None:
+def test_other_results_of_verify_are_an_error_of_the_family(said: object) -> None:
     with pytest.raises(FamilyError, match="return None for right outputs"):
         verification(lambda *_: said)(RIGHT)
 
 
-def test_exception_counts_as_a_wrong_output() -> None:
+def test_exception_in_verify_counts_as_a_wrong_output() -> None:
     def fails(*_: object) -> None:
         raise FamilyError("reference.py, verify() (line 3): IndexError: index 9 is out of bounds")
 
     assert "IndexError" in str(verification(fails)(RIGHT))
 
 
-def test_verify_gets_copies() -> None:
+def test_verify_function_gets_copies_of_inputs_and_outputs() -> None:
     def changes(problem: Any, inputs: Any, outputs: Any) -> None:
         inputs["keys"][:] = 9
         outputs["order"][:] = 9
@@ -68,13 +68,13 @@ def test_verify_gets_copies() -> None:
     assert checked.inputs["keys"].tolist() == [0, 1, 2, 3]
 
 
-def test_verify_that_refuses_nothing_is_a_fault_of_the_reference() -> None:
+def test_verify_function_that_accepts_zeros_is_an_error_of_the_family() -> None:
     verification(permutation).check_refuses()
     with pytest.raises(FamilyError, match=r"accepts outputs of zeros .* it would accept every kernel"):
         verification(lambda *_: None).check_refuses()
 
 
-def test_verify_sees_outputs_with_a_tolerance_too() -> None:
+def test_verify_function_also_gets_outputs_with_a_tolerance() -> None:
     count = Operand(name="count", role="output", dtype="float32", shape=(), tolerance=Tolerance(rel_l2=0, max_abs=0))
     seen: list[list[str]] = []
     checked = verification(lambda _, __, outputs: seen.append(sorted(outputs)) or "no", ORDER, count)
@@ -94,7 +94,7 @@ def test_verified_output_needs_no_tolerance() -> None:
     assert (operand.name, operand.tolerance) == ("out", None)
 
 
-def test_inputs_are_not_verified() -> None:
+def test_verified_key_is_refused_for_inputs() -> None:
     made = document()
     made["arguments"][0]["verified"] = True
     with pytest.raises(InvalidInput, match=r"arguments\[0\]\.verified"):

@@ -58,7 +58,7 @@ def judged(kernel: Kernel, *, dtype: str = "float32", deterministic: bool = True
     return session
 
 
-def test_correct_kernel_is_launched_as_often_as_requested_and_its_errors_are_reported() -> None:
+def test_correct_kernel_is_launched_as_often_as_requested() -> None:
     assert judged(good).launches == 3
 
 
@@ -73,7 +73,7 @@ def test_correct_kernel_is_launched_as_often_as_requested_and_its_errors_are_rep
         (after(1, a_bit), "launch 2 on the same input: not deterministic: `y` differs .* in 1 of 8 elements"),
     ],
 )
-def test_wrong_answers_name_case_launch_and_rule(kernel: Kernel, reason: str) -> None:
+def test_wrong_answer_names_case_launch_and_reason(kernel: Kernel, reason: str) -> None:
     with pytest.raises(WrongAnswerError, match=reason):
         judged(kernel)
 
@@ -87,7 +87,7 @@ def test_wrong_answers_name_case_launch_and_rule(kernel: Kernel, reason: str) ->
         ("float16", 2.0, False),
     ],
 )
-def test_reference_of_few_bits_is_named_for_errors_as_small_as_rounding(
+def test_small_error_against_a_low_precision_reference_advises_to_check_it(
     dtype: str, scale: float, *, advised: bool
 ) -> None:
     buffers, golden = doubled("float32")
@@ -103,7 +103,7 @@ def test_reference_of_few_bits_is_named_for_errors_as_small_as_rounding(
     assert (advice in wrong.value.outcome.reason) == advised
 
 
-def test_author_of_a_variant_is_not_advised_to_change_the_contract() -> None:
+def test_wrong_answer_of_a_variant_does_not_mention_family_toml() -> None:
     buffers, golden = doubled()
     for fixed in (False, True):
         kernel = after(1, a_bit)
@@ -117,7 +117,7 @@ def test_author_of_a_variant_is_not_advised_to_change_the_contract() -> None:
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-def test_refused_calls_from_two_threads_suggest_a_declaration_only_if_it_can_be_made(*, fixed: bool) -> None:
+def test_failure_in_two_threads_suggests_reentrant_false_except_for_variants(*, fixed: bool) -> None:
     class Trespassing(FakeSession):
         def call_together(self, kernel: Kernel, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
             raise TrespassError("wrote outside")
@@ -129,16 +129,16 @@ def test_refused_calls_from_two_threads_suggest_a_declaration_only_if_it_can_be_
     assert ("reentrant = false" in str(caught.value)) is not fixed
 
 
-def test_differing_bits_pass_if_the_objective_allows_them() -> None:
+def test_differing_bits_pass_without_the_deterministic_objective() -> None:
     judged(after(1, a_bit), deterministic=False)
 
 
-def test_later_launch_beyond_tolerance_never_passes() -> None:
+def test_later_launch_beyond_the_tolerance_fails() -> None:
     with pytest.raises(WrongAnswerError, match="launch 2"):
         judged(after(1, far), deterministic=False)
 
 
-def test_errors_are_part_of_the_outcome() -> None:
+def test_wrong_answer_outcome_contains_the_errors_of_its_case() -> None:
     with pytest.raises(WrongAnswerError) as caught:
         judged(after(0, far))
     (case,) = caught.value.outcome.cases
@@ -158,7 +158,7 @@ def test_unwritten_integer_is_detected_even_if_its_poison_is_correct() -> None:
         verify(session, skips_one, buffers, golden, launches=3, deterministic=True)
 
 
-def test_damage_and_residue_are_wrong_answers() -> None:
+def test_damaged_buffers_and_leftover_threads_are_wrong_answers() -> None:
     for fault in ("damage", "residue"):
         session, (buffers, golden) = FakeSession(), doubled()
         buffers.fault = "modifies its input `x`" if fault == "damage" else None
@@ -183,7 +183,7 @@ def test_zeros_are_wrong_however_small_the_correct_values_are(scale: float) -> N
 
 
 @pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
-def test_answer_without_finite_values_is_wrong(fill: float) -> None:
+def test_output_without_finite_values_is_wrong(fill: float) -> None:
     def kernel(arrays: Arrays) -> None:
         arrays["y"][...] = fill
 
@@ -191,7 +191,7 @@ def test_answer_without_finite_values_is_wrong(fill: float) -> None:
         judged(kernel)
 
 
-def test_kernel_that_leaves_an_earlier_answer_in_place_is_wrong() -> None:
+def test_kernel_that_leaves_part_of_an_earlier_output_in_place_is_wrong() -> None:
     """E.g. one that writes half of what another config wrote."""
     session, (buffers, golden) = FakeSession(), doubled()
     verify(session, good, buffers, golden, launches=1, deterministic=True)

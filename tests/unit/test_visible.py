@@ -55,7 +55,7 @@ def test_control_characters_become_escapes(text: str) -> None:
     assert visible(shown) == shown
 
 
-def test_harmless_text_is_unchanged() -> None:
+def test_visible_text_is_unchanged() -> None:
     assert visible(SAFE) == SAFE
 
 
@@ -68,14 +68,14 @@ def test_every_invisible_character_is_escaped() -> None:
 
 
 @pytest.mark.parametrize("text", ACTIVE)
-def test_json_keeps_its_meaning(text: str) -> None:
+def test_escaped_json_keeps_its_meaning(text: str) -> None:
     written = visible_json(json.dumps({"a": text}, ensure_ascii=False))
     assert not _acts(written)
     assert json.loads(written) == {"a": text}
 
 
 @pytest.mark.parametrize("text", [each for each in ACTIVE if each != "\ud800"])
-def test_console_output_is_escaped(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_output_escapes_control_characters(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows, grid = table("name", title=f"title {text}"), facts()
     rows.add_row(f"cell {text}")
     rows.add_row(RichText(f"rich {text}", "bold"))
@@ -91,7 +91,7 @@ def test_console_output_is_escaped(text: str, capsys: pytest.CaptureFixture[str]
     assert "cell \\" in said.out and "fact \\" in said.out and "error \\" in said.err
 
 
-def test_own_colours_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_console_keeps_its_own_colours_and_escapes_others(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -105,7 +105,7 @@ def test_own_colours_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[32m" not in terminal.getvalue()
 
 
-def test_square_brackets_in_cells_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_square_brackets_in_table_cells_are_printed_literally(capsys: pytest.CaptureFixture[str]) -> None:
     rows, grid = table("name"), facts()
     rows.add_row("[/red] [link=http://example.org]x[/link]")
     grid.add_row("name", "[/red]")
@@ -114,14 +114,14 @@ def test_square_brackets_in_cells_are_not_markup(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("text", ACTIVE)
-def test_reports_are_escaped(text: str) -> None:
+def test_markdown_reports_escape_control_characters(text: str) -> None:
     blocks = (Text(text), Listed(head=("a", text), rows=((text, "b"),)), Code(text))
     assert not _acts(to_markdown(Document(title=text, sections=(Section(title=text, blocks=blocks),))))
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
 @pytest.mark.parametrize("text", [each for each in ACTIVE if each != "\ud800"])
-def test_logs_are_escaped(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_escape_control_characters(form: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = structlog.get_config()
     try:
         configure(form, "info")  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_logs_are_escaped(form: str, text: str, capsys: pytest.CaptureFixture[st
     assert not _acts(capsys.readouterr().err)
 
 
-def test_line_breaks_of_given_words_are_escaped_in_a_message() -> None:
+def test_error_message_escapes_line_breaks_of_the_arguments() -> None:
     words = ["search", "--db=a\nb.db", "x\ty=3"]
     message = "no database at /tmp/a\nb.db; there is no `x\ty`\n  details: here"
     assert on_one_line(message, words) == "no database at /tmp/a\\nb.db; there is no `x\\ty`\n  details: here"

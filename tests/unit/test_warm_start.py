@@ -25,7 +25,7 @@ CACHE: dict[str, Any] = {
 BEST_FIRST = [{"BLOCK": 2, "FAST": True}, {"BLOCK": 4, "FAST": False}, {"BLOCK": 1, "FAST": True}]
 
 
-def test_recorded_space_gives_its_measured_configs_fastest_first(tmp_path: Path) -> None:
+def test_warm_start_from_a_recording_has_measured_configs_fastest_first(tmp_path: Path) -> None:
     plain, packed = tmp_path / "cache.json", tmp_path / "cache.json.gz"
     plain.write_text(json.dumps(CACHE))
     packed.write_bytes(gzip.compress(plain.read_bytes()))
@@ -33,7 +33,7 @@ def test_recorded_space_gives_its_measured_configs_fastest_first(tmp_path: Path)
     assert read_warm_start(str(packed))["configs"] == BEST_FIRST
 
 
-def test_t4_results_are_read(tmp_path: Path) -> None:
+def test_warm_start_reads_t4_results(tmp_path: Path) -> None:
     results = [
         {
             "configuration": {"BLOCK": block},
@@ -49,7 +49,7 @@ def test_t4_results_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_trials_with_unsupported_values_are_left_out(tmp_path: Path) -> None:
+def test_warm_start_omits_optuna_trials_with_unsupported_values(tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = f"sqlite:///{tmp_path}/study.db"
     for name, choices in (("some", [float("inf"), None, 64]), ("none", [float("inf"), None])):
@@ -68,7 +68,7 @@ def test_empty_warm_start_is_refused(given: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_study_gives_its_completed_trials_in_its_direction(tmp_path: Path) -> None:
+def test_warm_start_from_an_optuna_study_has_completed_trials_best_first(tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = f"sqlite:///{tmp_path}/study.db"
 
@@ -104,7 +104,7 @@ def test_study_gives_its_completed_trials_in_its_direction(tmp_path: Path) -> No
         ("broken.json.gz", "cannot be read"),
     ],
 )
-def test_unreadable_source_is_named_without_its_password(
+def test_error_of_an_unreadable_warm_start_contains_no_password(
     given: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

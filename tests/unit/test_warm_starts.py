@@ -32,7 +32,7 @@ def family() -> Any:
     return SimpleNamespace(begin=lambda problem, device: [{"BLOCK": 128}, {"BLOCK": 64}])
 
 
-def test_near_champions_of_this_model_precede_the_familys_starts_and_the_default(
+def test_warm_starts_are_near_champions_then_family_starts_then_default(
     family: Any,
 ) -> None:
     search: Any = SimpleNamespace(device=SimpleNamespace(model="A"), problem={"S": 512}, **TERMS)
@@ -41,7 +41,7 @@ def test_near_champions_of_this_model_precede_the_familys_starts_and_the_default
     assert warm_starts(SPACE, search, family, others) == expected
 
 
-def test_start_keeps_declared_defaults_if_only_the_default_config_must_differ() -> None:
+def test_family_start_is_completed_with_declared_defaults() -> None:
     """A row kept in registers needs two blocks here, one kept in shared memory does not."""
     text = "KEEP == 'shared' or BLOCKS == 2"
     together = Constraint(expression=Expression.parse(text, "here"), because="a row must fit")
@@ -61,7 +61,7 @@ def test_start_keeps_declared_defaults_if_only_the_default_config_must_differ() 
     ]
 
 
-def test_starts_of_a_family_depend_on_problem_and_device() -> None:
+def test_family_starts_depend_on_problem_and_device() -> None:
     family = Family.from_document(edited("cpu.starts", STARTS))
     assert family.begin({"ROWS": 64, "COLS": 8, "squared": False, "dtype": "float32"}, CPU) == [
         {"TILE": 8, "ORDER": "rows"},

@@ -26,13 +26,13 @@ def relative(number: int, *parents: int) -> Relative:
     return Relative(number=number, time_us=1.0, kind="measured", config={}, origin="crossover", parents=parents)
 
 
-def test_labels_are_not_markup() -> None:
+def test_plot_labels_escape_markup() -> None:
     assert label('<a href="x">&') == '&lt;a href="x"&gt;&amp;'
     assert config_label({"A": "<b>", "B": True}) == "A=&lt;b&gt;, B=true"
 
 
 @pytest.mark.parametrize("times", [(58.8,), (58.8, 58.9), (1.0, 2e6), (0.4, 0.5)])
-def test_time_axis_has_some_ticks_inside(times: tuple[float, ...]) -> None:
+def test_time_axis_has_ticks_inside_its_range(times: tuple[float, ...]) -> None:
     axis = time_axis(times)
     low, high = (10.0**end for end in axis["range"])
     assert low < min(times) <= max(times) < high
@@ -49,21 +49,21 @@ def test_only_varied_tunables_are_plotted_and_numbers_keep_their_order() -> None
     assert varied([]) == []
 
 
-def test_decisive_tunable_is_the_most_important() -> None:
+def test_tunable_that_decides_the_time_has_the_highest_importance() -> None:
     points = [point(at, 10.0 + 5 * (at % 3), DECIDES=at % 3, NOISE=(at * 7919) % 4) for at in range(60)]
     found = evaluate(points)
     assert next(iter(found)) == "DECIDES"
     assert sum(found.values()) == pytest.approx(1.0)
 
 
-def test_main_line_follows_first_parents_and_ends() -> None:
+def test_main_lineage_follows_first_parents_and_ends_in_cycles() -> None:
     family = {each.number: each for each in (relative(9, 4, 7), relative(4, 1), relative(7, 1), relative(1, 0))}
     assert main_line(family, 9) == [9, 4, 1]
     circle = {1: relative(1, 2), 2: relative(2, 1)}
     assert main_line(circle, 1) == [1, 2]
 
 
-def test_device_works_until_the_result_arrives() -> None:
+def test_timeline_bars_end_when_the_result_arrives() -> None:
     stages = Stages(render_s=0.5, compile_s=1.5, verify_s=1.0, measure_s=2.0, total_s=9.0)
     work = Work(
         worker_id="w",
@@ -83,7 +83,7 @@ def test_device_works_until_the_result_arrives() -> None:
     assert [bar.stage for bar in bars(endless)] == ["verify", "measure"]
 
 
-def test_slot_names_are_as_short_as_unique() -> None:
+def test_timeline_slot_names_are_short_and_unique() -> None:
     mine, other = ("id-1", "GPU-12345678-aaaa"), ("id-2", "GPU-12345678-bbbb")
     assert short_names({mine: "laptop", other: "desk"})[mine] == "laptop · GPU-1234"
     assert len(set(short_names({mine: "laptop", other: "laptop"}).values())) == 2
@@ -106,7 +106,7 @@ class Told:
     fastest = even
 
 
-def test_users_markup_does_not_reach_the_library() -> None:
+def test_plot_data_contain_no_markup_of_users() -> None:
     hostile = "<script>alert(1)</script>"
     told: Any = Told(*(point(at, 10.0 + at, **{hostile: hostile if at % 2 else "b", "N": at % 3}) for at in range(20)))
     for plot in (slices(told), contour(told, None, None), importances(told)):

@@ -15,7 +15,7 @@ SERIES = st.lists(st.lists(TIMES, min_size=1, max_size=30), min_size=1, max_size
 
 @given(SERIES)
 @example([[1.0, 1.0 + 2.0**-52]])
-def test_all_elements_are_inside(series: list[list[float]]) -> None:
+def test_all_elements_of_a_sample_chart_are_inside_it(series: list[list[float]]) -> None:
     drawn = drawing({str(index): Timing(samples_us=tuple(samples)) for index, samples in enumerate(series)})
     assert drawn is not None
     for each, samples in zip(drawn.series, series, strict=True):
@@ -28,11 +28,11 @@ def test_all_elements_are_inside(series: list[list[float]]) -> None:
     assert 1 <= len(drawn.time_marks) <= 12
 
 
-def test_no_samples_give_no_drawing() -> None:
+def test_no_samples_give_no_chart() -> None:
     assert drawing({}) is None
 
 
-def test_interrupted_sample_does_not_flatten_the_rest() -> None:
+def test_interrupted_sample_does_not_flatten_the_others_in_the_chart() -> None:
     drawn = drawing({"k": Timing(samples_us=(*(10.0 + 0.01 * index for index in range(40)), 5000.0))})
     assert drawn is not None
     (series,) = drawn.series
@@ -44,7 +44,7 @@ def test_interrupted_sample_does_not_flatten_the_rest() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 12, 100])
-def test_samples_are_marked_with_their_own_numbers(count: int) -> None:
+def test_axis_labels_are_the_numbers_of_the_samples_below_them(count: int) -> None:
     drawn = drawing({"k": Timing(samples_us=tuple(1.0 + index % 7 for index in range(count)))})
     assert drawn is not None
     marked = {mark.label: mark.at for mark in drawn.order_marks}
@@ -53,7 +53,7 @@ def test_samples_are_marked_with_their_own_numbers(count: int) -> None:
     assert marked.items() <= points.items()
 
 
-def test_long_series_are_downsampled() -> None:
+def test_sample_chart_of_a_long_series_is_downsampled() -> None:
     drawn = drawing({"k": Timing(samples_us=tuple(1.0 + index % 7 for index in range(5000)))})
     assert drawn is not None
     assert len(drawn.series[0].points) <= MOST_POINTS

@@ -12,7 +12,7 @@ from evo.promotion import Rule
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "<b>"]), max_size=12)
 
 
-def test_program_is_highlighted_line_by_line() -> None:
+def test_source_listing_is_highlighted_line_by_line() -> None:
     text = "/* two\n   lines */\nint x = 1;\n\n#define Y <script>\n"
     shown = listing(text, "c")
     assert len(shown.lines) == 5
@@ -22,11 +22,11 @@ def test_program_is_highlighted_line_by_line() -> None:
     assert "<script>" not in "".join(shown.lines)
 
 
-def test_log_is_escaped() -> None:
+def test_log_listing_is_escaped() -> None:
     assert listing("error: <script>alert(1)</script>").lines == ("error: &lt;script&gt;alert(1)&lt;/script&gt;",)
 
 
-def test_long_texts_show_their_beginning() -> None:
+def test_long_listing_shows_its_beginning() -> None:
     many = listing("x\n" * (MOST_LINES + 5))
     assert (len(many.lines), many.cut) == (MOST_LINES, 5)
     endless = listing("y" * (MOST_CHARACTERS * 2) + "\nz")
@@ -36,7 +36,7 @@ def test_long_texts_show_their_beginning() -> None:
 
 
 @given(LINES, LINES)
-def test_difference_can_be_undone(left: list[str], right: list[str]) -> None:
+def test_text_difference_matches_both_texts(left: list[str], right: list[str]) -> None:
     found = difference(left, right)
     pairs = [(line.left, line.right) for hunk in found.hunks for line in hunk.lines]
     assert all(one is None or left[one.number - 1] == one.text for one, _ in pairs)
@@ -48,7 +48,7 @@ def test_difference_can_be_undone(left: list[str], right: list[str]) -> None:
     assert (left == right) == (not found.hunks)
 
 
-def test_unchanged_lines_are_folded() -> None:
+def test_text_difference_omits_unchanged_lines() -> None:
     left = [str(index) for index in range(100)]
     found = difference(left, [*left[:50], "new", *left[51:90], *left[91:]])
     first, second = found.hunks
@@ -58,13 +58,13 @@ def test_unchanged_lines_are_folded() -> None:
     assert [line.kind for line in second.lines].count("removed") == 1
 
 
-def test_threshold_of_agreement_states_its_side() -> None:
+def test_agreement_threshold_states_upper_or_lower_limit() -> None:
     ends = {(2.78, 2.93, True): "≤", (2.5, 2.4, True): "≥", (3.1, 2.93, False): "≤", (2.1, 2.4, False): "≥"}
     for (figure, threshold, passed), side in ends.items():
         rule = Rule(name="agreement", passed=passed, figure=figure, threshold=threshold, text="", required=False)
         assert threshold_text(rule) == f"{side} {threshold:.2f}× as fast"
 
 
-def test_text_between_backticks_is_code() -> None:
+def test_text_between_backticks_becomes_code() -> None:
     assert coded("`a <b>` turns & turns") == "<code>a &lt;b&gt;</code> turns &amp; turns"
     assert coded("one ` alone") == "one ` alone"

@@ -44,7 +44,7 @@ def test_times_have_four_digits_and_a_fitting_unit(time_us: float | None, text: 
         (math.inf, "277777 h 46 min"),
     ],
 )
-def test_durations_are_readable(seconds: float, text: str) -> None:
+def test_durations_have_at_most_two_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
@@ -52,20 +52,29 @@ def test_durations_are_readable(seconds: float, text: str) -> None:
     ("value", "text"),
     [(0.0, "0"), (0.81254, "0.8125"), (12345.6, "12,346"), (1e9, "1,000,000,000"), (0.00001234, "0.00001234")],
 )
-def test_figures_are_never_scientific(value: float, text: str) -> None:
+def test_figures_have_no_exponent(value: float, text: str) -> None:
     assert significant(value) == text
 
 
-def test_factors_percentages_counts_and_settings_are_formatted() -> None:
+def test_factors_keep_three_digits() -> None:
     assert [factor_text(value) for value in (None, 0.7512, 1.7, 3.4213, 99.96, 123.4)] == [
         *("–", "0.751×", "1.70×", "3.42×", "100×", "123×")
     ]
+
+
+def test_percentages_keep_two_digits() -> None:
     assert [percent_text(value) for value in (None, 0.0213, 0.5521)] == ["–", "2.1%", "55%"]
+
+
+def test_counts_have_plural_and_thousands_separator() -> None:
     assert [count_text(count, "trial") for count in (0, 1, 12345)] == ["0 trials", "1 trial", "12,345 trials"]
+
+
+def test_settings_are_joined_by_commas() -> None:
     assert settings_text({"B": 1, "causal": False, "dtype": "float32"}) == "B=1,causal=false,dtype=float32"
 
 
-def test_ratios_of_about_one_are_equal() -> None:
+def test_ratio_within_half_a_percent_of_one_is_called_equal() -> None:
     assert [times_text(value, "long") for value in (0.5, 0.9996, 1.0, 1.004, 1.006, 12.34)] == [
         *("0.5 times as long", "as long", "as long", "as long", "1.01 times as long", "12.3 times as long")
     ]

@@ -59,7 +59,7 @@ def refusals(content: Any, read: Callable[[Any], object]) -> Iterator[tuple[str,
                 yield f"{place} <- {'gone' if wrong is GONE else repr(wrong)[:40]}", error
 
 
-def test_every_value_of_a_family_is_read_or_refused_by_its_field() -> None:
+def test_family_with_any_value_replaced_is_accepted_or_refused_by_field() -> None:
     Family.from_document(small())
     found = list(refusals(small(), Family.from_document))
     assert len(found) > 500
@@ -102,7 +102,7 @@ T4: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("content", [CACHE, T4], ids=["cache", "T4"])
-def test_every_value_of_a_recording_is_read_or_refused_by_its_field(content: dict[str, Any]) -> None:
+def test_recording_with_any_value_replaced_is_accepted_or_refused_by_field(content: dict[str, Any]) -> None:
     parse_recording(json.dumps(content), "tiny")
     found = list(refusals(content, lambda changed: parse_recording(json.dumps(changed), "tiny")))
     assert len(found) > 50
@@ -112,7 +112,7 @@ def test_every_value_of_a_recording_is_read_or_refused_by_its_field(content: dic
 
 
 @pytest.mark.parametrize("content", [CACHE, T4], ids=["cache", "T4"])
-def test_truncated_recording_is_read_in_part_or_refused_by_name(content: dict[str, Any]) -> None:
+def test_truncated_recording_is_read_in_part_or_refused(content: dict[str, Any]) -> None:
     text = json.dumps(content)
     for end in range(len(text)):
         try:
@@ -140,7 +140,7 @@ def test_truncated_recording_is_read_in_part_or_refused_by_name(content: dict[st
         ("arguments.0.shape", 4, "shape = [4]"),
     ],
 )
-def test_text_suggested_by_an_error_is_accepted(path: str, wrong: object, written: str) -> None:
+def test_value_suggested_by_an_error_is_accepted(path: str, wrong: object, written: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Family.from_document(edited(path, wrong))
     assert raised.value.reason.endswith(f": write {written}"), raised.value
@@ -155,7 +155,7 @@ def test_text_suggested_by_an_error_is_accepted(path: str, wrong: object, writte
     ("values", "written"),
     [([1, "auto"], ["1", "auto"]), ([True, 2], ["true", "2"]), (["a", 0.5, False], ["a", "0.5", "false"])],
 )
-def test_values_of_several_types_can_be_written_as_texts(values: list[Any], written: list[str]) -> None:
+def test_error_of_mixed_tunable_values_suggests_texts(values: list[Any], written: list[str]) -> None:
     with pytest.raises(InvalidInput, match="all values of a tunable have one type") as raised:
         Tunable(name="T", values=values)
     assert raised.value.reason.endswith(f"[{', '.join(json.dumps(each) for each in written)}]")
@@ -166,7 +166,7 @@ FRACTIONS = Space([Tunable(name="F", values=(0.5, 1, 2)), Tunable(name="ON", val
 
 
 @pytest.mark.parametrize("text", ["F=0.5", "F=.5", "F=1", "F=1.0", "F=2,ON=true", "F=2, ON=True", "F=5e-1,", ""])
-def test_integers_and_fractions_in_one_list_are_one_type_on_the_command_line(text: str) -> None:
+def test_config_option_accepts_integers_and_fractions_of_one_tunable(text: str) -> None:
     assert parse_config(text, FRACTIONS) in FRACTIONS
 
 
@@ -201,7 +201,9 @@ def test_integers_and_fractions_in_one_list_are_one_type_on_the_command_line(tex
         (lambda text: policy_from(json.loads(text)), '{"quick_samples": -1}', "policy.quick_samples", "at least"),
     ],
 )
-def test_invalid_options_are_refused_by_field(read: Callable[[str], object], text: str, field: str, says: str) -> None:
+def test_error_names_the_field_of_an_invalid_option(
+    read: Callable[[str], object], text: str, field: str, says: str
+) -> None:
     with pytest.raises(InvalidInput) as raised:
         read(text)
     assert field in raised.value.field
@@ -212,7 +214,7 @@ def test_invalid_options_are_refused_by_field(read: Callable[[str], object], tex
 FIELDS = Family.from_document(document()).fields
 
 
-def test_unknown_keys_are_refused_in_every_table() -> None:
+def test_unknown_key_is_refused_in_every_family_table() -> None:
     content = small()
     tables = [place for place in [(), *places(content)] if isinstance(at(content, place), dict)]
     named_by_the_author = {("problem",), ("cpu", "tunables"), ("cpu", "derived")}
@@ -242,7 +244,7 @@ def at(content: Any, place: tuple[str | int, ...]) -> Any:
         ("", "https://example.org/hook"),
     ],
 )
-def test_invalid_webhook_url_is_refused_with_a_valid_one(url: str, written: str) -> None:
+def test_error_of_an_invalid_webhook_url_suggests_a_valid_one(url: str, written: str) -> None:
     def resolve(name: str, port: int) -> list[IPv4Address]:
         return [IPv4Address("8.8.8.8")]
 

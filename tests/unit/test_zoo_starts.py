@@ -23,5 +23,5 @@ def starts(call: Call, architecture: str) -> list[Config]:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=[each.name for each in CALLS])
-def test_every_call_of_the_zoo_has_a_start_on_sm_90(call: Call) -> None:
+def test_every_zoo_call_has_a_family_start_on_sm_90(call: Call) -> None:
     assert starts(call, "sm_90")
