@@ -245,7 +245,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     """Yield every ``kernel-evo`` command line of the deployment files and guides."""
     texts = {path.name: path.read_text() for path in (*SCRIPTS, *DEPLOY.glob("*.service"))}
     for path in (ROOT / "docs" / "guides").rglob("*.md"):
-        texts[path.name] = "\n".join(re.findall(r"```\n(.*?)```", path.read_text(), re.DOTALL))
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
+        texts[path.name] = "\n".join(block for language, block in blocks if language in ("", "sh"))
     for name, text in texts.items():
         for line in text.replace("\\\n", " ").splitlines():
             if not line.lstrip().startswith(("#", "Description", ":", "echo")):
