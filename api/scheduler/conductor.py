@@ -34,8 +34,8 @@ from db.repositories.leases import Leases
 from db.repositories.tokens import Tokens
 from evo.device import Device
 from evo.errors import EvoError
-from evo.messages.condition import SILENT_S
 from evo.messages.job import Answer, Delivery, HeartbeatReply, SlotReport
+from evo.messages.worker_state import SILENT_S
 from evo.trial.results import Report
 
 log = structlog.get_logger("conductor")

@@ -35,10 +35,11 @@ class TokenView:
 
     Attributes:
         join: True for a token that can only be exchanged once for a worker's token.
-        worker_id: the only worker it may act for; a worker's token without one is bound on first use.
+        worker_id: id of the only worker that may use the token; a worker's token without an id is bound to the first
+            worker that uses it.
         expired: True if `expires_at` has passed by the service's clock.
-        last_used_at: precise to a minute.
-        revoked_at: when it became invalid: revoked, rotated or, if `join`, used.
+        last_used_at: time of the last use, precise to a minute.
+        revoked_at: time at which the token became invalid: it was revoked, rotated or, if `join`, used.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Messages of the event stream: enough for a row of a live table; details need a request."""
+"""Messages of the event stream. They contain the columns of a live table; clients request further details."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class TrialEvent:
     Attributes:
         place: index among the ended trials of its search, from 0.
         outcome: kind of its outcome; `reason` gives its details in one line.
-        time_us: from `source`: quick, confirmed or estimated.
+        time_us: time in µs; `source` states whether it is quick, confirmed or estimated.
         iqr_us: interquartile range of the quick samples.
     """
 
@@ -45,8 +45,8 @@ class SearchEvent:
 
     Attributes:
         counts: trials by outcome kind.
-        speedup: of the best trial over the fastest baseline; confirmed if `best` is.
-        champion_id: current champion for what it searches, from any search.
+        speedup: speed-up of the best trial over the fastest baseline; confirmed if `best` is confirmed.
+        champion_id: current champion of the same family, problem, device and objective, from any search.
         elapsed_s: running time without pauses.
     """
 

@@ -1,6 +1,6 @@
 """Messages between the service and its workers: jobs, leases, deliveries and heartbeats.
 
-Both sides import them, and nothing from each other.
+Service and workers import these classes, and import nothing from each other.
 """
 
 import hashlib
@@ -22,7 +22,8 @@ class FamilyRef:
     """Exact reference to a family.
 
     Attributes:
-        digest: digest over document, templates and includes; a worker refuses a lease whose digest it cannot reproduce.
+        digest: digest over document, templates and includes; a worker refuses a lease if its own files have another
+            digest.
         location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` and the digest of
             an artefact of the service; None for a built-in family.
         variant: True for a variant of a family, whose binaries may equal those of other variants.
@@ -48,9 +49,9 @@ class SearchTerms:
 
     @cached_property
     def key(self) -> str:
-        """Key of the search for what a worker remembers of it: its id and a digest of its terms.
+        """Key under which a worker caches data of the search: the search's id and a digest of its terms.
 
-        The id alone is not enough: a restored or new database gives ids again, to other searches.
+        The id alone is not enough: a restored or new database reuses ids for other searches.
         """
         return f"{self.search_id}-{hashlib.blake2b(repr(self).encode(), digest_size=12).hexdigest()}"
 
@@ -105,7 +106,7 @@ class Lease:
     """One job, granted to one slot of one worker until it expires.
 
     Attributes:
-        attempt_id: identifies the lease; `token` fences it: a report with another token is stale.
+        attempt_id: identifies the lease; a report whose `token` differs is stale (fencing).
         lease_s: seconds until it expires unless a heartbeat renews it.
     """
 
@@ -126,8 +127,9 @@ class SlotReport:
 
     Attributes:
         detail: details in words, e.g. which process holds the device.
-        attempt_id: the lease that it works on, which `detail` is about; others may wait behind it.
-        fault: why the device is not reliable any more; repeated until the service has quarantined it.
+        attempt_id: the lease on which the slot works, and to which `detail` refers; the slot may hold further leases.
+        fault: why the device is no longer reliable; sent with each heartbeat until the service has quarantined the
+            device.
     """
 
     device_uuid: str
@@ -153,8 +155,8 @@ class Answer:
     Attributes:
         status: ``accepted``; ``repeated``: accepted before; ``stale``: the lease has expired, drop the work;
             ``unknown``: no such attempt; ``refused``: the report does not answer the job, and repeating it is useless.
-        detail: why it was not accepted; empty if it was.
-        lacking: digests of artefacts that the accepted report names and the service does not have: store them.
+        detail: why the delivery was not accepted; empty if it was.
+        lacking: digests of artefacts that the accepted report names and the service lacks; the worker must upload them.
     """
 
     attempt_id: int
@@ -168,9 +170,9 @@ class HeartbeatReply:
     """Orders of the service to a worker.
 
     Attributes:
-        cancel: attempts to drop.
-        drain: request no more work.
-        quarantined: UUIDs of devices that are set aside until a person clears them.
+        cancel: ids of attempts that the worker must drop.
+        drain: True if the worker must request no more work.
+        quarantined: UUIDs of devices that get no work until a person clears them.
     """
 
     cancel: tuple[int, ...] = ()

@@ -1,8 +1,8 @@
-"""Decide by interval arithmetic whether a constraint can still hold when only some of its names are bound.
+"""Decides by interval arithmetic whether a constraint can still hold when only some of its names are bound.
 
-Each free name has the range of its values. The answer may be too optimistic but never too strict: an expression without
-known bounds (a text, a remainder, a division by a range that contains zero) can have any value.
-Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
+Each free name has the range of its values. The answer may be a wrong yes but never a wrong no: an expression without
+known bounds (a text, a remainder, a division by a range that contains zero) can have any value. Source: Moore, Kearfott
+and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
 """
 
 import ast
@@ -40,7 +40,7 @@ class Range:
 
     @classmethod
     def fixed(cls, value: Any) -> "Range":
-        """The range of a known value."""
+        """Return the range of a known value."""
         value = np.asarray(value, dtype=np.float64)
         return cls(value, value) if np.all(np.abs(value) < EXACT) else cls.of(value, value)
 
@@ -61,7 +61,7 @@ class Verdict:
 
 
 def can_hold(expression: Expression, bound: Environment, free: Mapping[str, tuple[float, float]]) -> Mask:
-    """Return where the expression may still be true.
+    """Return True for each element for which the expression may still be true.
 
     Args:
         bound: scalars or arrays, as for `Expression.evaluate`.
@@ -119,7 +119,9 @@ class _Relaxation:
         return ANYTHING if value.dtype.kind == "U" else Range.fixed(value)
 
     def _chosen(self, condition: Verdict, body: ast.expr, orelse: ast.expr) -> Range:
-        """Return the range of a conditional expression: of one branch where the condition is decided."""
+        """Return the range of a conditional expression: the range of one branch where the condition is decided, else of
+        both.
+        """
         if not np.any(condition.false):
             return self.range(body)
         if not np.any(condition.true):

@@ -1,4 +1,4 @@
-"""Explain why a space is empty."""
+"""Explains why a space is empty."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,12 +32,14 @@ def explain(
 ) -> EmptySpace:
     """Return the error for a space known to be empty.
 
-    Constraints are applied in declared order, and the first one that leaves no points is blamed. It is found by
-    bisection, because more constraints never leave more points.
+    Constraints are applied in declared order; the error names the first constraint that leaves no points. It is found
+    by bisection, because more constraints never leave more points.
     """
 
     def kept(some: Sequence[Constraint], effort: int = MAX_EFFORT) -> int | None:
-        """Count the points these constraints leave; None: more than the limit, or too expensive to count."""
+        """Return the number of points that satisfy these constraints; None if it exceeds the limit, or counting is too
+        expensive.
+        """
         points = Lister(Plan.of(tunables, some, constants), limit=limit, max_effort=effort).list().points
         return None if points is None else points.rows
 
@@ -66,7 +68,7 @@ def explain(
 def _contradicted(
     blamed: Constraint, earlier: Sequence[Constraint], empty: Callable[[Sequence[Constraint]], bool]
 ) -> list[Constraint]:
-    """Return the earlier constraints that contradict the blamed one; empty if it contradicts itself."""
+    """Return the earlier constraints that contradict the blamed constraint; empty if that contradicts itself."""
     needed = list(earlier)
     for each in earlier:
         rest = [one for one in needed if one is not each]

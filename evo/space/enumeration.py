@@ -1,4 +1,4 @@
-"""List the valid points of a space without forming the whole product.
+"""Lists the valid points of a space without forming the whole product.
 
 Tunables are joined one at a time, those of the cheapest constraint first. Each constraint prunes when all its names are
 bound; before that, it prunes where its bounds show that it cannot hold. Partial points grow breadth first while they
@@ -48,8 +48,8 @@ def built(
     paths at once.
 
     Args:
-        groups: positions of tunables. With some, each step keeps as many points of each combination of their values
-            as possible, so that rare combinations are found; the estimate is then meaningless.
+        groups: positions of tunables. If not empty, each step keeps points with as many different combinations of their
+            values as possible, so that rare combinations are found; the estimate is then meaningless.
     """
     indices = [index for index, step in enumerate(plan.steps) if step.position in groups]
     partial, scale = prefix, 1.0
@@ -65,10 +65,10 @@ def built(
 def balanced(
     columns: Sequence[npt.NDArray[np.integer]], rows: int, count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.intp]:
-    """Return `count` random positions of `rows`, with equally many of each combination of the columns if there are.
+    """Return `count` random positions of `rows`, with equally many of each combination of the columns where possible.
 
     Returns:
-        Positions in random order within each turn: first one of each combination, then a second of each, and so on.
+        Positions: first one of each combination, in random order, then a second one of each, and so on.
     """
     order = rng.permutation(rows)
     codes = np.zeros(rows, dtype=np.intp)
@@ -125,7 +125,9 @@ class Lister:
         return self.effort > self.max_effort
 
     def complete(self, partial: Partial) -> Iterator[Partial]:
-        """Yield the valid complete points that start with these partial ones, depth first, until exhausted."""
+        """Yield the valid complete points that start with these partial points, depth first, until the effort is used
+        up.
+        """
         level = len(partial.columns)
         if level == len(self.plan.steps):
             yield partial
@@ -135,7 +137,9 @@ class Lister:
                 yield from self.complete(grown)
 
     def _hopeless(self, prefix: Partial) -> bool:
-        """True if far too many valid points start with these partial ones."""
+        """Return True if an estimate shows that far more valid points than the limit start with these partial
+        points.
+        """
         return built(self.plan, prefix, np.random.default_rng(0), WIDTH)[1] > FAR_BEYOND * self.limit
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
@@ -153,7 +157,7 @@ class Lister:
         return Partial(columns=tuple(np.concatenate(column) for column in columns), rows=count)
 
     def _grow(self, partial: Partial, level: int) -> Iterator[Partial]:
-        """Yield the pruned points with the next tunable joined, block by block, until exhausted."""
+        """Yield the pruned points with the next tunable joined, block by block, until the effort is used up."""
         step = self.plan.steps[level]
         size = max(1, BLOCK_ROWS // len(step.tunable.values))
         for start in range(0, partial.rows, size):

@@ -59,8 +59,8 @@ class Step:
     Attributes:
         position: index of the tunable in declared order.
         completed: constraints whose names are all bound after this step; points that break them are removed.
-        watched: constraints that name the tunable and others still unbound; points that can no longer satisfy them are
-            removed.
+        watched: constraints that name the tunable and tunables that are still unbound; points that can no longer
+            satisfy them are removed.
     """
 
     position: int
@@ -75,13 +75,13 @@ class Step:
 
 
 class CachedFunction:
-    """Cache of a function of points, by the combination of ranks on which it depends.
+    """Cache of a function of points; the key is the combination of ranks on which the function depends.
 
-    Millions of points may share some thousand combinations. Threads may share an instance, because an answer is the
-    same each time.
+    Millions of points may share some thousand combinations. Threads may share an instance, because equal combinations
+    have equal values.
 
     Args:
-        places: positions of the tunables it depends on, in joining order.
+        places: positions of the tunables on which the function depends, in joining order.
         shape: number of values of each of these tunables.
         question: the function; its arguments are ranks, one array per tunable.
     """
@@ -125,7 +125,7 @@ class Plan:
     def of(
         cls, tunables: Sequence[Tunable], constraints: Sequence[Constraint], constants: Mapping[str, Value]
     ) -> "Plan":
-        """Order the steps: first the constraint whose missing tunables multiply the points least.
+        """Order the steps: the tunables of the constraint that multiplies the points least come first.
 
         Tunables that no constraint names come last: they multiply the points and prune nothing.
         """
@@ -156,7 +156,7 @@ class Plan:
         return [len(step.tunable.values) for step in steps]
 
     def accepts(self, rows: Indices) -> Mask:
-        """Return which of these complete points, columns in declared order, satisfy every constraint."""
+        """Return a mask of the complete points, columns in declared order, that satisfy every constraint."""
         columns = (rows[:, step.position] for step in self.steps)
         numbered = Partial(columns=(*columns, np.arange(len(rows), dtype=np.int32)), rows=len(rows))
         accepted = np.zeros(len(rows), dtype=np.bool_)
@@ -178,7 +178,7 @@ class Plan:
         return Partial(columns=(*columns, new), rows=partial.rows * choices)
 
     def pruned(self, partial: Partial, level: int) -> Partial:
-        """Remove points just joined that break a decided constraint, or can no longer satisfy an undecided one."""
+        """Remove points that violate a completed constraint, or can no longer satisfy a watched constraint."""
         for constraint in self.steps[level].completed:
             partial = self.satisfying(constraint, partial)
         for constraint in self.steps[level].watched:
@@ -208,7 +208,7 @@ class Plan:
         return partial.where(self._answered(constraint, partial))
 
     def _answered(self, constraint: Constraint, partial: Partial) -> Mask:
-        """Return for each point whether it satisfies the constraint or, while names are unbound, still could."""
+        """Return True for each point that satisfies the constraint or, while names are unbound, still could."""
         indices = [index for index in self._places(constraint) if index < len(partial.columns)]
         key = (id(constraint), len(indices))
         if key not in self._answers:
@@ -219,7 +219,7 @@ class Plan:
         return self._truth(constraint, indices, [partial.columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
-        """Return an empty memory of answers; None if there are too many combinations, or just one."""
+        """Return an empty cache for a constraint; None if there are too many combinations, or just one."""
         shape = tuple(len(self.steps[index].tunable.values) for index in indices)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None
@@ -245,12 +245,12 @@ class Plan:
 
     @cached_property
     def _joined_at(self) -> dict[int, tuple[int, ...]]:
-        """Steps by identity of the constraint, filled on demand."""
+        """Cache of `_places`: steps by identity of the constraint."""
         return {}
 
     @cached_property
     def _answers(self) -> dict[tuple[int, int], CachedFunction | None]:
-        """Memories by identity of the constraint and number of bound tunables, filled on demand."""
+        """Caches by identity of the constraint and number of bound tunables, filled on demand."""
         return {}
 
     @cached_property

@@ -36,14 +36,14 @@ class Space:
         tunables: in declared order, which is the order of every config, key and index row.
         constraints: conditions over the tunables and `constants`; all must hold.
         constants: problem fields, device limits and similar; must not contain a tunable's name.
-        valid_keys: keys of all valid configs, for a recorded space; constraints then only explain.
+        valid_keys: keys of all valid configs, for a recorded space; constraints then only explain invalid configs.
 
     Attributes:
         product_size: number of points of the full product.
         valid_count: number of valid configs; None when there are more than `ENUMERATION_LIMIT`, or they are too
             expensive to list, and configs are drawn at random instead.
-        mechanisms: positions of the tunables that choose a mechanism: named alternatives that constraints tie to other
-            tunables, e.g. which copy engine is used; those that constraints name most often come first.
+        mechanisms: positions of the tunables that choose a mechanism: tunables with named alternatives that constraints
+            tie to other tunables, e.g. which copy engine is used; tunables that constraints name most often come first.
 
     Raises:
         EmptySpace: no config is valid; names the constraint that removed the last points.
@@ -144,7 +144,7 @@ class Space:
         return self._valid.contains(rows)
 
     def violations(self, config: Config) -> list[Constraint]:
-        """Return the constraints a complete config breaks, in declared order; raises the same errors as `encode`."""
+        """Return the constraints that a complete config violates, in declared order. Raises the errors of `encode`."""
         environment = {**self.constants, **self.decode(self.encode(config))}
         return [constraint for constraint in self.constraints if not constraint.expression.truth(environment)]
 
@@ -194,7 +194,7 @@ class Space:
     def varied(self, rng: np.random.Generator, count: int) -> Indices:
         """Return rows of at most `count` random valid configs with as many of each mechanism as possible.
 
-        Most mechanisms are a small share of a large space: 0.1 % of gemm's configs use warpgroup products.
+        Uniform sampling would miss most mechanisms in a large space: 0.1 % of gemm's configs use warpgroup products.
         """
         if not self.mechanisms:
             return self.draw(rng, count)
@@ -223,10 +223,11 @@ class Space:
         return found
 
     def repair(self, config: Config | npt.ArrayLike, rng: np.random.Generator) -> Config:
-        """Return the nearest valid config by `distance`, a random one among equals; a valid config is returned
-        unchanged.
+        """Return the nearest valid config by `distance`; among equally near configs, a random one.
 
-        Exact for a listed space; for others exact within the effort of `Drawn.nearest`.
+        A valid config is returned unchanged.
+
+        The result is exact for a listed space; for other spaces within the effort of `Drawn.nearest`.
 
         Args:
             config: a config, or its row of ranks.
@@ -237,7 +238,7 @@ class Space:
         return self.decode(self._valid.nearest(self._distances(row), rng))
 
     def distance(self, a: Config, b: Config) -> float:
-        """Sum over the tunables: for an ordinal one the rank difference as a fraction of the range, else 0 or 1."""
+        """Return the sum over the tunables: for an ordinal tunable the rank difference over the range, else 0 or 1."""
         distances = self._distances(self.encode(a))
         return float(sum(each[rank] for each, rank in zip(distances, self.encode(b), strict=True)))
 

@@ -1,4 +1,4 @@
-"""One dimension of a space, and the constraints on its dimensions."""
+"""Tunables, the dimensions of a space, and constraints on them."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Tunable:
     Attributes:
         values: the choices, all different; adjacent ones are neighbours.
         default: one of the values; None: the middle one if ordinal, else the first.
-        ordinal: True if adjacent values behave alike, so distance counts ranks; None: yes for numbers, no for others.
+        ordinal: True if adjacent values behave alike, so that distance counts ranks; None: True for numbers only.
 
     Raises:
         InvalidInput: on construction, naming ``tunables.<name>`` and what is wrong.
@@ -78,7 +78,7 @@ class Tunable:
         """Return the rank of the value that `text` denotes in a key or on a command line, where ``true`` is ``True``.
 
         Raises:
-            InvalidInput: it denotes none of the values.
+            InvalidInput: the text denotes none of the values.
         """
         position = self._written.get(text.strip(), self._position.get(_number(text)))
         if position is None:
@@ -89,7 +89,7 @@ class Tunable:
         """Return a copy with only these values, in their original order; the default is kept if it is among them.
 
         Raises:
-            InvalidInput: one is not among its values.
+            InvalidInput: a value is not among the tunable's values.
         """
         ranks = sorted({self.index(value, field) for value in values})
         default = self.default if self.default_index in ranks else None
@@ -141,7 +141,7 @@ def _number(text: str) -> tuple[str, object]:
 
 
 def show(value: object) -> str:
-    """Return a value as a document would write it; long texts are shortened."""
+    """Return a value as written in family.toml; long texts are shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}…") if isinstance(value, str) else str(value)

@@ -1,4 +1,4 @@
-"""Two representations of the valid points of a space: listed in memory, or drawn at random on demand."""
+"""Valid points of a space, in two representations: listed in memory, or drawn at random on demand."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -27,10 +27,10 @@ BEAM_WIDTH = 512
 class Nearest:
     """A search for the valid point nearest to a given one.
 
-    It first checks points that differ in one or two tunables, where the nearest one almost always is. If three changes
-    could be cheaper, a beam search then builds points up step by step and keeps the `BEAM_WIDTH` cheapest partial
-    points that could still be nearer. The result is exact if the beam is wide enough and at most `MAX_CHANGES` values
-    matter.
+    It first checks points that differ in one or two tunables, because the nearest valid point is almost always among
+    them. If three changes could be cheaper, a beam search then builds points up step by step and keeps the `BEAM_WIDTH`
+    cheapest partial points that could still be nearer. The result is exact if the beam is wide enough and at most
+    `MAX_CHANGES` values matter.
 
     Attributes:
         distances: distance of every value from the given point; zero for the point's own values.
@@ -102,7 +102,7 @@ class Nearest:
 
 
 def total_distance(distances: Distances, rows: Indices) -> npt.NDArray[np.float64]:
-    """The distance of each row."""
+    """Return the distance of each row."""
     sums = np.zeros(len(rows))
     for column, distance in zip(rows.T, distances, strict=True):
         sums += distance[column]
@@ -130,11 +130,13 @@ class ValidPoints(Protocol):
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
-        """Return up to `count` random valid rows, with equally many of each combination of the columns if there are."""
+        """Return up to `count` random valid rows, with equally many of each combination of the columns where
+        possible.
+        """
         ...
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Return a valid row with the least sum of distances; a random one among equals."""
+        """Return a valid row with the least sum of distances; among equal sums, a random row."""
         ...
 
 
@@ -163,7 +165,9 @@ class Listed:
         return np.asarray(self._ranks[indices] == ranks)
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Uniform. The last blocks hold every row once, so a caller that excludes rows still finds all others."""
+        """Yield blocks of rows, each row equally likely. The last blocks contain every row once, so that a caller that
+        excludes rows still finds all other rows.
+        """
         total = len(self.indices)
         size = 16 * count
         while size < total // 4:
@@ -195,7 +199,7 @@ class Drawn:
     whole subtrees are completed, which favours points in sparse subtrees.
 
     Raises:
-        EmptySpace: no valid point was found in this way either.
+        EmptySpace: no valid point was found by any of these methods.
     """
 
     def __init__(self, plan: Plan, prefix: Partial) -> None:
@@ -255,7 +259,7 @@ class Drawn:
                 return
 
     def _nearest_drawn(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Take the nearest of some drawn points, and move it nearer one tunable at a time while that is valid."""
+        """Return the nearest of some drawn points, moved nearer one tunable at a time as long as it stays valid."""
         rows = np.concatenate([self._known_valid, next(self.draws(rng, 100))])
         row: Indices = rows[np.argmin(total_distance(distances, rows))]
         while True:

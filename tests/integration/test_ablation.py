@@ -13,9 +13,9 @@ from db.repositories.archive import Archive
 from db.repositories.leases import StaleLease
 from db.repositories.retention import remove_search
 from evo.errors import Conflict, InvalidInput
-from evo.messages.condition import proving_text
 from evo.messages.job import Ablate, Confirm, SlotReport
 from evo.messages.view import AblationView
+from evo.messages.worker_state import confirmation_text
 from evo.trial.outcome import WrongAnswer
 from evo.trial.results import Ablated, AblateReport
 from templates.registry import BUILTIN, find
@@ -45,7 +45,7 @@ def test_ablation_measures_and_stores_every_single_change_of_the_champion(stage:
     view = stage.view(search)
     assert view.state == "ablating"
     assert view.proving is not None
-    assert proving_text(view.proving) == "ablating the champion: waiting for a worker"
+    assert confirmation_text(view.proving) == "ablating the champion: waiting for a worker"
     stage.restart()
     stage.register_worker()
     jobs = [lease.job for lease in stage.play()]
@@ -167,6 +167,6 @@ def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
         stage.conductor.heartbeat("w1", [lease.attempt_id], slots=[report])
         proving = stage.view(search).proving
         assert proving is not None
-        assert proving_text(proving) == "confirming trial 0 for 0 s" + ("" if told is None else f": {told}")
+        assert confirmation_text(proving) == "confirming trial 0 for 0 s" + ("" if told is None else f": {told}")
     stage.hand_in(lease)
     assert stage.view(search).proving is None

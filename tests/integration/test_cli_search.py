@@ -131,5 +131,5 @@ def test_workers_are_listed_and_controlled(line: CommandLine, searched: Ended) -
     assert line.run("workers", "resume", "local", "--json").json["drain"] is False
     aside = line.run("workers", "quarantine", "local", "recording", "--reason", "noise", "--json").json
     assert [slot["quarantine_reason"] for slot in aside["slots"] if slot["quarantined_at"]] == ["noise"]
-    assert "set aside" not in line.run("workers", "clear", "local", "recording").out
+    assert "quarantined" not in line.run("workers", "clear", "local", "recording").out
     assert line.run("workers", "drain", "nobody").code == 2

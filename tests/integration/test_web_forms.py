@@ -227,7 +227,7 @@ def test_workers_are_drained_and_devices_quarantined_by_forms(page: httpx.Client
     refused = page.post(f"{device}/quarantine", data={"reason": " "}, follow_redirects=True)
     assert (refused.status_code, list(wrong(refused.text))) == (422, ["reason"])
     assert page.post(f"{device}/quarantine", data={"reason": "hot & loud"}).status_code == 303
-    assert "set aside already" in page.get(f"{device}/quarantine").text
+    assert "quarantined already" in page.get(f"{device}/quarantine").text
     assert "hot &amp; loud" in page.get("/workers").text
     assert page.post("/workers/w1/devices/cpu-0/clear").status_code == 303
     assert "hot &amp; loud" not in page.get("/workers/live").text

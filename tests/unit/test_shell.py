@@ -11,8 +11,8 @@ import pytest
 
 from evo.cli.service.locations import ServiceRef
 from evo.device.requirements import Requirements
-from evo.messages.condition import hindrance
 from evo.messages.view import SlotView, WorkerView
+from evo.messages.worker_state import worker_obstacle
 from evo.text.shell import command, quoted
 from evo.text.visible import one_line
 from tests.unit.views import DEVICE, NOW
@@ -57,5 +57,5 @@ def test_worker_commands_in_errors_are_quoted_for_a_shell(name: str) -> None:
         (drained, ["kernel-evo", "workers", "resume", name]),
         (replace(drained, drain=False, slots=(aside,)), ["kernel-evo", "workers", "clear", name, DEVICE.uuid]),
     ):
-        told = hindrance([worker], DEVICE, Requirements(), now=NOW)
+        told = worker_obstacle([worker], DEVICE, Requirements(), now=NOW)
         assert told is not None and shlex.join(words) in told

@@ -7,8 +7,8 @@ import pytest
 
 from evo.cli.service import local
 from evo.device import Device
-from evo.messages.condition import silence, worker_text
 from evo.messages.view import Page, WorkerView
+from evo.messages.worker_state import silence, worker_text
 
 DEVICE = Device(kind="cpu", model="Toy CPU", architecture="x86_64", uuid="cpu-0")
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)

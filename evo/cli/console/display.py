@@ -14,8 +14,8 @@ from rich.text import Text
 
 from evo.cli.console.output import facts
 from evo.device import kind_of
-from evo.messages.condition import proving_text
 from evo.messages.view import SearchView, TrialView, WarmStartView
+from evo.messages.worker_state import confirmation_text
 from evo.promotion.leading import Figure
 from evo.text.wording import count_text, duration_text, factor_text, outcome_text, percent_text, spaced_text, time_text
 
@@ -97,11 +97,11 @@ def left_text(view: SearchView) -> str:
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         alone = "confirming the best" if view.best is not None else "ending"
-        return alone if view.proving is None else proving_text(view.proving)
+        return alone if view.proving is None else confirmation_text(view.proving)
     if view.state != "running":
         under_way = f"finishing {count_text(view.asked - view.finished, 'trial')}"
         ending = under_way if view.state == "stopping" else view.state
-        return ending if view.proving is None else proving_text(view.proving)
+        return ending if view.proving is None else confirmation_text(view.proving)
     if view.obstacle is not None:
         return f"waits: {view.obstacle}"
     if view.budget.minutes is not None:
@@ -205,7 +205,7 @@ class LiveScreen:
             grid.add_row("", Text(faster))
         grid.add_row("outcomes", Text(outcomes_text(view)))
         if view.proving is not None and view.state == "running":
-            grid.add_row("meanwhile", Text(proving_text(view.proving)))
+            grid.add_row("meanwhile", Text(confirmation_text(view.proving)))
         return Group(status, grid)
 
 

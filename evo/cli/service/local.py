@@ -14,7 +14,7 @@ from evo.cli.service.child import Child, ChildFailed, Deaths
 from evo.cli.service.locations import LocalDatabase
 from evo.client import Client, ServiceUnreachable
 from evo.errors import EvoError
-from evo.messages.condition import silence
+from evo.messages.worker_state import silence
 from evo.search.lifecycle import State
 
 START_S = 60.0

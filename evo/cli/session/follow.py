@@ -10,8 +10,8 @@ from typing import Protocol
 from evo.cli.service.connection import Connection
 from evo.client import SearchCommand, ServiceUnreachable
 from evo.errors import Conflict
-from evo.messages.condition import hindrance
 from evo.messages.view import SearchView, WorkerView
+from evo.messages.worker_state import worker_obstacle
 from evo.search.lifecycle import TERMINAL
 from evo.text.shell import command
 
@@ -86,7 +86,7 @@ def follow(
         if time.monotonic() - looked_at >= LOOK_S:
             looked_at = time.monotonic()
             workers = connection.ask(lambda client: client.workers().items)
-            found = view.obstacle or hindrance(workers, view.device, view.requirements)
+            found = view.obstacle or worker_obstacle(workers, view.device, view.requirements)
             if alone is not None and view.obstacle is not None and _is_only_worker(workers, view, alone):
                 raise Conflict(stuck(view, where))
             if found is not None and (known is None or (view.obstacle is not None and found != known)):

@@ -38,7 +38,7 @@ class CalledTime:
         torch_us: time of PyTorch's own function, called in the same way.
         model: the device that ran both.
         software: PyTorch and its version.
-        by: name of the user who stored them.
+        by: name of the user who stored the times.
     """
 
     called_us: float
@@ -55,10 +55,12 @@ class ChampionView(Deferred):
 
     Attributes:
         time_us: median of the confirmation's first process; further processes are in `report.repeats`.
-        place: the device that timed it and, if it is another one, the GPU whose limits its build meets; in words.
+        place: text that names the device that timed it and, if that is a different one, the GPU whose limits its build
+            meets.
         decisions: every change of its status since its promotion, oldest first.
-        retired_by: name of the user who rolled it back or restored another; None if a better one replaced it.
-        called: its latest times as PyTorch calls it; None if none were stored.
+        retired_by: name of the user who rolled the champion back or restored another champion; None if a promotion
+            replaced it.
+        called: latest times of the kernel when called from PyTorch; None if none were stored.
     """
 
     id: int
@@ -93,7 +95,7 @@ class ChampionView(Deferred):
 
     @property
     def timed(self) -> str:
-        """The processes that `time_us` and its interval come from, in words."""
+        """Text that names the processes in which `time_us` and its interval were measured."""
         return timed_text(1 if self.report is None else 1 + len(self.report.repeats))
 
 
@@ -116,7 +118,7 @@ class AblationView(Deferred):
     """One changed switch of a champion, and its measurement.
 
     Attributes:
-        ablated: the samples, or why there are none; None while it waits, or if it was never measured.
+        ablated: the samples, or why there are none; None while the change waits, or if it was never measured.
         effect: the effect that the samples show.
     """
 

@@ -1,4 +1,4 @@
-"""Families, and the workers that measure them."""
+"""View messages of families, workers and their slots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class SlotView:
 
     Attributes:
         activity: None before the first heartbeat.
-        quarantined_at: when it was set aside; a person clears it.
+        quarantined_at: time at which the device was quarantined; None if it is not.
     """
 
     device_uuid: str
@@ -44,8 +44,9 @@ class WorkerView(Deferred):
     Attributes:
         slots: in the order of `devices`.
         silent_s: seconds since `seen_at` by the service's clock, which may differ from the reader's.
-        left_at: when it shut down normally; None while it works, and also if it only went silent.
-        drain: it gets no more work, but finishes the work it has.
+        left_at: time at which the worker shut down normally; None while it runs, and if it only stopped sending
+            messages.
+        drain: True if the worker gets no more work, but finishes the work it has.
         note: a problem of the worker, e.g. a full disk.
     """
 

@@ -1,4 +1,4 @@
-"""Two figures of each trial, one of which may be the time, and their Pareto front."""
+"""Two metrics of each trial, one of which may be the time, and their Pareto front."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MOST_METRICS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A figure of a trial, and the direction in which it is better.
+    """A metric of trials, and the direction in which its values are better.
 
     Attributes:
         text: the expression as the user wrote it.
@@ -34,14 +34,14 @@ class Metric:
             field: the name by which errors call the metric.
 
         Raises:
-            InvalidInput: it is not an expression, or has no such direction.
+            InvalidInput: the text is not an expression, or its direction is unknown.
         """
         before, colon, after = text.partition(":")
         direction, written = (direction_from(before, field), after.strip()) if colon else ("minimise", text.strip())
         return cls(text=written, expression=Expression.parse(written, field), direction=direction)
 
     def cost(self, value: float) -> float:
-        """Return the value with the sign by which less is better."""
+        """Return the value with a sign such that less is better."""
         return -value if self.direction == "maximise" else value
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar, Generic, TypeVar
 class Deferred:
     """A message whose Pydantic schema is built when it is first read or written.
 
-    The service has a route for each of dozens of actions that return the same few large views. Building a schema for
-    every route took a fifth of the time in which a service starts.
+    Dozens of the service's routes return the same few large views. Building a schema for every route took a fifth of
+    the time in which a service starts.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, bool]] = {"defer_build": True}
@@ -20,7 +20,8 @@ class Collected:
     """Items that a clean-up removed from database and artefact store.
 
     Attributes:
-        searches_thinned: searches that champions rest on; only the reports on their other trials were removed.
+        searches_thinned: searches that were kept because they found a champion; only reports on other trials were
+            removed.
         workers_deleted: workers silent for the given time, without leases and quarantined devices.
         tokens_deleted: tokens invalid for the given time.
         families_deleted: uploaded versions that no search used and that are not the latest.

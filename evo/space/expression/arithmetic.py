@@ -1,7 +1,8 @@
 """Python's operators over NumPy arrays, with no silent wrap, division by zero, infinity or NaN.
 
-Every operation takes `active`, the elements whose result is wanted (the others were decided by ``and``, ``or`` or a
-conditional expression): only these can cause an error. Numbers are int64 or float64; a bool counts as 0 or 1.
+Every operation takes `active`, a mask of the elements whose result is needed; ``and``, ``or`` and conditional
+expressions decide the other elements. Only active elements can cause an error. Numbers are int64 or float64; a bool
+counts as 0 or 1.
 """
 
 from collections.abc import Callable
@@ -53,7 +54,7 @@ def is_text(value: Array) -> bool:
 
 
 def numbers(*values: Array) -> tuple[Array, ...]:
-    """Return the operands with bools as 0 and 1; all are float64 if one is."""
+    """Return the operands with bools as 0 and 1; if one operand is float64, all become float64."""
     if any(is_text(value) for value in values):
         raise OperationError("needs numbers, not text")
     kind = np.float64 if any(value.dtype.kind == "f" for value in values) else np.int64

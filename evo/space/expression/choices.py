@@ -26,9 +26,9 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 
 
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Return an error text and a correction if a comparison with a text can never be true; else None.
+    """Return an error text with a correction if a comparison with a text can never be true; else None.
 
-    A name with a single value may be compared with others: its author may have pinned it temporarily.
+    A name with a single value may be compared with other values: its author may have fixed it temporarily.
     """
     for name, text in _comparisons(tree):
         values = choices.get(name, ())
@@ -41,7 +41,9 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
 
 
 def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Return the first constant that a name is compared with and can never equal; None if there is none."""
+    """Return an error text on the first constant that is compared with a name but is not among its values; None if
+    there is none.
+    """
     for name, value in _comparisons(tree):
         if name in choices and value not in choices[name]:
             shown = ", ".join(map(repr, choices[name][:20]))
@@ -51,7 +53,7 @@ def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str 
 
 
 def _comparisons(tree: ast.expr) -> Iterator[tuple[str, Value]]:
-    """Yield each name with each constant with which it is compared."""
+    """Yield each pair of a name and a constant that are compared."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare):
             continue

@@ -1,7 +1,7 @@
 """Evaluates an expression's tree over scalars or arrays.
 
-``and``, ``or``, conditional expressions and chained comparisons pass on the elements for which their later operands
-count, so that only these can cause errors.
+``and``, ``or``, conditional expressions and chained comparisons evaluate their later operands with a mask of the
+elements that need them, so that only these elements can cause errors.
 """
 
 import ast
@@ -52,7 +52,7 @@ def free_names(tree: ast.expr) -> frozenset[str]:
 
 
 class Evaluation:
-    """One walk over a checked tree."""
+    """One evaluation of a checked tree."""
 
     def __init__(self, *, field: str, environment: Environment) -> None:
         self.field = field

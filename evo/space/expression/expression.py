@@ -27,8 +27,8 @@ class Expression:
     """One checked expression.
 
     Attributes:
-        text: as the author wrote it.
-        field: its place, e.g. ``cpu.constraints[0].expression``; named by every error.
+        text: the expression as the author wrote it.
+        field: name of the document's key in error messages, e.g. ``cpu.constraints[0].expression``.
         names: the free names; all of them must be in the environment.
     """
 
@@ -42,7 +42,8 @@ class Expression:
         """Check `text` against the whitelist.
 
         Args:
-            scope: names and their values, if known, for a suggestion that also quotes texts; see `check_names`.
+            scope: names and their values, if known. With them, a suggested correction can also quote texts; see
+                `check_names`.
 
         Raises:
             InvalidInput: the text is not an expression, is not on the whitelist, or is too long or deep; the
@@ -98,7 +99,7 @@ class Expression:
         """Return this expression after checking its names, and the constants that they are compared with.
 
         Args:
-            scope: the known names. A mapping also gives the possible values of each; empty: any value.
+            scope: the known names. A mapping also gives the possible values of each name; empty: any value.
             meaning: noun for the names in the message, e.g. ``problem fields``.
 
         Raises:
@@ -171,7 +172,7 @@ class Expression:
         return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
 
     def evaluate(self, environment: Environment) -> Any:
-        """Return its value: a Python scalar if every name is one, else an array.
+        """Return the expression's value: a Python scalar if every name is a scalar, else an array.
 
         Raises:
             InvalidInput: an unknown name, text where a number is needed, a division by zero, or a result that is no
@@ -185,7 +186,7 @@ class Expression:
         return self.evaluate_arrays(environment)
 
     def evaluate_arrays(self, environment: Environment) -> Any:
-        """Evaluate by the general walk, which supports arrays and reports faults."""
+        """Evaluate with `Evaluation`, which supports arrays and reports faults."""
         if not self.names <= environment.keys():
             self.check_names(environment.keys())
         lengths = [np.shape(environment[name]) for name in self.names]
@@ -201,19 +202,19 @@ class Expression:
         return {name: value for name, value in vars(self).items() if name != "_reading"}  # functions are not pickled
 
     def truth(self, environment: Environment) -> Any:
-        """Return its truth value: a bool or an array of bools; raises the errors of `evaluate`."""
+        """Return the expression's truth value: a bool or an array of bools. Raises the errors of `evaluate`."""
         value = self.evaluate(environment)
         return bool(value) if type(value) in SCALARS else arithmetic.truth(value)
 
     def number(self, environment: Mapping[str, Value]) -> int | float:
-        """Return its value over scalars, which must be a number; raises the errors of `evaluate`."""
+        """Return the expression's value over scalars, which must be a number. Raises the errors of `evaluate`."""
         result = self.evaluate(environment)
         if isinstance(result, bool) or not isinstance(result, int | float):
             raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be a number")
         return result
 
     def whole(self, environment: Mapping[str, Value]) -> int:
-        """Return its value over scalars, which must be a whole number; raises the errors of `evaluate`."""
+        """Return the expression's value over scalars, which must be a whole number. Raises the errors of `evaluate`."""
         result = self.number(environment)
         if result != int(result):
             raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole: use // to divide")

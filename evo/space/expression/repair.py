@@ -94,7 +94,9 @@ _POWER = 30
 
 
 def rewritten(text: str) -> ast.expr | None:
-    """Return a tree of the probable meaning of `text`, or None; it may still contain forbidden syntax."""
+    """Return a syntax tree of the probable meaning of `text`, which may still contain forbidden syntax; None if it is
+    unclear.
+    """
     text = _SIZEOF.sub(lambda found: str(_SIZES[found[1]]), text)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -135,7 +137,7 @@ def pasted(text: str) -> str:
 
 
 def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
-    """Return the tree's text with constants in place of these names."""
+    """Return the tree's text, in which constants replace the given names."""
 
     class Quoter(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -145,7 +147,7 @@ def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
 
 
 def word(name: str) -> bool | None:
-    """Return the truth value that this word means in another language."""
+    """Return the truth value that this word means in another language; None if it means none."""
     return {"true": True, "false": False}.get(name.lower())
 
 
@@ -165,7 +167,7 @@ def _spelled(text: str) -> str:
 
 
 def _negations(names: Iterable[str]) -> list[str]:
-    """Return the tokens with C's ``! x`` as ``(not x)``: it binds tighter than comparisons and arithmetic."""
+    """Replace C's ``! x`` by ``(not x)``, because C's operator binds tighter than comparisons and arithmetic."""
     parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":
@@ -294,8 +296,8 @@ class _Spread(ast.NodeTransformer):
     """Compares each value of ``x == 1 or 2`` and of ``x == (1 or 2)``, which Python reads as a truth value.
 
     Attributes:
-        found: True after a value was found that stands alone.
-        unclear: True if it is not clear with what such a value is meant to be compared.
+        found: True after a value without a comparison was found.
+        unclear: True if it is unclear what such a value should be compared with.
     """
 
     found = unclear = False
@@ -351,7 +353,7 @@ def value_alone(tree: ast.expr) -> str | None:
 
 
 class _WholeDivision(ast.NodeTransformer):
-    """Writes ``//`` in ``a / b * b``, which C uses to round down to a multiple.
+    """Replaces ``/`` by ``//`` in ``a / b * b``, which C uses to round down to a multiple.
 
     Attributes:
         found: True after such a term was found.
@@ -374,7 +376,7 @@ class _WholeDivision(ast.NodeTransformer):
 
 
 def of_c(tree: ast.expr) -> str | None:
-    """Return the correction of a part that is useless here but has another meaning in C; None if there is none."""
+    """Return a correction for a term that is useless in Python but has another meaning in C; None if there is none."""
     division = _WholeDivision()
     whole = division.visit(copy.deepcopy(tree))
     if division.found:
@@ -387,7 +389,7 @@ def of_c(tree: ast.expr) -> str | None:
 
 
 def _unchained(chain: ast.Compare) -> str:
-    """Return both meanings of a chain such as ``a > 4 == b > 2``: that of Python, and that of C."""
+    """Return advice that gives both meanings of a chain such as ``a > 4 == b > 2``: Python's and C's."""
     links: list[ast.expr] = []
     sides: list[ast.expr] = [chain.left]
     signs: list[ast.cmpop] = []
@@ -421,7 +423,7 @@ def _logical(node: ast.expr) -> bool:
 
 
 def _mask(node: ast.expr) -> int | None:
-    """``1``, ``3``, ``7`` …: the bits below a power of two."""
+    """Return the constant of a node if it is 1, 3, 7 …, the bits below a power of two; else None."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if type(value) is int and value > 0 and value & (value + 1) == 0 else None
 
@@ -433,7 +435,7 @@ def _two_to(exponent: ast.expr) -> ast.expr:
 
 
 def _without_lowest_bit(node: ast.expr) -> ast.expr | None:
-    """`x` of ``x & (x - 1)``, which is zero for a power of two."""
+    """Return `x` of ``x & (x - 1)``, which is zero for a power of two; None for other nodes."""
     match node:
         case ast.BinOp(
             left=left, op=ast.BitAnd(), right=ast.BinOp(left=again, op=ast.Sub(), right=ast.Constant(value=1))
@@ -449,14 +451,16 @@ def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
 
 
 def _zero_or_power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    """``x & (x - 1) == 0`` is true for zero as well, by which nothing can be divided."""
+    """Return the meaning of ``x & (x - 1) == 0``: x is zero or a power of two."""
     is_zero = ast.Compare(left=base, ops=[op], comparators=[ast.Constant(value=0)])
     joined = ast.Or() if isinstance(op, ast.Eq) else ast.And()
     return ast.BoolOp(op=joined, values=[is_zero, _power_of_two(base, op)])
 
 
 def _without_root(node: ast.Compare) -> ast.expr | None:
-    """``log2(a) <= 7`` as ``a <= 128``, ``sqrt(a) < 9`` as ``a < 81``, ``log2(a) % 1 == 0`` as a power of two."""
+    """Rewrite ``log2(a) <= 7`` as ``a <= 128``, ``sqrt(a) < 9`` as ``a < 81``, and ``log2(a) % 1 == 0`` as a power of
+    two.
+    """
     if len(node.ops) != 1:
         return None
     op, left, right = node.ops[0], node.left, node.comparators[0]
@@ -472,7 +476,7 @@ def _without_root(node: ast.Compare) -> ast.expr | None:
 
 
 def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
-    """Return the bound of the argument that corresponds to this bound of ``log2`` or ``sqrt``."""
+    """Return the bound of the argument that corresponds to a bound of ``log2`` or ``sqrt``; None if there is none."""
     value = bound.value
     if type(value) is not int or not 0 <= value < 62:
         return None
@@ -488,7 +492,7 @@ def _argument(call: ast.Call, function: str) -> ast.expr | None:
 
 
 def _conjunction(node: ast.Compare) -> ast.expr | None:
-    """``a == 1 & b == 2``, which Python reads as a chain around ``1 & b``, as two comparisons."""
+    """Rewrite ``a == 1 & b == 2``, which Python reads as a chain around ``1 & b``, as two comparisons."""
     if len(node.ops) != 2:
         return None
     match node.comparators[0]:
@@ -500,7 +504,7 @@ def _conjunction(node: ast.Compare) -> ast.expr | None:
 
 
 def _within(left: ast.expr, right: ast.expr) -> bool:
-    """``'float' in dtype``: True for a search within a text, which expressions lack."""
+    """Return True for a search within a text such as ``'float' in dtype``, which expressions do not support."""
     return isinstance(left, ast.Constant) and isinstance(left.value, str) and isinstance(right, ast.Name)
 
 

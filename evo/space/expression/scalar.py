@@ -1,7 +1,8 @@
-"""Fast evaluation of expressions over scalars: the tree is turned once into nested functions. The results equal those
-of `Evaluation`, which is about thirty times slower for scalars. In doubtful cases (an error, a number near the limits,
-an operation whose rounding NumPy may choose) it raises `Unsure` and leaves the value to `Evaluation`, so that error
-messages have a single source.
+"""Fast evaluation of expressions over scalars: the tree is converted once to nested functions.
+
+The results equal those of `Evaluation`, which is about thirty times slower for scalars. In doubtful cases (an error, a
+number near the limits, an operation whose rounding NumPy may choose) it raises `Unsure` and leaves the value to
+`Evaluation`, so that error messages have a single source.
 """
 
 import ast
@@ -24,7 +25,7 @@ EXACT = 1 << 53
 
 
 class Unsure(Exception):
-    """`Evaluation` must compute the value."""
+    """Raised if `Evaluation` must compute the value."""
 
 
 def reading(node: ast.expr) -> Reading:  # noqa: PLR0911
@@ -33,7 +34,7 @@ def reading(node: ast.expr) -> Reading:  # noqa: PLR0911
         case ast.Constant(value=value):
             return lambda _: value
         case ast.Name(id=name):
-            return lambda environment: _within(environment[name])
+            return lambda environment: _checked(environment[name])
         case ast.UnaryOp(op=op, operand=operand):
             return _unary(op, reading(operand))
         case ast.BinOp(left=left, op=op, right=right):
@@ -60,8 +61,8 @@ def _number(value: Any) -> Any:
     return +value
 
 
-def _within(value: Any) -> Any:
-    """Return a text, or a number that is neither too large nor NaN."""
+def _checked(value: Any) -> Any:
+    """Return the value if it is a text, or a number that is neither too large nor NaN."""
     kind = type(value)
     if kind is str or (math.isfinite(value) if kind is float else -INTEGER_LIMIT < value < INTEGER_LIMIT):
         return value
@@ -86,7 +87,7 @@ def _boolean(conjunction: bool, reads: list[Reading]) -> Reading:
         for each in reads[1:]:
             if bool(result) != conjunction:
                 break
-            result = _alike(each(environment), result)
+            result = _in_common_type(each(environment), result)
         return result
 
     return read
@@ -128,7 +129,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two texts, or two numbers that float64 distinguishes as well as Python does."""
+    """Return two texts, or two numbers that compare in float64 as they do in Python."""
     if type(left) is type(right):
         return left, right
     if type(left) is str or type(right) is str or not (-EXACT <= left <= EXACT and -EXACT <= right <= EXACT):
@@ -136,8 +137,8 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
     return left, right
 
 
-def _alike(value: Any, other: Any) -> Any:
-    """Return a value in the type that arrays of both would have."""
+def _in_common_type(value: Any, other: Any) -> Any:
+    """Return `value` in the type that NumPy gives to an array of both values."""
     if type(value) is type(other):
         return value
     if type(value) is str or type(other) is str:
@@ -153,32 +154,32 @@ def _pair(left: Any, right: Any) -> tuple[Any, Any]:
 
 def _add(left: Any, right: Any) -> Any:
     left, right = _pair(left, right)
-    return _within(left + right)
+    return _checked(left + right)
 
 
 def _subtract(left: Any, right: Any) -> Any:
     left, right = _pair(left, right)
-    return _within(left - right)
+    return _checked(left - right)
 
 
 def _multiply(left: Any, right: Any) -> Any:
     left, right = _pair(left, right)
-    return _within(left * right)
+    return _checked(left * right)
 
 
 def _divide(left: Any, right: Any) -> Any:
     left, right = _divisible(left, right)
-    return _within(float(left) / float(right))
+    return _checked(float(left) / float(right))
 
 
 def _floor_divide(left: Any, right: Any) -> Any:
     left, right = _divisible(left, right)
-    return _within(left // right)
+    return _checked(left // right)
 
 
 def _remainder(left: Any, right: Any) -> Any:
     left, right = _divisible(left, right)
-    return _within(left % right)
+    return _checked(left % right)
 
 
 def _ceil_div(left: Any, right: Any) -> Any:
@@ -196,7 +197,7 @@ def _power(base: Any, exponent: Any) -> Any:
     base, exponent = _number(base), _number(exponent)
     if type(base) is float or type(exponent) is float or not 0 <= exponent <= EXPONENT_LIMIT:
         raise Unsure
-    return _within(base**exponent)
+    return _checked(base**exponent)
 
 
 def _gcd(left: Any, right: Any) -> Any:

@@ -55,7 +55,7 @@ def _remedy(node: ast.expr) -> str:
 
 
 def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> None:
-    """Refuse deeper nesting, which would exceed the recursion limit."""
+    """Refuse trees nested deeper than `depth_limit`, which would exceed the recursion limit."""
     level: list[ast.AST] = [tree]
     for _ in range(depth_limit):
         level = [child for node in level for child in ast.iter_child_nodes(node)]

@@ -27,13 +27,13 @@ _LONGEST_NAME, _LONGEST_TEXT = 64, 100
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One tunable.
+    """A tunable of a recording.
 
     Attributes:
-        recorded: its name in the file.
-        name: its name in a space: letters, digits and underscores.
-        spelled: the space's value by `identity` of the file's value: 16.0 becomes 16, ``a b`` becomes ``a_b``, and in a
-            list of mixed types all values become texts.
+        recorded: the tunable's name in the file.
+        name: the tunable's name in a space: letters, digits and underscores.
+        spelled: value in the space, by `identity` of the value in the file: 16.0 becomes 16, ``a b`` becomes ``a_b``,
+            and in a list of mixed types all values become texts.
     """
 
     recorded: str
@@ -153,12 +153,12 @@ def read_list(value: Any, where: str) -> list[Any]:
 
 
 def is_no_time(value: Any) -> bool:
-    """True if the number is one that tools write for failed configs."""
+    """Return True if tools write this number as the time of failed configs."""
     return isinstance(value, int | float) and (not _is_finite(value) or value == FAILED_MS)
 
 
 def read_time(value: Any, factor: float, field: str) -> Measured:
-    """Return one time, or several of the same config."""
+    """Return the outcome of a config from one recorded time or several."""
     samples = value if isinstance(value, list) and value else [value]
     times_us = tuple(_finite(each, field) * factor for each in samples)
     for time_us in times_us:
@@ -207,7 +207,8 @@ def other_figure(objective: str, figure: object) -> str:
     """Explain how to convert a recording of a quantity other than time.
 
     Args:
-        figure: the first entry's value of this name; if it is not a number, the example is general.
+        figure: value of the quantity in the first entry, for the example; anything but a number gives a general
+            example.
     """
     number = figure if isinstance(figure, int | float) and not isinstance(figure, bool) and isfinite(figure) else None
     example = (

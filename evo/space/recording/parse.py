@@ -20,8 +20,8 @@ def parse_recording(text: str, name: str) -> Recording:
     """Read a Kernel Tuner cache file or a T4 results file.
 
     Args:
-        text: the file's content; a cache file may lack its closing ``}}``, as while Kernel Tuner runs, or end within
-            its last entry, which is then left out.
+        text: the file's content. A cache file may lack its closing ``}}``, as it does while Kernel Tuner runs, or end
+            within its last entry, which is then left out.
         name: name of the recording, also in errors.
 
     Raises:
@@ -71,7 +71,7 @@ def _is_cltune(document: dict[str, Any]) -> bool:
 
 
 def _describe(document: dict[str, Any]) -> str:
-    """Describe a file of another kind, and how to convert it if that is known."""
+    """Describe a file in another format, and how to convert it if that is known."""
     keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
         return f"{keys}: KTT's own results; write them as a Kernel Tuner cache or as T4 results first"

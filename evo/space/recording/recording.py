@@ -14,7 +14,7 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
 
 
 def recording_name(text: str) -> str:
-    """Return a valid name for a recording, as a file and as a family, from the valid characters of the text."""
+    """Return a name that is valid for a file and for a family, made of the valid characters of the text."""
     return _NO_WORD.sub("-", text).strip("-.+_")[:100] or "recording"
 
 
@@ -45,7 +45,7 @@ class Recording:
     """One recorded space.
 
     Attributes:
-        device: the device's name as the recording gives it; empty when it does not.
+        device: the device's name in the recording; empty if the recording has none.
         tunables: name → values, in the order of keys.
         entries: key (as `config_key` builds it) → entry. A config that is absent violates the space's constraints.
     """
@@ -56,7 +56,7 @@ class Recording:
     entries: Mapping[str, Entry]
 
     def document(self) -> dict[str, Any]:
-        """The family document that makes this recording a space to search on the ``replay`` device."""
+        """Return the family document with which a search replays this recording on the ``replay`` device."""
         return {
             "name": self.name,
             "recording": True,
@@ -84,7 +84,7 @@ class Recording:
 
     @cached_property
     def optimum_us(self) -> float:
-        """The fastest recorded time."""
+        """Return the shortest recorded time in µs."""
         return min(
             entry.outcome.timing.median_us for entry in self.entries.values() if isinstance(entry.outcome, Measured)
         )
@@ -106,7 +106,7 @@ def config_key(config: Config) -> str:
 
 
 def fastest(recording: Recording, count: int) -> list[Config]:
-    """Return the `count` fastest configs, fastest first; among equals the one recorded first."""
+    """Return the `count` fastest configs, fastest first; configs with equal times keep the recorded order."""
     timed = [
         (entry.outcome.timing.median_us, entry.config)
         for entry in recording.entries.values()

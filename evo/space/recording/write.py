@@ -1,4 +1,4 @@
-"""Writes a recording in the field's two formats; `parse_recording` reads them back."""
+"""Writes a recording as a Kernel Tuner cache or as T4 results; `parse_recording` reads both."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -157,7 +157,7 @@ def _print(workers: "Iterable[WorkerView]") -> None:
     from rich.text import Text
 
     from evo.cli.console.output import console, table
-    from evo.messages.condition import slot_text, worker_text
+    from evo.messages.worker_state import slot_text, worker_text
 
     rows = table("worker", "id", "state", "device", "uuid", "does")
     for worker in workers:

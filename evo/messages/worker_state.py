@@ -1,4 +1,4 @@
-"""Describes the state of workers and devices, in the same words on terminal and page."""
+"""Texts on the state of workers, devices and confirmations; terminal and web pages use the same words."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,11 +11,11 @@ from evo.text.wording import duration_text
 
 NOTHING = Requirements()
 SILENT_S = 45.0
-"""A worker that was silent for longer counts as gone."""
+"""A worker counts as gone after this many seconds without a message."""
 
 
 def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
-    """Describe a worker's state and problems: ``working``, ``drained``, ``left``, ``silent for 3 min 05 s``."""
+    """Describe a worker's state and problems: ``here``, ``drained``, ``left``, ``silent for 3 min 05 s``."""
     silence_s = silence(worker, now)
     if worker.left_at is not None:
         return "left"
@@ -33,16 +33,16 @@ def silence(worker: WorkerView, now: datetime | None = None) -> float:
 
 
 def slot_text(slot: SlotView) -> str:
-    """Describe a slot: ``working``, ``waiting: process 12 holds the device``, ``set aside: it fell off the bus``."""
+    """Describe a slot: ``working``, ``waiting: process 12 holds the device``, ``quarantined: it fell off the bus``."""
     if slot.quarantined_at is not None:
-        return f"set aside: {slot.quarantine_reason}"
+        return f"quarantined: {slot.quarantine_reason}"
     if slot.activity is None:
         return "–"
     return slot.activity if slot.detail is None else f"{slot.activity}: {slot.detail}"
 
 
-def proving_text(proving: ProvingView) -> str:
-    """Describe a proof under way: ``confirming trial 19 for 12 s: timing, process 2 of 5 at most``."""
+def confirmation_text(proving: ProvingView) -> str:
+    """Describe a running confirmation or ablation: ``confirming trial 19 for 12 s: timing, process 2 of 5 at most``."""
     what = "ablating the champion" if proving.trial is None else f"confirming trial {proving.trial}"
     if proving.since is None:
         return f"{what}: waiting for a worker"
@@ -50,7 +50,7 @@ def proving_text(proving: ProvingView) -> str:
     return what if proving.detail is None else f"{what}: {proving.detail}"
 
 
-def hindrance(
+def worker_obstacle(
     workers: Sequence[WorkerView],
     device: Device,
     requirements: Requirements = NOTHING,
@@ -59,7 +59,7 @@ def hindrance(
 ) -> str | None:
     """Return why a search on this device makes no progress; None if a worker can serve it.
 
-    Workers without such a device do not count, and neither does a search that never had a worker.
+    Only workers with such a device are considered. Returns None if no worker ever offered one.
     """
     offering = [worker for worker in workers if any(_same(each, device) for each in worker.devices)]
     if not offering:
@@ -74,12 +74,12 @@ def hindrance(
     lacking = [requirements.lacking(each) for worker in reachable for each in worker.devices if _same(each, device)]
     if None not in lacking:
         return f"No connected {device.model} has what the search requires: one {lacking[0]}."
-    reasons = [_obstacle(worker, device) for worker in reachable]
+    reasons = [_single_worker_obstacle(worker, device) for worker in reachable]
     return None if None in reasons else reasons[0]
 
 
-def _obstacle(worker: WorkerView, device: Device) -> str | None:
-    """Return what keeps one worker from measuring, on the best of its devices."""
+def _single_worker_obstacle(worker: WorkerView, device: Device) -> str | None:
+    """Return why one worker does not measure; None if one of its matching devices can."""
     if worker.drain:
         return f"Worker {worker.name} is drained: `{command('workers', 'resume', worker.name)}` lets it work again."
     fitting = {each.uuid for each in worker.devices if _same(each, device)}
@@ -90,7 +90,7 @@ def _obstacle(worker: WorkerView, device: Device) -> str | None:
 def _slot_obstacle(worker: WorkerView, device: Device, slot: SlotView) -> str | None:
     if slot.quarantined_at is not None:
         remedy = command("workers", "clear", worker.name, slot.device_uuid)
-        return f"{device.model} is set aside: {slot.quarantine_reason}. Once it is repaired: {remedy}"
+        return f"{device.model} is quarantined: {slot.quarantine_reason}. Once it is repaired: {remedy}"
     if slot.activity == "waiting":
         return f"{device.model} of worker {worker.name} is not measuring now: {slot.detail or slot.activity}."
     return None

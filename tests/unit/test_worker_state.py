@@ -1,4 +1,4 @@
-"""Workers and devices in words, and why a search waits."""
+"""Texts on the state of workers and devices, and why a search waits."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -8,8 +8,8 @@ import pytest
 
 from evo.cli.commands.fleet.workers import device_uuid, named
 from evo.errors import Conflict, NotFound
-from evo.messages.condition import hindrance, slot_text, worker_text
 from evo.messages.view import SlotView, WorkerView
+from evo.messages.worker_state import slot_text, worker_obstacle, worker_text
 from tests.unit.views import DEVICE, NOW
 
 SLOT = SlotView(device_uuid=DEVICE.uuid, activity="working")
@@ -39,7 +39,7 @@ def test_worker_text_states_connection_drain_and_note(worker: WorkerView, after_
 def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
     assert slot_text(SLOT) == "working"
     assert slot_text(replace(SLOT, activity="waiting", detail="process 7 holds it")) == "waiting: process 7 holds it"
-    assert slot_text(ASIDE) == "set aside: Xid 79"
+    assert slot_text(ASIDE) == "quarantined: Xid 79"
     assert slot_text(SlotView(device_uuid="x")) == "–"
 
 
@@ -61,7 +61,7 @@ def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
 def test_waiting_search_names_the_reason_of_its_workers(
     workers: list[WorkerView], after_s: float, said: str | None
 ) -> None:
-    found = hindrance(workers, DEVICE, now=at(after_s))
+    found = worker_obstacle(workers, DEVICE, now=at(after_s))
     assert found is None if said is None else found is not None and said in found
 
 
