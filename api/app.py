@@ -1,4 +1,4 @@
-"""Application factory: routes, middleware, background tasks, database."""
+"""Application factory: creates the routes, middleware, periodic tasks and database of a service."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ COLLECT_S = 600.0
 TOKENS_S = 10.0
 
 Opened: TypeAlias = tuple[Ownership | None, Database]
-"""The database and, for SQLite, the ownership that keeps other services from serving the file."""
+"""The database. For SQLite, also the ownership that prevents other services from serving the file."""
 
 DESCRIPTION = (
     "Searches the parameter space of GPU and CPU kernels. Errors are RFC 9457 problem documents. Lists are paged; "
@@ -57,12 +57,12 @@ DESCRIPTION = (
 
 
 def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
-    """Return the application of one service on one database.
+    """Return the application that serves one database.
 
     The database opens when the application starts and closes when it ends.
 
     Args:
-        opened: the database, if the caller has opened it already. The application closes it in either case.
+        opened: the database, if the caller has opened it. The application closes it when it ends.
     """
     app = Application(
         title="kernel-evo",
@@ -101,7 +101,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
 
 
 def open_database(settings: Settings) -> Opened:
-    """Open the database. For a SQLite file, first become its only service.
+    """Open the database. For an SQLite file, first take the exclusive right to serve it.
 
     Raises:
         Conflict: another service uses the file.
@@ -125,7 +125,10 @@ def open_database(settings: Settings) -> Opened:
 
 
 def _begin(app: FastAPI, conductor: Conductor) -> None:
-    """Resume the work that an earlier process left. The server reads `failed` to report why this failed."""
+    """Resume the work of an earlier process.
+
+    If this fails, store the error in `app.state.failed`, which the server reports.
+    """
     try:
         conductor.start()
     except EvoError as error:
@@ -197,12 +200,15 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
 
 
 class Application(FastAPI):
-    """Adds the roles of each route to the document as ``x-roles``. Its middlewares see HTTP requests only."""
+    """FastAPI application whose OpenAPI document lists the roles of each route as ``x-roles``.
+
+    Its middleware handles HTTP requests only.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await super().__call__(scope, receive, send)
-        else:  # the start and end of the service, and web sockets, which no route serves
+        else:  # lifespan events; web sockets, which no route serves
             scope["app"] = self
             await self.router(scope, receive, send)
 

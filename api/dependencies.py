@@ -21,7 +21,7 @@ from db.repositories.artefacts import Artefacts
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """The parts of one running service that routes use."""
+    """The objects of a running service that routes use."""
 
     settings: Settings
     database: Database
@@ -37,7 +37,7 @@ class Service:
     listeners: Listeners = field(default_factory=Listeners)
 
     def end_waits(self) -> None:
-        """End all waits for work and events, because the service is stopping. Call from the event loop only."""
+        """End all waits for work and events, because the service is stopping. Call this from the event loop only."""
         self.wakeup.close()
         self.feed.close()
 

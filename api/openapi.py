@@ -11,7 +11,7 @@ from api.settings import Settings
 
 
 def openapi_text() -> str:
-    """Return the document as JSON, indented, with a final newline."""
+    """Return the OpenAPI document as indented JSON with a final newline."""
     return json.dumps(create_app(Settings()).openapi(), indent=1, ensure_ascii=False) + "\n"
 
 

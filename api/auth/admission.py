@@ -1,7 +1,7 @@
 """Admits requests: identifies the caller before the body is read, and applies rate limits.
 
-A request without a token or session is refused. If it is a short form, its fields are kept so that the sign-in page
-can return them to the user.
+A request without a token or session is refused. If its body is a short form, the fields are kept, so that the sign-in
+page can show them again.
 """
 
 import ipaddress
@@ -29,25 +29,25 @@ log = structlog.get_logger("access")
 
 SIGN_IN = "/sign-in"
 WRONG = f"{SIGN_IN}?wrong=token"
-"""Redirect target for a token that is not valid."""
+"""Redirect target after a sign-in with an invalid token."""
 STATIC = "/static/"
 METRICS = "/metrics"
-"""Read by programs. Browsers get the same 401 here, without a redirect to the sign-in page."""
+"""Path for programs. Browsers also get a 401 here, instead of a redirect to the sign-in page."""
 BEARER = "bearer "
 
 LONGEST_ADDRESS = 64
-"""Characters kept of a client address. A proxy may send any text."""
+"""Maximum number of characters of a client address. A proxy may send any text."""
 
 ANONYMOUS = Rate(per_s=20, burst=100)
 FAILURES = Rate(per_s=0.1, burst=10)
-"""Invalid tokens per address, sign-in form included: ten at once, then one every ten seconds."""
+"""Limit of invalid tokens per address, including the sign-in form: ten at once, then one every ten seconds."""
 
 
 class Admission:
-    """Middleware that identifies the caller, or answers with a refusal.
+    """Middleware that identifies the caller of a request, or refuses the request.
 
     Args:
-        per_caller: rate limit of one token.
+        per_caller: rate limit per token.
     """
 
     def __init__(self, app: ASGIApp, per_caller: Rate) -> None:
@@ -64,7 +64,10 @@ class Admission:
             await (refused or self.app)(scope, receive, send)
 
     async def _signing_in(self, request: Request, receive: Receive, send: Send) -> None:
-        """Sign in. The limit on failures applies to invalid tokens only: a valid token always signs in."""
+        """Handle a sign-in.
+
+        Only invalid tokens count towards the limit on failures, so a valid token always signs in.
+        """
         refused: Response | None = None
 
         async def watched(message: Message) -> None:
@@ -80,7 +83,7 @@ class Admission:
             await refused(request.scope, receive, send)
 
     async def _refused(self, request: Request) -> Response | None:
-        """Return the refusal; None if the request is admitted, and its caller is then set."""
+        """Return the refusal of a request. If the request is admitted, set its caller and return None."""
         address = _address(request)
         gate: Gate = request.app.state.service.gate
         is_open = await _is_open(gate)
@@ -120,7 +123,10 @@ def _is_wrong(start: Message) -> bool:
 
 
 def _address(request: Request) -> str:
-    """Return the key for rate limits: an IPv4 address, or the /64 network that one IPv6 customer controls."""
+    """Return the key of a client for rate limits: its IPv4 address, or its IPv6 /64 network.
+
+    One customer usually controls a whole /64 network.
+    """
     host = request.client.host if request.client else "?"
     try:
         address = ipaddress.ip_address(host)
@@ -135,7 +141,7 @@ async def _is_open(gate: Gate) -> bool:
 
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:
-    """Return the caller, STRANGER without token and session, or None for an invalid token."""
+    """Return the caller of a request: STRANGER without a token and session, None for an invalid token."""
     authorization = request.headers.get("authorization", "")
     if authorization:
         secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
@@ -146,7 +152,7 @@ async def _identified(request: Request, gate: Gate) -> Caller | None:
 
 
 def _unknown(request: Request, reason: str) -> Response:
-    """Redirect a person to the sign-in page; answer 401 to a program."""
+    """Redirect a browser to the sign-in page; answer other clients with status 401."""
     page = wants_page(request) and request.url.path != METRICS and request.method in {"GET", "HEAD"}
     if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -158,7 +164,9 @@ def _unknown(request: Request, reason: str) -> Response:
 
 
 def _no_token_yet(request: Request, sign: str) -> Response:
-    """Refuse a caller on another machine that a local proxy forwards before the first token exists."""
+    """Refuse a caller from another machine that reaches the service through a local
+    proxy before the first token exists.
+    """
     host, port = request.scope["server"]
     there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     create = command("token", "create", "NAME", "--role", "admin", "--url", there)

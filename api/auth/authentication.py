@@ -1,4 +1,4 @@
-"""Authentication: finds the caller of a token or a session."""
+"""Authentication: finds the caller that a token or a session belongs to."""
 
 import hashlib
 import hmac
@@ -18,20 +18,20 @@ from evo.messages.access import effective
 COOKIE = "kernel_evo_session"
 
 KEPT_S = 2.0
-"""Seconds for which a caller is cached. Another process's revocation takes effect after at most this time."""
+"""Seconds for which a caller is cached, and after which a revocation by another process takes effect."""
 KEPT = 4096
 
 LONGEST_SECRET = 200
-"""Longest token or session in characters. Longer ones are never valid and must not fill the cache."""
+"""Maximum number of characters of a token or session. Longer values are invalid and are not cached."""
 USED_EVERY = timedelta(minutes=1)
 
 
 class Gate:
-    """Finds callers, with a cache in front of the database. Safe to share between threads.
+    """Finds the caller of a token or session, with a cache in front of the database. Thread-safe.
 
     Args:
-        key: key of the local database; grants every role.
-        local: True if only this machine can reach the service. No token is needed then until the first one exists.
+        key: key of the local database, which grants every role.
+        local: True if only this machine can reach the service. Then callers need no token until the first token exists.
     """
 
     def __init__(self, database: Database, *, key: str | None, local: bool, clock: Clock) -> None:
@@ -48,22 +48,25 @@ class Gate:
 
     @property
     def cookie(self) -> str:
-        """Name of the session cookie. It is specific to the port: browsers send cookies to all ports of a host."""
+        """Name of the session cookie.
+
+        It differs between services, because browsers send cookies to all ports of a host.
+        """
         return COOKIE if self._key is None else f"{COOKIE}_{hashlib.sha256(self._key.encode()).hexdigest()[:8]}"
 
     @property
     def open_lately(self) -> bool:
-        """Return True if callers on this machine need no token, from the cache alone."""
+        """Return True if the cache shows that callers on this machine need no token."""
         lately = self._asked_s is not None and time.monotonic() - self._asked_s < KEPT_S
         return lately and self._local and not self._closed
 
     @property
     def was_open(self) -> bool:
-        """Return True if callers on this machine needed no token at the last look into the database."""
+        """Return True if callers on this machine needed no token when the database was last read."""
         return self._was_open
 
     def is_open(self) -> bool:
-        """Return True if callers on this machine need no token. Reads the database."""
+        """Read the database, and return True if callers on this machine need no token."""
         if not self._local or self._closed:
             return False
         now_s = time.monotonic()
@@ -85,24 +88,24 @@ class Gate:
         return None if len(secret) > LONGEST_SECRET else self._remembered("session", secret)
 
     def lately(self, kind: str, secret: str) -> Caller | None:
-        """Return the cached caller of a secret; None if the database must be read."""
+        """Return the cached caller of a token or session; None if the database must be read."""
         with self._lock:
             at_s, caller = self._known.get((kind, secret), (None, None))
         return caller if at_s is not None and time.monotonic() - at_s < KEPT_S else None
 
     def forget(self) -> None:
-        """Clear the cache, after a token was issued or revoked."""
+        """Clear the cache. Call this after a token was issued or revoked."""
         with self._lock:
             self._known.clear()
             self._asked_s = None
 
     def used_at(self, row: TokenRow) -> datetime | None:
-        """Return when a token was last used, as far as this process knows."""
+        """Return when a token was last used: the stored time, or a later time that this process has not stored yet."""
         noted = self._used.get(row.id)
         return noted if row.last_used_at is None else max(row.last_used_at, noted or row.last_used_at)
 
     def note_used(self) -> None:
-        """Store when tokens were last used. This runs periodically, so that admitting a caller needs no write.
+        """Store the times at which tokens were last used. It runs periodically, so that requests need no write.
 
         Raises:
             StoreUnavailable: the database accepts no writes. The times are kept for the next run.
@@ -125,7 +128,7 @@ class Gate:
             at_s, caller = self._known.get((kind, secret), (None, None))
         if at_s is not None and now_s - at_s < KEPT_S:
             return caller
-        caller = self._ask(kind, secret, self._clock())
+        caller = self._look_up(kind, secret, self._clock())
         if caller is not None and caller.unbound:
             return caller  # another process may bind the token at any moment
         with self._lock:
@@ -134,7 +137,7 @@ class Gate:
                 self._known.popitem(last=False)
         return caller
 
-    def _ask(self, kind: str, secret: str, now: datetime) -> Caller | None:
+    def _look_up(self, kind: str, secret: str, now: datetime) -> Caller | None:
         with self._database.read() as session:
             tokens = Tokens(session)
             row = tokens.holder(secret, now) if kind == "token" else tokens.session_holder(secret, now)

@@ -13,11 +13,11 @@ class Caller:
     """An admitted caller.
 
     Attributes:
-        key: key by which rate limits count requests; None: no limit.
-        roles: all roles, included ones too.
-        token_id: the caller's token; None: no token, or the database key.
-        worker_id: the only worker that this token may act for.
-        csrf: CSRF token that writes must carry; None: the caller sent no session cookie.
+        key: key under which rate limits count the requests; None: no limit.
+        roles: all roles, including the implied ones.
+        token_id: id of the token; None without a token and with the database key.
+        worker_id: the only worker for which the token may act; None: any or none.
+        csrf: CSRF token that writes must contain; None if the caller sent no session cookie.
     """
 
     name: str
@@ -32,35 +32,39 @@ class Caller:
 
     @property
     def unbound(self) -> bool:
-        """Return True for a worker's token that is not bound to a worker yet."""
+        """Return True if the caller has a token that is not bound to a worker."""
         return self.token_id is not None and self.worker_id is None
 
     def speak_for(self, worker_id: str) -> None:
-        """Refuse, with 403, a request on behalf of another worker."""
+        """Raise a 403 error if the token may not act for this worker."""
         if self.token_id is not None and self.worker_id != worker_id:
-            own = "no worker's yet: register first" if self.worker_id is None else f"worker {self.worker_id!r}'s"
-            raise HTTPException(403, f"this token may not act for worker {worker_id!r}; it is {own}")
+            own = (
+                "bound to no worker: register first"
+                if self.worker_id is None
+                else f"bound to worker {self.worker_id!r}"
+            )
+            raise HTTPException(403, f"this token may not act for worker {worker_id!r}: it is {own}")
 
 
 ANY_LOCAL_CALLER = Caller(name="any caller on this machine", roles=effective(ROLES))
 """Any caller on a loopback address while no token exists."""
 
 OWNER = Caller(name="owner of the database", roles=effective(ROLES))
-"""A caller with the key file next to the database."""
+"""A caller that sent the key of the local database."""
 
 STRANGER = Caller(name="stranger", roles=frozenset())
 
 JOINER = "joiner"
-"""The only right of a join token: to be exchanged for a worker's token."""
+"""Role of join tokens. Its only right is to exchange the join token for a worker token."""
 
 _current: ContextVar[Caller] = ContextVar("caller", default=STRANGER)
 
 
 def caller() -> Caller:
-    """Return the caller of the current request. Works in routes, their threads, and templates."""
+    """Return the caller of the current request. It works in routes, in their threads, and in templates."""
     return _current.get()
 
 
 def enter(caller: Caller) -> None:
-    """Make this the caller of the current request."""
+    """Set the caller of the current request."""
     _current.set(caller)

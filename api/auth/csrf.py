@@ -1,4 +1,4 @@
-"""CSRF protection: writes with a session cookie must carry the session's CSRF token."""
+"""CSRF protection: a write with a session cookie must contain the CSRF token of the session."""
 
 import hashlib
 import hmac
@@ -14,18 +14,21 @@ from api.auth.form_values import is_form, keep
 FIELD = "csrf"
 HEADER = "X-CSRF-Token"
 MASK = 32
-"""Bytes of a token and of its mask."""
+"""Number of bytes of a CSRF token and of its mask."""
 MASKED = re.compile(rf"[0-9a-f]{{{4 * MASK}}}")
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def csrf_of(session: str) -> str:
-    """Return the CSRF token of a session, derived from its secret, which scripts and other sites cannot read."""
+    """Return the CSRF token of a session. It is derived from the session's secret, which other sites cannot read."""
     return hashlib.sha256(b"csrf " + session.encode()).hexdigest()
 
 
 def masked(token: str) -> str:
-    """Return the token XORed with a random mask.
+    """Return a CSRF token XORed with a random mask.
+
+    Pages are compressed. If the token were constant, an attacker who controls other text on the page could guess it
+    from the size of the page (the BREACH attack).
 
     Pages are compressed. A constant token next to text that an attacker chose could be guessed from a page's length
     (the BREACH attack).
@@ -35,7 +38,7 @@ def masked(token: str) -> str:
 
 
 def _unmasked(token: str) -> str:
-    """Return the token of a masked one; any other text is returned unchanged."""
+    """Return the CSRF token that a masked token contains. Other text is returned unchanged."""
     if not MASKED.fullmatch(token):
         return token
     both = bytes.fromhex(token)
@@ -47,7 +50,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 async def check_csrf(request: Request) -> None:
-    """Refuse a write with a session cookie that lacks the CSRF token, in a header or a form field."""
+    """Refuse a write with a session cookie if neither a header nor a form field has the CSRF token."""
     expected = caller().csrf
     if expected is None or request.method in SAFE:
         return

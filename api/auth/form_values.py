@@ -1,4 +1,4 @@
-"""Keeps the fields of a form that is refused, so that the refusal can return them to the user."""
+"""Keeps the fields of a refused form, so that the answer can show them to the user again."""
 
 from fastapi import Request
 from starlette.datastructures import FormData
@@ -7,7 +7,7 @@ from starlette.requests import ClientDisconnect
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 MOST_BYTES = 64 * 1024
-"""Largest form read before sign-in, in bytes. Forms that are longer or give no length are not read."""
+"""Maximum size in bytes of a form that is read before sign-in. Forms without a length are not read."""
 
 MOST_FIELDS = 200
 
@@ -27,10 +27,10 @@ async def keep_typed(request: Request) -> None:
 
 
 def keep(request: Request, form: FormData) -> None:
-    """Keep the fields of a form that was parsed already."""
+    """Keep the fields of a parsed form."""
     request.state.typed = {name: value for name, value in form.items() if isinstance(value, str)}
 
 
 def typed_of(request: Request) -> dict[str, str]:
-    """Return the kept fields; empty if there are none."""
+    """Return the kept fields of a request; empty if no form was kept."""
     return dict(getattr(request.state, "typed", {}))

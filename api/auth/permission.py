@@ -1,4 +1,4 @@
-"""Access rules: each route names the roles that may use it."""
+"""Access rules: each route names the roles that may call it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -16,21 +16,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Rule = frozenset[str]
 PUBLIC: Rule = frozenset()
-"""Rule of routes open to all callers, signed in or not. Such routes reveal and change nothing."""
+"""Rule of routes that are open to all callers, even without sign-in. They reveal and change no data."""
 
 REGISTERING = "PUT"
-"""Rule for a worker's token that is not bound yet. A successful registration binds it to that worker."""
+"""HTTP method of a worker's registration. An unbound token may send it, and is then bound to the worker."""
 
 _MARK = "__access_rule__"
 
 
 def allow(*roles: str) -> Callable[[F], F]:
-    """Let callers with any of these roles use a route. Goes below the route decorator."""
+    """Return a decorator that lets callers with any of these roles call a route. Write it below the route decorator."""
     return _marked(frozenset(roles))
 
 
 def public(endpoint: F) -> F:
-    """Let all callers use a route."""
+    """Let all callers call a route."""
     return _marked(PUBLIC)(endpoint)
 
 
@@ -43,19 +43,19 @@ def _marked(rule: Rule) -> Callable[[F], F]:
 
 
 def rule_of(endpoint: object) -> Rule | None:
-    """Return the rule of a route function; None if it has none."""
+    """Return the access rule of a route function; None if it has no rule."""
     return getattr(endpoint, _MARK, None)
 
 
 def rules(app: FastAPI) -> Iterator[tuple[str, str, Rule | None]]:
-    """Yield (method, path template, rule) of every route, web pages included."""
+    """Yield (method, path template, access rule) of every route, including pages."""
     for route in iter_route_contexts(app.routes):
         for method in sorted(getattr(route, "methods", None) or ()):
             yield method, route.path or "", rule_of(getattr(route, "endpoint", None))
 
 
 async def authorise(request: Request) -> None:
-    """Refuse callers without a role that the route names. A route without a rule refuses all callers."""
+    """Refuse callers that have none of the route's roles. A route without a rule refuses all callers."""
     rule = rule_of(request.scope.get("endpoint"))
     if rule is None:
         raise HTTPException(403, f"{request.url.path} has no access rule, so no caller may use it: this is a bug")

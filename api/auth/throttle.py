@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 KEPT = 10_000
-"""Buckets kept. The least recently used one is dropped first; a dropped bucket counts as full."""
+"""Maximum number of buckets. The least recently used bucket is dropped first; a dropped bucket counts as full."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Limit of `burst` requests at once and `per_s` more each second."""
+    """Rate limit: `burst` requests at once, and `per_s` more each second."""
 
     per_s: float
     burst: float
 
 
 class Throttle:
-    """Token buckets. For use from the event loop's thread.
+    """Token buckets. They may be used only from the thread of the event loop.
 
     Args:
-        rates: limit of each kind of bucket.
+        rates: rate limits by kind of bucket.
     """
 
     def __init__(self, rates: dict[str, Rate], clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +30,7 @@ class Throttle:
         self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def wait_s(self, kind: str, key: str) -> float:
-        """Count one request and return 0, or return the seconds until one is allowed."""
+        """Count one request and return 0. If the limit is reached, return the seconds until a request is allowed."""
         rate, now = self._rates[kind], self._clock()
         left, at = self._buckets.pop((kind, key), (rate.burst, now))
         left = min(rate.burst, left + (now - at) * rate.per_s)

@@ -1,4 +1,4 @@
-"""Event feed: one reader of the event log serves all streams of this process."""
+"""Event feed: one reader of the event log serves all event streams of this process."""
 
 import asyncio
 from collections import deque
@@ -18,20 +18,23 @@ from db.engine.session import Database
 log = structlog.get_logger("feed")
 
 POLL_S = 0.25
-"""Seconds between reads of the log while a stream is open. Events of this process are sent at once."""
+"""Seconds between reads of the event log while a stream is open."""
 
 LONGEST_WAIT_S = 60.0
 
 KEPT_BATCHES = 64
-"""Batches kept for the streams. A stream further behind reads the log itself."""
+"""Number of latest batches kept in memory. A stream that needs earlier events reads the log itself."""
 
 
 class LogReplaced(Exception):
-    """The events after a position are lost: a backup was restored while the service ran, or they were dropped."""
+    """The events after a position are lost, because a backup was restored or old events were deleted."""
 
 
 class Feed:
-    """Reads the event log for all streams. For use from one event loop.
+    """Reads the event log for all event streams. It may be used from one event loop only.
+
+    Each process reads the log itself, so a client may connect to any process. `_recent` contains the events from
+    `_since` to `_head`.
 
     Each process reads the log on its own, so a client may connect to any of them. `_recent` holds the events from
     `_since` to `_head`.
@@ -54,7 +57,10 @@ class Feed:
     async def follow(
         self, after: EventPosition, *, search_id: int | None = None
     ) -> AsyncIterator[Sequence[ServerEvent]]:
-        """Yield batches of events after a position, of one search or of all searches, until the feed is closed.
+        """Yield batches of events after a position until the feed is closed.
+
+        `search_id` selects the events of one search.
+        At least once a minute, a batch is yielded, possibly an empty one, so that the caller can end an old stream.
 
         An empty batch comes at least once a minute, so that the caller can check the age of the stream.
         """
@@ -114,7 +120,7 @@ class Feed:
         self._news.wake()
 
     def _remembered(self, after: EventPosition) -> list[ServerEvent] | None:
-        """Return the kept events after a position; None if they are no longer kept."""
+        """Return the events after a position from memory; None if memory lacks some of them."""
         if self._since is None or after < self._since:
             return None
         heard = dropwhile(lambda kept: kept[1][-1].place <= after, self._recent)

@@ -1,4 +1,4 @@
-"""Server-sent events from rows of the event log: each trial, and the current state of searches and workers."""
+"""Server-sent events from rows of the event log: ended trials, and the current state of searches and workers."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from evo.trial.explain import detail_text, headline
 from evo.trial.outcome import Measured
 
 BATCH = 500
-"""Events read at once."""
+"""Maximum number of events per read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class ServerEvent:
     """One server-sent event, serialised.
 
     Attributes:
-        place: position from which a client that received this event continues.
+        place: position at which a client continues after it received this event.
         name: ``trial``, ``search``, ``worker``, or ``deleted`` for a deleted search.
-        search_id: the search concerned; None: no search.
+        search_id: id of the search that the event is about; None if it is about a worker.
     """
 
     place: EventPosition
@@ -45,7 +45,9 @@ class ServerEvent:
 def read_batch(
     session: Session, after: EventPosition, now: datetime, *, search_id: int | None = None, limit: int = BATCH
 ) -> list[ServerEvent]:
-    """Read the events after a position, at most `limit` rows.
+    """Return the events after a position, from at most `limit` rows of the log.
+
+    Several rows about the same search or worker give one event. It follows the events of the trials.
 
     A search or worker with several rows comes once, after the trials.
     """
@@ -133,23 +135,23 @@ def _json(kind: type, event: object) -> str:
 
 
 MOST_STREAMS = 100
-"""Open streams per token, its sessions included: enough for many tabs and scripts, far below the connection limit."""
+"""Maximum number of open streams per token, including the streams of its sessions."""
 
 AGAIN_S = 60
 
 
 class Listeners:
-    """Open streams by caller. For use from one event loop."""
+    """Counts the open streams of each caller. It may be used from one event loop only."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
 
     @contextmanager
     def one_more(self, key: str | None) -> Iterator[None]:
-        """Count a stream while it is open. Key None, a caller on this machine without token, has no limit.
+        """Count a stream while it is open. There is no limit for a caller on this machine without a token (key None).
 
         Raises:
-            HTTPException: 429, the caller has too many open streams.
+            HTTPException: the caller has too many open streams (status 429).
         """
         if key is None:
             yield

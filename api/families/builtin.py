@@ -14,9 +14,9 @@ log = structlog.get_logger("families")
 
 
 class BuiltinFamilies:
-    """Registers missing built-in families, on the first request that needs them and after a family's files change.
+    """Registers missing built-in families on the first request that needs them, and after their files change.
 
-    Reading the families takes a second, so it does not happen at the start. Safe to share between threads.
+    Reading the families takes a second, so the start of the service does not do it. Thread-safe.
     """
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
@@ -29,8 +29,8 @@ class BuiltinFamilies:
         """Register the built-in families that are missing.
 
         Args:
-            name: a name that a caller uses. The recordings that come with kernel-evo are registered at their first use,
-                because reading all of them takes seconds.
+            name: family name from a request. A built-in recording is registered when its name is first used, because
+                reading all recordings takes seconds.
 
         Raises:
             StoreUnavailable: the database accepts no writes.
@@ -53,7 +53,7 @@ class BuiltinFamilies:
             self._registered |= digests
 
     def try_to_ensure(self, name: str | None = None) -> None:
-        """Call `ensure` for a read: if the database accepts no writes, log it and continue."""
+        """Call `ensure` before a read. If the database accepts no writes, log that and continue."""
         try:
             self.ensure(name)
         except StoreUnavailable as error:

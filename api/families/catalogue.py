@@ -1,4 +1,4 @@
-"""Catalogue of families, built from their documents without running their code."""
+"""Cache of families and their spaces. Families are built from their documents, without running their code."""
 
 import threading
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from evo.space import Space
 
 KEPT_FAMILIES = 256
 KEPT_SPACES = 8
-"""Spaces kept in memory: enumerating the valid configs of a large one takes a second."""
+"""Number of spaces kept in memory. Enumerating the valid configs of a large space takes a second."""
 
 
 class Catalogue:
-    """Cache of families and spaces. Safe to share between threads."""
+    """Cache of families and spaces. Thread-safe."""
 
     def __init__(self) -> None:
         self._families: LruCache[str, Family] = LruCache(KEPT_FAMILIES)
@@ -29,10 +29,10 @@ class Catalogue:
             return self._families.get(row.digest, lambda: parsed(row.document))
 
     def space(self, search: SearchRow) -> Space:
-        """Return the space of a search. The row may still lack its id.
+        """Return the space of a search. The row of the search need not be stored yet.
 
         Raises:
-            EmptySpace: no config is valid; names the constraint that removed the last points.
+            EmptySpace: no config is valid. The error names the constraint that excluded the last configs.
         """
         family = self.family(search.family)
         key = (search.family.digest, search.problem_key, repr(search.device), search.objective.key)
@@ -47,7 +47,7 @@ class Catalogue:
 
 
 def goal_of(search: SearchRow) -> Goal | None:
-    """Return the metric that a search optimises; None if it minimises the time. The row may still lack its id.
+    """Return the metric that a search optimises; None if it minimises the time. The row need not be stored yet.
 
     Raises:
         InvalidInput: the metric is not an expression.
@@ -57,25 +57,25 @@ def goal_of(search: SearchRow) -> Goal | None:
 
 
 def second_goal_of(search: SearchRow) -> Goal | None:
-    """Return the second objective of a search; None if it has only one. The row may still lack its id.
+    """Return the second objective of a search; None if it has one objective. The row need not be stored yet.
 
     Raises:
-        InvalidInput: it is not an expression, or the first objective.
+        InvalidInput: the second objective is not an expression, or equals the first.
     """
     flops, moved = _work(search, search.objective.second_metric)
     return Goal.second(search.objective, search.problem, flops=flops, moved=moved)
 
 
 def _work(search: SearchRow, metric: str | None) -> tuple[float | None, float | None]:
-    """Return operations and bytes of a call, where a metric may need them."""
+    """Return the operations and bytes of one call, if there is a metric that may use them; else (None, None)."""
     work = None if metric is None else parsed(search.family.document).work(search.problem)
     return (None, None) if work is None else (work.flops, work.bytes)
 
 
 def parsed(document: Mapping[str, Any]) -> Family:
-    """Parse a family's document.
+    """Parse the document of a family.
 
     Raises:
-        InvalidInput: names the place in the document.
+        InvalidInput: the document is invalid. The error names the field.
     """
     return Family.from_document(dict(document), where="document")

@@ -1,4 +1,4 @@
-"""Files of a registered family: uploaded ones from the artefacts, others from this machine."""
+"""Reads the files of a registered family from the artefact store, or from this machine."""
 
 from sqlalchemy.orm import Session
 
@@ -10,10 +10,10 @@ from templates import bundle, registry
 
 
 def files_of(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[str, bytes]:
-    """Return a family's own files by name, without the shared includes.
+    """Return the files of a family by name, without the shared includes.
 
     Raises:
-        Conflict: its files are not in the artefacts, and those on this machine are another version or absent.
+        Conflict: the family was not uploaded, and its files on this machine are missing or another version.
     """
     if (family.location or "").startswith(BUNDLE):
         _, content = artefacts.get(session, (family.location or "").removeprefix(BUNDLE))

@@ -1,7 +1,7 @@
-"""Hosts that requests name: the host part of a URL or header, and signs of a proxy on another machine.
+"""Parses the hosts in requests, and detects requests from other machines.
 
 A service on a loopback address needs no token from callers on its machine until the first token exists. A proxy on the
-same machine also connects from a loopback address, so only its headers show that a caller is on another machine.
+same machine also connects from a loopback address. Only the headers then show that the client is on another machine.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a host name or address reaches this machine alone."""
+    """Return True if a host name or address refers to this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -20,7 +20,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(authority: str) -> str | None:
-    """Return the host of ``host:port`` in lower case; None if the text names no host."""
+    """Return the host of ``host:port`` in lower case; None if the text contains no host."""
     try:
         return urlsplit(f"//{authority.strip()}").hostname
     except ValueError:
@@ -28,17 +28,19 @@ def host_name(authority: str) -> str | None:
 
 
 CLIENT_HEADERS = ("x-forwarded-for", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
-"""Headers in which proxies name the address of the client, or a list of addresses."""
+"""Headers in which proxies list the addresses of the client and of earlier proxies."""
 
 HOST_HEADERS = ("host", "x-forwarded-host")
-"""Headers with the name under which a client addressed the service."""
+"""Headers that contain the host name to which the client sent the request."""
 
 FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
-"""The parameters of `Forwarded` (RFC 7239) that name a client or a host."""
+"""The parameters of `Forwarded` (RFC 7239) that contain a client or a host."""
 
 
 def sign_of_outside(headers: Headers) -> str | None:
-    """Return the header, with its value, that shows a request from another machine; None if no header does.
+    """Return a header, with its value, that shows a client on another machine; None if no header does.
+
+    An address that cannot be parsed counts as another machine.
 
     An address that cannot be parsed counts as one of another machine.
     """

@@ -1,4 +1,4 @@
-"""Turns every error into RFC 9457 ``application/problem+json`` that names the field and a remedy."""
+"""Converts errors into RFC 9457 ``application/problem+json`` documents that name the field and a remedy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ CONTENT: dict[str, Any] = {
 
 
 class RoleMissing(HTTPException):
-    """The caller has none of the `roles`; any one of them would be enough."""
+    """The caller has none of the roles that allow the request."""
 
     def __init__(self, request: Request, roles: Iterable[str]) -> None:
         self.roles = sorted(roles)
@@ -73,18 +73,18 @@ CODES: Mapping[int, str] = {
     429: "too-many-requests",
     500: "bug",
 }
-"""Codes of errors that are no `EvoError`, by status."""
+"""Error codes by status, for errors other than `EvoError`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An error as an answer reports it, to programs as a problem document and to people as a page.
+    """An error as shown in an answer: a problem document for programs, a page for people.
 
     Attributes:
-        plain: what is wrong and how to correct it, without requests for programs.
+        plain: the fault and its remedy, without the REST requests that programs could send.
         code: kind of the error.
-        missing: noun and key of an item that does not exist, e.g. ``("search", "7")``.
-        roles: any one of these would have been enough.
+        missing: noun and key of the missing item, e.g. ``("search", "7")``; None for other errors.
+        roles: roles that allow the request; empty for other errors.
     """
 
     status: int
@@ -95,7 +95,7 @@ class Refusal:
 
 
 TITLES: Mapping[int, str] = {413: "Content Too Large", 422: "Unprocessable Content"}
-"""Titles of RFC 9110 where Python's differ between versions."""
+"""Status titles from RFC 9110 that Python versions name differently."""
 
 STATUS: Mapping[type[EvoError], int] = {
     InvalidInput: 422,
@@ -104,21 +104,21 @@ STATUS: Mapping[type[EvoError], int] = {
     Conflict: 409,
     StoreUnavailable: 503,
 }
-"""Status by error class: the first base class found here counts. Any other `EvoError` is a 500."""
+"""Status by error class. The first base class in this table counts; any other `EvoError` has status 500."""
 
 
 MOST_NAMED = 20
-"""Invalid fields named in one answer. The sender decides how many there are."""
+"""Maximum number of invalid fields in one answer. A request may contain any number of them."""
 
 LONGEST_NAME, LONGEST_REASON = 200, 500
-"""Characters kept of a field's name and of a reason."""
+"""Maximum number of characters of a field name and of a reason."""
 
 MOST_DETAIL = 4_000
-"""Characters kept of an answer's `detail`, which may list all valid values."""
+"""Maximum number of characters of `detail`, which may list all valid values."""
 
 
 def install(app: FastAPI) -> None:
-    """Register handlers that answer every failure with a problem document."""
+    """Register handlers that answer every error with a problem document."""
     app.add_exception_handler(EvoError, _on_evo_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -126,7 +126,9 @@ def install(app: FastAPI) -> None:
 
 
 def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Response:
-    """Return a problem document; `extra` are its further members, e.g. ``field``.
+    """Return a problem document. `extra` contains further members, e.g. ``field``.
+
+    `detail` may contain parts of the request, so it is shortened to `MOST_DETAIL` characters.
 
     `detail` may repeat parts of the request, so it is cut to a fixed length.
     """
@@ -137,7 +139,7 @@ def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Respon
 
 
 def wants_page(request: Request) -> bool:
-    """Return True for a browser: browsers accept HTML by name, programs accept anything."""
+    """Return True if the client is a browser. Browsers list HTML in `Accept`; programs accept any type."""
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
@@ -145,7 +147,7 @@ def answer(request: Request, status: int, detail: str, *, error: EvoError | None
     """Return a problem document for programs, or a page for people.
 
     Args:
-        error: the error that is reported, if it is one of this project's; it has the code.
+        error: the error to report, if it is an `EvoError`. It determines the code.
     """
     code = CODES.get(status, EvoError.code) if error is None else error.code
     page = getattr(request.app.state, "error_page", None)
@@ -162,10 +164,11 @@ def answer(request: Request, status: int, detail: str, *, error: EvoError | None
 
 
 class Explained:
-    """Answers errors raised in middleware, which the application's handlers never see, and bugs.
+    """Middleware that answers bugs, and errors that other middleware raises and the handlers of the application never
+    see.
 
-    Starlette would answer a bug outside all middleware: without the request's id and the security headers, uncounted,
-    and followed by the end of the connection, on which the next request of the client would fail.
+    Starlette would answer a bug outside all middleware: without request id, security headers and metrics. It would then
+    close the connection, so that the next request of the client fails.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -192,7 +195,7 @@ class Explained:
 
 
 async def _on_evo_error(request: Request, error: Exception) -> Response:
-    """Return the answer to an expected error."""
+    """Return the answer to an `EvoError`."""
     if isinstance(error, UnreadableValue):
         return _refusal(request, await run_in_threadpool(named, request.app.state.service.database, error))
     return _refusal(request, cast(EvoError, error))
@@ -209,7 +212,9 @@ def _refusal(request: Request, error: EvoError) -> Response:
 
 
 def may_see_places(request: Request) -> bool:
-    """Return True if the caller may see hosts, paths and users: administrators, and local callers who need no token."""
+    """Return True if the caller may see hosts, paths and users: administrators, and
+    local callers that need no token.
+    """
     if caller().can("admin"):
         return True
     return bool(request.app.state.service.gate.was_open) and address_of(request).outside is None
@@ -222,7 +227,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
         return answer(request, 404, f"nothing is at {request.url.path}")
     wrong = wrong_fields(found, invalid.body)
     first = wrong[0]
-    if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # not parsed: no JSON by its type
+    if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # not JSON by its content type
         first["reason"] = "is not sent as JSON: add the header `Content-Type: application/json`"
     return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
 
@@ -231,7 +236,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
     if isinstance(error, Malformed):
         return answer(request, 422, str(error.detail), field=shortened(error.field, LONGEST_NAME))
-    if error.status_code == 400:  # a form that Starlette cannot read; kernel-evo's own refusals are never 400
+    if error.status_code == 400:  # Starlette could not read a form; kernel-evo itself never raises 400
         reason = f"cannot be read: {error.detail}"
         return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
     details = {
@@ -247,12 +252,15 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return every method of the requested path. Starlette names those of one route, and each method has its own."""
+    """Return all methods of the requested path.
+
+    Each method has a route of its own, and Starlette names those of one route.
+    """
     found: set[str] = set()
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:
             found |= getattr(route, "methods", None) or {"GET"}
-    found = found or {"GET"}  # within a folder of static files
+    found = found or {"GET"}  # a path of static files
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
@@ -262,7 +270,7 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 
 def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
-    """Return an error's place by the keys that the client sent, without pydantic's names of the types that it tried."""
+    """Return the location of an error as keys that the client sent, without Pydantic's names of types."""
     location: tuple[int | str, ...] = error["loc"]
     if location[:1] != ("body",):
         return location
@@ -277,7 +285,9 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
-    """Return the first `MOST_NAMED` invalid fields, each with the reason.
+    """Return the first `MOST_NAMED` invalid fields with the reasons.
+
+    If a field accepts several types, the reason covers each type.
 
     If a field accepts several types, its reason covers each of them.
 
@@ -294,7 +304,7 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Keep only the errors of the union member whose `kind` was sent."""
+    """Return the errors without those of union members whose `kind` was not sent."""
     found = list(errors)
     others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}
     return [each for each in found if not any(each["loc"][: len(other)] == other for other in others)] or found
@@ -318,5 +328,5 @@ def _field_error(field: str, reason: str) -> dict[str, str]:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return the text, or its first characters with an ellipsis."""
+    """Return the text, cut to `most` characters and an ellipsis if it is longer."""
     return text if len(text) <= most else f"{text[:most]}…"

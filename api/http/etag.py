@@ -1,7 +1,7 @@
-"""Entity tags: ``If-Match`` guards decisions, ``If-None-Match`` saves transfers.
+"""Entity tags. ``If-Match`` protects decisions from concurrent changes; ``If-None-Match`` saves transfers.
 
-A tag has one or two parts, ``"DECIDED"`` or ``"DECIDED.SHOWN"``. ``If-Match`` compares only the first part, so trials
-that end while a person decides cause no conflict. ``If-None-Match`` compares the whole tag.
+A tag has one or two parts: ``"DECIDED"`` or ``"DECIDED.SHOWN"``. ``If-Match`` compares only the first part, so that
+trials that end while a user decides cause no conflict. ``If-None-Match`` compares the whole tag.
 """
 
 import hashlib
@@ -20,28 +20,28 @@ IfMatch: TypeAlias = Annotated[
 
 
 class Outdated(Conflict):
-    """The resource changed after the caller read it."""
+    """The resource has changed since the caller read it."""
 
 
 def search_tag(row: SearchRow) -> str:
-    """Return the tag of a search's state and of people's decisions about it. Trials that end do not change it."""
+    """Return the first part of a search's tag: its state and the decisions of users. Ended trials do not change it."""
     return _tag("search", row.id, row.state, row.reason, row.priority, row.notes, row.archived_at)
 
 
 def shown_tag(decided: str, view: SearchView) -> str:
-    """Return the tag of everything shown of a search except elapsed times."""
+    """Return the tag of a whole search view, except elapsed times."""
     still = None if view.proving is None else replace(view.proving, elapsed_s=None)
     shown = replace(view, elapsed_s=0.0, cost=None, proving=still)
     return f"{decided[:-1]}.{_tag(shown)[1:]}"
 
 
 def champion_tag(row: ChampionRow) -> str:
-    """Return the tag of a champion. Only whether it is the current one can change."""
+    """Return the tag of a champion. It changes only when the champion becomes current or is retired."""
     return _tag("champion", row.id, row.current, row.retired_at, row.retired_reason)
 
 
 def require(if_match: str | None, current: str) -> None:
-    """Compare ``If-Match`` with the current tag; no header matches always.
+    """Check that ``If-Match`` contains the current tag. Without the header, the check always succeeds.
 
     Raises:
         Outdated: the resource has changed.
@@ -53,7 +53,7 @@ def require(if_match: str | None, current: str) -> None:
 
 
 def _decided(tag: str) -> str:
-    """Return the first part of a tag, which covers people's decisions."""
+    """Return the first part of a tag, which covers the decisions of users."""
     first, dot, _ = tag.strip().removeprefix("W/").partition(".")
     return f'{first}"' if dot else first
 

@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class PageQuery(BaseModel):
-    """Page of a list. An unknown query parameter is an error."""
+    """Query parameters that select a page of a list. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cursor: str | None = Field(default=None, max_length=500, description="`next` of the page before")
-    limit: int = Field(default=50, ge=1, le=500, description="items of one page")
+    cursor: str | None = Field(default=None, max_length=500, description="`next` of the previous page")
+    limit: int = Field(default=50, ge=1, le=500, description="maximum number of items on the page")
 
 
 Ordinal = Annotated[int, Field(ge=0, le=LARGEST_ID)]
@@ -37,20 +37,20 @@ SORTED: Mapping[str, TypeAdapter[tuple[Any, ...]]] = {
     "seen": TypeAdapter(tuple[AwareDatetime, Text]),
     "id": TEXT,
 }
-"""Type of a list position, by sort key."""
+"""Type of a position in a list, by sort key."""
 TRIAL: TypeAdapter[tuple[bool | float | str | None, int, int]] = TypeAdapter(
     tuple[StrictBool | FiniteFloat | StrictStr | None, Ordinal, Ordinal]
 )
-"""Type of a position in a list of trials: sort value, number and id of a trial."""
+"""Type of a position in a list of trials: sort value, number and id of the last trial."""
 
 
 def to_cursor(position: object) -> str:
-    """Return the cursor of the page that begins after this position."""
+    """Return the cursor for the page after this position."""
     return base64.urlsafe_b64encode(json.dumps(position, default=datetime.isoformat).encode()).decode().rstrip("=")
 
 
 def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
-    """Return the position of a cursor; None without a cursor.
+    """Return the position that a cursor contains; None without a cursor.
 
     Raises:
         InvalidInput: the cursor does not belong to this list.
@@ -67,6 +67,9 @@ def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
 
 
 def page_of(rows: Sequence[T], limit: int, position: Callable[[T], object]) -> tuple[Sequence[T], str | None]:
-    """Return one page and the cursor of the next one, if any. `rows` holds one row more than the page."""
+    """Return one page, and the cursor of the next page, if any.
+
+    `rows` must contain one row more than the page, if any.
+    """
     more = len(rows) > limit
     return rows[:limit], to_cursor(position(rows[limit - 1])) if more else None

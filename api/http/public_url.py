@@ -10,13 +10,13 @@ PORTS = {"http": 80, "https": 443}
 
 SEGMENT = re.compile(r"(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+")
 PREFIX = re.compile(rf"(/{SEGMENT.pattern})*")
-"""Path prefixes of plain segments, which need no escaping in a path, a link, a cookie or a header."""
+"""Path prefixes that need no escaping in a path, a link, a cookie or a header."""
 
 HOST = re.compile(r"(?!-)[a-z0-9_-]+(?<!-)(\.(?!-)[a-z0-9_-]+(?<!-))*\.?")
-"""Names in lower case and IPv4 addresses. Browsers take other characters, such as a backslash, for something else."""
+"""Host names in lower case, and IPv4 addresses. Browsers interpret other characters, such as a backslash."""
 
 MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
-"""IPv4 addresses as a socket for both versions shows them."""
+"""IPv4 addresses in the form that dual-stack sockets report."""
 
 _EXAMPLE = "write one like https://evo.example.org"
 
@@ -42,7 +42,7 @@ class PublicUrl:
         """Parse a URL such as ``https://tools.example.org/evo``.
 
         Raises:
-            ValueError: the text is no such URL; the message says what to write instead.
+            ValueError: the text is not a valid public URL. The message says what to write instead.
         """
         stripped = text.strip()
         if "://" not in stripped:
@@ -64,19 +64,21 @@ class PublicUrl:
             raise ValueError("the URL may have a host, a port and a path, and no user name, query or fragment")
         prefix = parts.path.rstrip("/")
         if not PREFIX.fullmatch(prefix):
-            raise ValueError(f"the path {parts.path!r} may have plain segments of A-Z a-z 0-9 . _ ~ - only, like /evo")
+            raise ValueError(
+                f"the path {parts.path!r} may contain only the characters A-Z a-z 0-9 . _ ~ - and /, like /evo"
+            )
         shown = f"[{name}]" if ":" in name else name
         own_port = port is None or port == PORTS[parts.scheme]
         return cls(scheme=parts.scheme, authority=shown if own_port else f"{shown}:{port}", prefix=prefix)
 
     @property
     def origin(self) -> str:
-        """The `Origin` header that browsers send from the service's pages."""
+        """Value of the `Origin` header that browsers send from pages of the service."""
         return f"{self.scheme}://{self.authority}"
 
     @property
     def root(self) -> str:
-        """The path of the first page. It ends with a slash."""
+        """Path of the first page, with a final slash."""
         return f"{self.prefix}/"
 
     def __str__(self) -> str:
@@ -85,16 +87,16 @@ class PublicUrl:
 
 @dataclass(frozen=True)
 class Proxies:
-    """Addresses whose forwarding headers are trusted; `networks` None means every address."""
+    """Addresses of proxies whose forwarding headers are trusted. If `networks` is None, every address is trusted."""
 
     networks: tuple[Network, ...] | None = ()
 
     @classmethod
     def of(cls, text: str) -> "Proxies":
-        """Parse addresses and networks separated by commas, or ``*``.
+        """Parse a list of addresses and networks separated by commas, or ``*``.
 
         Raises:
-            ValueError: an entry is neither; the message names it.
+            ValueError: an entry is neither an address nor a network. The message contains the entry.
         """
         entries = [entry.strip() for entry in text.split(",") if entry.strip()]
         if entries == ["*"]:
@@ -102,7 +104,7 @@ class Proxies:
         return cls(tuple(_network(entry) for entry in entries))
 
     def trusts(self, address: str) -> bool:
-        """Return True if this address is a trusted proxy's."""
+        """Return True if this is the address of a trusted proxy."""
         if self.networks is None:
             return True
         try:
@@ -114,7 +116,7 @@ class Proxies:
 
 
 def _is_address(name: str) -> bool:
-    """Return True for an IPv6 address without a zone, which has a meaning on one machine only."""
+    """Return True for an IPv6 address without a zone. A zone has a meaning on one machine only."""
     try:
         return not getattr(ipaddress.ip_address(name), "scope_id", None)
     except ValueError:

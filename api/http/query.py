@@ -1,4 +1,4 @@
-"""Query parameters of requests and pages: unknown and repeated ones are refused."""
+"""Query parameters: unknown parameters, and repeated parameters that take one value, are refused."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -14,7 +14,7 @@ from evo.text.suggestion import unknown
 
 
 def refuse_repeated(request: Request) -> None:
-    """Refuse a repeated parameter that takes one value. Ignoring the rest would mislead the caller.
+    """Refuse a repeated parameter that takes one value. Using only one of the values would mislead the caller.
 
     Raises:
         InvalidInput: names the first repeated parameter.
@@ -38,14 +38,14 @@ def refuse_unknown(given: Iterable[str], known: Collection[str], what: str = "pa
 
 
 async def known_to_route(request: Request) -> None:
-    """Refuse unknown parameters of a request, from its route's signature."""
+    """Refuse query parameters that the route does not declare."""
     route = request.scope["route"]
     if request.query_params and isinstance(route, APIRoute):
         refuse_unknown(request.query_params, parameters(route))
 
 
 def parameters(route: APIRoute) -> dict[str, bool]:
-    """Return the query parameters of a route and its dependencies: name → True if it may be repeated."""
+    """Return the query parameters of a route and its dependencies: name → True if the parameter may be repeated."""
     return dict(_parameters_of(route.dependant))
 
 
@@ -62,7 +62,7 @@ def _parameters_of(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 
 
 def _several(annotation: Any) -> bool:
-    """Return True for a list type, also as a member of a union."""
+    """Return True for a list type, or a union with a list type."""
     return list in {get_origin(each) for each in (annotation, *get_args(annotation))}
 
 
@@ -73,13 +73,13 @@ _MARK = "__knows_its_parameters__"
 
 
 def declares_parameters(endpoint: F) -> F:
-    """Mark a page that calls `refuse_unknown` itself, because its parameters depend on each other."""
+    """Mark a page that calls `refuse_unknown` itself, because its valid parameters depend on each other."""
     setattr(endpoint, _MARK, True)
     return endpoint
 
 
 def known_parameters(request: Request) -> None:
-    """Refuse query parameters that the page would ignore.
+    """Refuse query parameters that the page does not use.
 
     Raises:
         InvalidInput: names the first unknown parameter and the known ones.

@@ -1,6 +1,6 @@
-"""Settings shared by all routers.
+"""Routers and the settings that all routers share.
 
-They are set at construction because `include_router` re-creates routes.
+The settings are passed at construction, because `include_router` creates routes again.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ PREFIX = "/api/v1"
 BEARER = HTTPBearer(
     auto_error=False, description="An access token (`kernel-evo token create`). Not needed on loopback without tokens."
 )
-"""Documents the token in OpenAPI. `api.auth.admission` has checked it before any route runs."""
+"""Documents the token in OpenAPI. `api.auth.admission` checks the token before any route runs."""
 
 
 class _Common(TypedDict):
@@ -32,7 +32,10 @@ class _Common(TypedDict):
 
 
 async def enter(request: Request) -> None:
-    """Check access, CSRF and query parameters. One dependency instead of three, because each costs time per request."""
+    """Check access, CSRF and query parameters.
+
+    This is one dependency, because each dependency costs time per request.
+    """
     bind_ids(request)
     note_route(request)
     await authorise(request)
@@ -47,12 +50,12 @@ def rest_router(prefix: str = "", *, tag: str) -> APIRouter:
 
 
 def bare_router() -> APIRouter:
-    """Return a router at the root that is left out of the OpenAPI document."""
+    """Return a router without prefix whose routes are not in the OpenAPI document."""
     return APIRouter(include_in_schema=False, **_common())
 
 
 def page_router(prefix: str = "") -> APIRouter:
-    """Return a router of pages. They refuse unknown query parameters."""
+    """Return a router of pages. Its routes refuse unknown query parameters."""
     common = _common()
     common["dependencies"].append(Depends(known_parameters))
     return APIRouter(prefix=prefix, include_in_schema=False, default_response_class=HTMLResponse, **common)

@@ -1,4 +1,4 @@
-"""Reads JSON strictly: unique names, bounded depth and size, typed numbers, and values that databases can store."""
+"""Reads JSON strictly: unique names, bounded depth and size, typed numbers, and values that a database can store."""
 
 import math
 from collections.abc import Callable, Coroutine, Iterator
@@ -17,14 +17,14 @@ from evo.text.document import read_json
 from evo.text.limits import UNSTORABLE
 
 MOST_VALUES = 500_000
-"""Values in one body. Each takes a few bytes on the wire and up to a hundred times as much memory."""
+"""Maximum number of values in a body. A value of a few bytes may need a hundred times as much memory."""
 
 LARGE_BYTES = 64 << 10
-"""Bytes. Larger bodies are parsed in a thread, so that other requests continue."""
+"""Size in bytes from which a body is parsed in a thread, so that other requests continue."""
 
 
 class Malformed(HTTPException):
-    """A body that cannot be parsed; `field` names the place."""
+    """The body of a request cannot be parsed. `field` is the path of the fault."""
 
     def __init__(self, error: InvalidInput) -> None:
         self.field = error.field
@@ -58,7 +58,7 @@ class StrictRoute(APIRoute):
 
 def _parsed(body: bytes) -> Any:
     if body.count(b",") > MOST_VALUES:
-        raise InvalidInput("body", f"holds more than {MOST_VALUES:,} values: send it in parts")
+        raise InvalidInput("body", f"contains more than {MOST_VALUES:,} values: send it in parts")
     return read_json(body)
 
 
@@ -66,13 +66,14 @@ _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})
 
 
 def strict(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
-    """Change the schema in place so that validation of each collection ends at its first fault, and that numbers and
-    truth values have their JSON types: neither a text nor, for a number, a truth value is accepted.
+    """Change a schema in place: numbers and booleans must have their JSON types, and each collection reports its first
+    fault only.
 
-    A whole number may be written as ``5.0``, which JSON does not distinguish from 5.
+    Strings are not accepted as numbers or booleans, and booleans are not accepted as numbers. An integer may be written
+    as ``5.0``, which JSON does not distinguish from 5.
 
     Args:
-        handler: resolves the schemas that this one refers to; they are changed as well.
+        handler: resolves references to other schemas, which are changed as well.
     """
     waiting: list[Any] = [schema]
     seen: set[str] = set()
@@ -99,14 +100,14 @@ def strict(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
 
 
 def _number(value: Any) -> Any:
-    """Refuse texts and truth values, which pydantic would read as whole numbers."""
+    """Refuse strings and booleans, which Pydantic would convert to integers."""
     if isinstance(value, str | bytes | bool):
         raise PydanticKnownError("int_type")
     return value
 
 
 def _inner(node: Any) -> Iterator[Any]:
-    """Yield the parts of a schema that may contain schemas."""
+    """Yield the values of a schema node that may contain schemas."""
     parts = node.values() if isinstance(node, dict) else node
     yield from (part for part in parts if isinstance(part, dict | list | tuple))
 
@@ -117,17 +118,19 @@ values deep in a document would take far more memory than the document."""
 
 
 def refuse_unstorable(document: Any, where: str = "") -> None:
-    """Check every value and every name in a document.
+    """Check every value and name in a document for characters and numbers that the database cannot store.
 
     Raises:
-        InvalidInput: names the place of the first such value.
+        InvalidInput: a value cannot be stored. The error contains its path.
     """
     waiting: list[tuple[_Path, Any]] = [((None, where) if where else None, document)]
     while waiting:
         path, value = waiting.pop()
         if isinstance(value, str):
             if UNSTORABLE.search(value):
-                raise InvalidInput(_path(path), "holds a NUL or half of a character, which cannot be stored")
+                raise InvalidInput(
+                    _path(path), "contains a NUL or half of a surrogate pair, which cannot be stored: remove it"
+                )
         elif isinstance(value, float):
             if not math.isfinite(value):
                 raise InvalidInput(_path(path), "must be a finite number")
@@ -140,7 +143,7 @@ def refuse_unstorable(document: Any, where: str = "") -> None:
 
 
 def _path(path: _Path) -> str:
-    """Return the path as text, e.g. ``budget.trials``."""
+    """Return the path as a string, e.g. ``budget.trials``."""
     return ".".join(reversed(list(_parts(path)))) or "body"
 
 

@@ -1,4 +1,4 @@
-"""Loops that survive failing items: a failure is logged, and an item that keeps failing is given up."""
+"""Loops that continue after failing items. A failure is logged, and an item that fails repeatedly is ended."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,20 +11,20 @@ from db.engine.session import StoreUnavailable
 Item = TypeVar("Item")
 
 MOST = 5
-"""Consecutive failures after which an item is given up."""
+"""Number of consecutive failures after which an item is ended."""
 
 MOST_UNAVAILABLE = 3
-"""Consecutive items that find the database unavailable before the loop ends. Each of them has waited for it."""
+"""Number of consecutive items with an unavailable database after which a loop ends. Each item waits for it."""
 
 log = structlog.get_logger("service")
 
 
 class Failures:
-    """Counts consecutive failures by key. Threads may share it: a lost count costs one more attempt.
+    """Counts the consecutive failures of each item. Threads may share it; a lost count only adds one attempt.
 
     Args:
-        what: noun of an item, for the log.
-        give_up: ends an item that failed `MOST` times in a row. It gets the item's key and the reason.
+        what: noun for an item in the log.
+        give_up: ends an item that failed `MOST` times in a row. Called with the key of the item and the reason.
     """
 
     def __init__(self, what: str, give_up: Callable[[int, str], object]) -> None:
@@ -33,7 +33,7 @@ class Failures:
         self._counts: Counter[int] = Counter()
 
     def each(self, items: Iterable[Item], work: Callable[[Item], Any], *, key: Callable[[Item], int]) -> None:
-        """Do the work for each item.
+        """Call `work` for each item, and continue after failures.
 
         Raises:
             StoreUnavailable: the database was unavailable for `MOST_UNAVAILABLE` items in a row, or for all items.
@@ -68,4 +68,4 @@ class Failures:
         try:
             self._give_up(key, f"{type(error).__name__}: {error}")
         except Exception:
-            log.exception("an item cannot be given up", what=self._what, key=key)
+            log.exception("an item that failed repeatedly cannot be ended", what=self._what, key=key)

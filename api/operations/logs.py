@@ -1,4 +1,4 @@
-"""Structured logs on standard error, with a line for each request that changed something or failed."""
+"""Structured logs on standard error, with a line for each request that changed data or failed."""
 
 import io
 import logging
@@ -18,14 +18,14 @@ from evo.text.visible import visible
 log = structlog.get_logger("http")
 
 LONGEST_PATH, LONGEST_METHOD = 200, 20
-"""Characters kept of a path and a method in a log line, because senders choose them."""
+"""Maximum number of characters of a path and a method in a log line, because clients choose them."""
 
 REFUSALS = Rate(per_s=1, burst=100)
-"""Rate of log lines about refused requests in one process, so that strangers cannot fill the disk."""
+"""Rate limit of log lines about refused requests, so that strangers cannot fill the disk."""
 
 
 def configure(form: Literal["console", "json"], level: str) -> None:
-    """Set up logging for this process. Called by the program's entry point, never on import."""
+    """Set up logging for this process. The entry point of a program calls this; no import does."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -46,7 +46,7 @@ def configure(form: Literal["console", "json"], level: str) -> None:
 
 
 def _visible_values(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Escape control characters in strings and collections; `repr` leaves some of them, e.g. variation selectors."""
+    """Escape control characters in strings and collections. `repr` does not escape some, e.g. variation selectors."""
     return {visible(name): value if name == "exc_info" else _visible_value(value) for name, value in line.items()}
 
 
@@ -63,7 +63,7 @@ def _visible_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
 
 
 def bind_ids(request: Request) -> None:
-    """Add the search, trial, attempt or worker named in the path to every log line of a request."""
+    """Add the ids in the path (search, trial, attempt or worker) to every log line of a request."""
     ids = {
         name.removesuffix("_id"): str(value)[:LONGEST_PATH]
         for name, value in request.path_params.items()
@@ -73,9 +73,10 @@ def bind_ids(request: Request) -> None:
 
 
 class RequestLog:
-    """Middleware that gives every request an id, in its log lines and its response.
+    """Middleware that gives every request an id, which its log lines and its response contain.
 
-    Lines about refused requests are limited to `REFUSALS`; `unlogged` counts the lines left out before one.
+    Log lines about refused requests are limited to `REFUSALS`. `unlogged` in a line is the number of omitted lines
+    before it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -108,7 +109,7 @@ class RequestLog:
         }
         if status >= 500:
             log.warning("request", **about)
-        elif status < 400 or status == 404:  # a 404 may be the answer to a question
+        elif status < 400 or status == 404:  # a 404 may be a normal answer
             log.debug("request", **about)
         elif self._refusals.wait_s("refusal", "") > 0:
             self._unlogged += 1

@@ -18,32 +18,36 @@ from db.repositories.census import Census, census
 log = structlog.get_logger("metrics")
 
 KEPT_S = 5.0
-"""Seconds for which counts are cached, because counting a large database takes a while."""
+"""Seconds for which counts are cached, because counting the rows of a large database is slow."""
 
-_UP = "Whether the database could be read for this answer."
+_UP = "1 if the database could be read for this answer, else 0."
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Methods used as label values. Others are grouped: each label value is kept for ever, and clients choose methods."""
+"""Methods that are label values. All others share the value "other", because label values are never deleted."""
 
 SEEN = timedelta(minutes=3)
-"""A worker seen within this time counts as connected."""
+"""Workers seen within this time count as connected."""
 
 
 class Metrics:
-    """Metrics with a separate registry, so that several applications in one process do not collide."""
+    """Metrics in a registry of their own, so that several applications in one process do not conflict."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.registry = CollectorRegistry()
         self._requests = Histogram(
             "kernel_evo_request_seconds",
-            "Requests answered; a stream counts until its answer begins.",
+            "Seconds per request; for a stream, until its answer begins.",
             ("method", "route", "status"),
             buckets=(0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0),
             registry=self.registry,
         )
         self._claims = Counter("kernel_evo_claims", "Jobs leased to workers.", registry=self.registry)
-        self._reports = Counter("kernel_evo_reports", "Results received.", ("answer",), registry=self.registry)
-        self._chores = Histogram("kernel_evo_chore_seconds", "Regular work.", ("chore",), registry=self.registry)
+        self._reports = Counter(
+            "kernel_evo_reports", "Results received from workers.", ("answer",), registry=self.registry
+        )
+        self._chores = Histogram(
+            "kernel_evo_chore_seconds", "Seconds per run of a periodic task.", ("chore",), registry=self.registry
+        )
         self._chore_failures = Counter(
             "kernel_evo_chore_failures", "Periodic tasks that failed.", ("chore",), registry=self.registry
         )
@@ -68,7 +72,7 @@ class Metrics:
 
 
 class _StateCollector(Collector):
-    """Metrics read from the database, the same in every process of the service."""
+    """Metrics read from the database. They are the same in every process of the service."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -79,7 +83,7 @@ class _StateCollector(Collector):
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Yield the database's metrics; only `up` while the database is unavailable."""
+        """Yield the metrics from the database; only `up` if the database is unavailable."""
         try:
             census = self._census()
         except StoreUnavailable as error:
@@ -113,7 +117,7 @@ def _gauge(name: str, text: str, label: str, counts: dict[str, int]) -> GaugeMet
 
 
 class Measured:
-    """Middleware that counts requests by route template. Ids in a path must not become label values."""
+    """Middleware that counts requests by route template, because ids in paths must not become label values."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -136,5 +140,5 @@ class Measured:
 
 
 def note_route(request: Request) -> None:
-    """Record the route template of a request for `Measured`."""
+    """Store the route template of a request for `Measured`."""
     request.state.route = getattr(request.scope["route"], "path", "")

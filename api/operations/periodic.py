@@ -1,4 +1,4 @@
-"""Periodic tasks: sweeping leases, delivering webhooks, collecting old rows."""
+"""Periodic tasks: sweeping leases, delivering webhooks, deleting old data."""
 
 import asyncio
 import contextlib
@@ -30,20 +30,20 @@ log = structlog.get_logger("periodic")
 SEARCHES_AT_ONCE = 20
 
 WORKERS_KEPT = timedelta(days=30)
-"""Days for which unseen workers and refused tokens are listed, independent of the settings."""
+"""Time after which unseen workers, and expired and revoked tokens, are deleted, independent of the settings."""
 
 STRAYS_EVERY_S = 86_400.0
 
 JUMP_S, DOUBTED_S = 3_600.0, 3_600.0
-"""A jump of the clock by this much, also because the machine slept, postpones deletion by age by so many seconds."""
+"""After a jump of the clock by `JUMP_S` (or a sleep of the machine), age deletes nothing for `DOUBTED_S`."""
 
 Done: TypeAlias = Callable[[str, float, bool], None]
-"""Called with a task's name, its duration in seconds, and True if it failed."""
+"""Function called with the name of a task, its duration in seconds, and True if it failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chore:
-    """A task that runs in a thread every `every_s` seconds. A failure is logged, and the task runs again."""
+    """A task that runs in a thread every `every_s` seconds. After a failure, which is logged, it runs again."""
 
     name: str
     every_s: float
@@ -52,7 +52,7 @@ class Chore:
 
 @contextlib.asynccontextmanager
 async def regularly(chores: list[Chore], done: Done) -> AsyncIterator[None]:
-    """Run the tasks while the block lasts; `done` is called after each run."""
+    """Run the tasks while the block runs, and call `done` after each run of a task."""
     tasks = [asyncio.create_task(_repeat(chore, done)) for chore in chores]
     try:
         yield
@@ -77,22 +77,22 @@ async def _repeat(chore: Chore, done: Done) -> None:
 
 
 def _sum(*parts: Collected) -> Collected:
-    """Add up the counts."""
+    """Return the sums of the counts."""
     counted = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Collected)}
     known = {name: [value for value in values if value is not None] for name, values in counted.items()}
     return Collected(**{name: sum(values) for name, values in known.items() if values})
 
 
 class _Undone(Exception):
-    """Rolls back a transaction of a dry run."""
+    """Rolls back the transaction of a dry run."""
 
 
 class Collector:
-    """Keeps the database and the artefact store within their limits.
+    """Deletes data so that the database and the artefact store stay within their limits.
 
     Args:
-        keep_days, artefact_limit_gb: as in the settings; None: no limit.
-        lost_s: seconds by which the wall clock has advanced more than this process ran, so far.
+        keep_days, artefact_limit_gb: limits as in the settings; None: no limit.
+        lost_s: returns the seconds by which the wall clock has advanced more than this process ran.
     """
 
     def __init__(
@@ -116,10 +116,12 @@ class Collector:
         self._looked_s: float | None = None
 
     def run(self) -> None:
-        """Apply the limits of the settings, and delete expired rows. A part that fails does not block the others.
+        """Delete what the limits of the settings allow to delete, and expired rows.
+
+        A failing step does not prevent other steps.
 
         Raises:
-            Exception: the first failure, after all parts have run.
+            Exception: the first failure, after all steps have run.
         """
         now = self._clock()
         parts: list[Callable[[], Collected]] = [
@@ -150,6 +152,8 @@ class Collector:
     def _is_settled(self) -> bool:
         """Return True if ages can be trusted. After the clock jumped ahead, nothing is deleted by age for an hour.
 
+        Otherwise a clock that is wrong for some minutes would make all data look old.
+
         A clock that is wrong for some minutes would otherwise make everything look old.
         """
         lost_s, now_s = self._lost_s(), time.monotonic()
@@ -169,7 +173,7 @@ class Collector:
             return collect_workers(session, before)
 
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
-        """Delete everything beyond these limits; with `dry_run`, only count it."""
+        """Delete the data beyond these limits. With `dry_run`, only count it."""
         now, artefacts, doomed = self._clock(), Collected(), list[str]()
         old = Collected() if keep_days is None else self._old(now - timedelta(days=keep_days), dry_run)
         if artefact_limit_gb is not None:
@@ -178,12 +182,12 @@ class Collector:
         for digest in () if dry_run else doomed:
             try:
                 self._store.remove(digest)
-            except OSError as error:  # its row is gone; `_strays` retries the file
+            except OSError as error:  # its row is deleted; `_strays` tries to delete the file again
                 log.warning("an artefact cannot be removed", digest=digest, reason=str(error))
         return _sum(old, artefacts)
 
     def _old(self, before: datetime, dry_run: bool) -> Collected:
-        """Delete everything older than this. Families go after the searches that used them."""
+        """Delete data older than `before`. Families are deleted after the searches that used them."""
         searches = self._searches(before, dry_run)
         workers = self._workers(before, dry_run=dry_run)
         with self._transaction(dry_run) as session:
@@ -191,7 +195,7 @@ class Collector:
         return _sum(searches, workers, families)
 
     def _strays(self, now: datetime) -> int:
-        """Delete files without rows, once a day, because it lists the whole store."""
+        """Delete files without a row. This runs once a day, because it lists the whole store."""
         if self._looked_s is not None and time.monotonic() - self._looked_s < STRAYS_EVERY_S:
             return 0
         self._looked_s = time.monotonic()
@@ -199,7 +203,7 @@ class Collector:
             return self._store.remove_strays(session, (now - YOUNG).timestamp())
 
     def _searches(self, before: datetime, dry_run: bool) -> Collected:
-        """Delete searches in small transactions, so that other writers do not wait long."""
+        """Delete old searches in small transactions, so that other writers do not wait long."""
         collected, failed = Collected(), set[int]()
         while True:
             known = len(failed)

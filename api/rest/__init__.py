@@ -1,4 +1,4 @@
-"""REST API, one module per noun. Every module with a router is served."""
+"""REST API with one module per noun. The routers of all modules are served."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -8,6 +8,6 @@ from fastapi import APIRouter
 
 
 def routers() -> Iterator[APIRouter]:
-    """Yield the routers of all modules, in the modules' order."""
+    """Yield the routers of all modules, in alphabetical order of the modules."""
     for module in iter_modules(__path__, f"{__name__}."):
         yield from (each for each in vars(import_module(module.name)).values() if isinstance(each, APIRouter))

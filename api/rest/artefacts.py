@@ -21,7 +21,7 @@ _BYTES = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
 async def put_artefact(
     digest: Digest, request: Request, service: ServiceDep, content_type: Annotated[str, Header()] = BINARY
 ) -> ArtefactView:
-    """Store the body. Storing it again changes nothing."""
+    """Store the body under its digest. Storing the same content again changes nothing."""
     return await run_in_threadpool(_put, service, digest, await request.body(), content_type)
 
 
@@ -34,7 +34,7 @@ def _put(service: Service, digest: str, content: bytes, media_type: str) -> Arte
 @router.get("/{digest}", response_class=Response, responses={200: {"content": _BYTES}})
 @allow("viewer")
 def get_artefact(digest: Digest, service: ServiceDep) -> Response:
-    """Return the bytes as a download. A worker's file is never shown as a page."""
+    """Return the content of an artefact as a download. It is never shown as a page, because a worker wrote it."""
     with service.database.read() as session:
         _, content = service.artefacts.get(session, digest)
     headers = {"X-Content-Type-Options": "nosniff", "ETag": f'"{digest}"'}

@@ -1,4 +1,4 @@
-"""Champions: list, rollback, restore; ablations of a search's champion."""
+"""Champions: list, rollback and restoration; and ablations of a search's champion."""
 
 from typing import Annotated
 
@@ -25,19 +25,19 @@ router = rest_router("/champions", tag="champions")
 
 
 class ChampionQuery(PageQuery):
-    """Filters of champions; by default the current ones."""
+    """Filters of champions. By default, only current champions are listed."""
 
     family: str | None = None
-    problem: str = Field(default="", description="fields that must be equal, e.g. `B=1,H=8`")
+    problem: str = Field(default="", description="required values of problem fields, e.g. `B=1,H=8`")
     device: str | None = Field(default=None, description="a device model")
-    history: bool = Field(default=False, description="include champions that were replaced or rolled back")
+    history: bool = Field(default=False, description="also list champions that were replaced or rolled back")
     sort: ChampionOrder = "newest"
 
 
 @router.get("")
 @allow("viewer")
 def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep) -> Page[ChampionView]:
-    """Return champions, newest first unless sorted otherwise."""
+    """Return champions, newest first by default."""
     wanted = ChampionFilter(
         family=query.family,
         problem=split_assignments(query.problem, "problem"),
@@ -54,7 +54,7 @@ def list_champions(query: Annotated[ChampionQuery, Query()], service: ServiceDep
 @router.get("/{champion_id}")
 @allow("viewer")
 def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> ChampionView:
-    """Return one champion with its evidence. Its `ETag` covers whether it is the current one."""
+    """Return one champion with its evidence. Its `ETag` changes when it becomes current or is retired."""
     with service.database.read() as session:
         row = Champions(session).champion(champion_id)
     response.headers["etag"] = champion_tag(row)
@@ -64,7 +64,7 @@ def get_champion(champion_id: Id, service: ServiceDep, response: Response) -> Ch
 @router.post("/{champion_id}/rollback")
 @allow("submitter")
 def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
-    """Retire the current champion; the one it replaced becomes current again. Returns the retired one."""
+    """Retire the current champion and reinstate the champion that it replaced. Return the retired champion."""
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))
@@ -75,7 +75,7 @@ def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_
 @router.post("/{champion_id}/promote")
 @allow("submitter")
 def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
-    """Make an earlier champion current again, on its evidence, in place of the one named in `over`."""
+    """Make a former champion current again on its old evidence, in place of the champion `over`."""
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))
@@ -87,7 +87,7 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
 @router.put("/{champion_id}/called")
 @allow("submitter")
 def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
-    """Store the times of a champion as PyTorch calls it, as ``python -m`` of an exported package measures them."""
+    """Store the times of a champion when PyTorch calls it, as ``python -m`` with an exported package measures them."""
     times = CalledTime(**body.model_dump(), at=service.conductor.clock(), by=caller().name)
     with service.database.write() as session:
         return champion_view(Champions(session).store_called(champion_id, times))
@@ -97,7 +97,7 @@ ablation_router = rest_router("/searches/{search_id}/ablation", tag="searches")
 
 
 class AblationRequest(BaseModel):
-    """Changes to measure."""
+    """The changes that an ablation measures."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -109,7 +109,10 @@ class AblationRequest(BaseModel):
 @ablation_router.post("", status_code=202)
 @allow("submitter")
 def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
-    """Measure the effect of each switch of a finished search's champion. An ablation in progress is left unchanged.
+    """Measure the effect of each switch of the champion of a finished search. A running ablation is not changed.
+
+    The state of the search is `ablating` until all effects are measured, and then `finished` again. Nothing is
+    promoted.
 
     The search is `ablating` until all effects are measured, then `finished` again. Nothing is promoted.
     """
@@ -121,7 +124,7 @@ def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) ->
 @ablation_router.get("")
 @allow("viewer")
 def get_ablation(search_id: Id, service: ServiceDep) -> tuple[AblationView, ...]:
-    """Return every change of its champions with its effect so far; only the latest of repeated changes."""
+    """Return the changes of the search's champions with their effects so far; of repeated changes, only the latest."""
     with service.database.read() as session:
         Archive(session).search(search_id)
         return ablation_views(session, search_id)

@@ -1,4 +1,4 @@
-"""Live events, as server-sent events."""
+"""Live events as server-sent events."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -25,15 +25,15 @@ router = rest_router(tag="events")
 
 RETRY_MS = 1000
 LONGEST_S = 900.0
-"""Seconds after which a stream ends. Its client reconnects, which checks its access again."""
+"""Seconds after which a stream ends. The client reconnects, and its access is checked again."""
 
 
 async def _place(
     service: ServiceDep,
     last_event_id: Annotated[str | None, Header(description="id of the last event received")] = None,
-    after: Annotated[str | None, Query(description="the same as a parameter, for a first connection")] = None,
+    after: Annotated[str | None, Query(description="the same, as a query parameter for the first connection")] = None,
 ) -> EventPosition | None:
-    """Return where the client continues; None: with future events."""
+    """Return the position at which the client continues; None: it wants future events only."""
     if last_event_id:
         return EventPosition.parse(last_event_id, "last-event-id")
     return EventPosition.parse(after, "after") if after else None
@@ -43,7 +43,7 @@ PositionDep = Annotated[EventPosition | None, Depends(_place)]
 
 
 async def _counted(service: ServiceDep) -> AsyncIterator[None]:
-    """Count the stream while it is open; 429 if its caller has too many."""
+    """Count the stream while it is open. Raise a 429 error if its caller has too many open streams."""
     with service.listeners.one_more(caller().key):
         yield
 
@@ -59,7 +59,7 @@ async def _existing_search(search_id: Id, service: ServiceDep) -> int:
 @router.get("/events", response_class=EventSourceResponse, dependencies=[Counted])
 @allow("viewer")
 async def stream_events(service: ServiceDep, position: PositionDep) -> AsyncIterator[ServerSentEvent]:
-    """Stream all events: `trial`, `search`, `worker`, `deleted`; first the state of the unfinished searches."""
+    """Stream all events (`trial`, `search`, `worker`, `deleted`), after the states of the unfinished searches."""
     async for event in _stream(service, position, None):
         yield event
 
@@ -69,7 +69,7 @@ async def stream_events(service: ServiceDep, position: PositionDep) -> AsyncIter
 async def stream_search_events(
     search_id: Annotated[int, Depends(_existing_search)], service: ServiceDep, position: PositionDep
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream the events of one search: `trial`, `search`, `deleted`; first its state."""
+    """Stream the events of one search (`trial`, `search`, `deleted`), after its current state."""
     async for event in _stream(service, position, search_id):
         yield event
 
@@ -77,7 +77,10 @@ async def stream_search_events(
 async def _stream(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> AsyncIterator[ServerSentEvent]:
-    """Yield events until the stream is old or the database unavailable. Its client reconnects and loses none."""
+    """Yield events until the stream reaches its age limit or the database is unavailable.
+
+    The client then reconnects and misses no event.
+    """
     try:
         async for event in _events(service, position, search_id):
             yield event
@@ -105,7 +108,7 @@ async def _events(
 def _begin(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
-    """Return where to begin, whether earlier events are lost to this client, and the current states."""
+    """Return the start position, True if the client missed events that are no longer stored, and the current states."""
     with service.database.read() as session:
         events = Events(session)
         lost = position is not None and not events.keeps(position)

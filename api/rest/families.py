@@ -1,4 +1,4 @@
-"""Kernel families, registered by users who submit searches."""
+"""Kernel families that users register before they search them."""
 
 import hashlib
 from pathlib import PurePath
@@ -28,7 +28,7 @@ router = rest_router("/families", tag="families")
 
 
 class FamilyQuery(PageQuery):
-    text: str | None = Field(default=None, max_length=200, description="text in the name")
+    text: str | None = Field(default=None, max_length=200, description="text that the name must contain")
 
 
 ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
@@ -37,21 +37,23 @@ ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format"
 @router.put("/{digest}")
 @allow("submitter")
 def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
-    """Register a family under the digest of its files. Registering it again changes only its location.
+    """Register a family under the digest of its files. If the digest is known, only its location changes.
+
+    Callers without the role `author` can neither set nor remove a location, nor use the name of an author's family.
 
     Callers without the role `author` can neither set nor remove a location, nor use the name of an author's family.
     """
     family = parsed(body.document)
     if family.name != body.name:
         raise InvalidInput("name", f"{body.name!r} is not the name in the document, {family.name!r}")
-    _check_place(body.location)
+    _check_location(body.location)
     _check_builtin(digest, family)
     with service.database.write() as session:
         row = Archive(session).register_family(
             digest=digest,
             name=body.name,
             document=body.document,
-            location=_place(session, digest, body),
+            location=_location(session, digest, body),
             now=service.conductor.clock(),
         )
         return family_view(row)
@@ -60,7 +62,10 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
 @router.put("/{digest}/bundle", openapi_extra={"requestBody": {"required": True, "content": ZIP}})
 @allow("author")
 async def upload_family(digest: Digest, request: Request, service: ServiceDep) -> FamilyView:
-    """Upload a family's files as a ZIP. Workers run them, so the service must be configured to allow it."""
+    """Upload the files of a family as a ZIP.
+
+    Workers will run them, so the settings of the service must allow uploads.
+    """
     if not service.settings.allow_family_upload:
         ways = "set KERNEL_EVO_ALLOW_FAMILY_UPLOAD=true for the service, or copy the family to the workers"
         raise HTTPException(403, f"this service does not accept uploaded families: {ways}")
@@ -72,7 +77,8 @@ def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
     family = bundle.family_of(files)
     bundle.check_sources(family, files)
     if (actual := bundle.digest_of(files)) != digest:
-        reason = f"these files have digest {actual} here: send them there, from the same version of kernel-evo"
+        reason = f"the service computes the digest {actual} for these files: "
+        reason += "upload them under it, with the same version of kernel-evo"
         raise InvalidInput("digest", reason)
     artefact, now = hashlib.sha256(content).hexdigest(), service.conductor.clock()
     with service.database.write() as session:
@@ -86,17 +92,17 @@ def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
 @router.get("/{digest}/bundle", response_class=Response, responses={200: {"content": ZIP}})
 @allow("worker", "viewer")
 def get_bundle(digest: Digest, service: ServiceDep) -> Response:
-    """Return the uploaded ZIP as a download."""
+    """Return the uploaded ZIP of a family as a download."""
     with service.database.read() as session:
         location = Archive(session).family(digest).location or ""
         if not location.startswith(BUNDLE):
-            raise NotFound(f"family {digest} was not uploaded: it comes with kernel-evo, or is a folder on the workers")
+            raise NotFound(f"family {digest} was not uploaded: it is built in, or a folder on the workers")
         _, content = service.artefacts.get(session, location.removeprefix(BUNDLE))
     return Response(content, media_type="application/zip", headers={"Content-Disposition": "attachment"})
 
 
-def _check_place(location: str | None) -> None:
-    """Check a location. Workers run the code at that path, so only authors may name one."""
+def _check_location(location: str | None) -> None:
+    """Check a location. Only authors may set one, because workers run the code at that path."""
     if location is None:
         return
     if not PurePath(location).is_absolute() or not location.isprintable():
@@ -105,11 +111,11 @@ def _check_place(location: str | None) -> None:
         raise HTTPException(403, "naming a path on the workers needs a token with the role author")
 
 
-def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
-    """Return the family's new location. Callers who are not authors cannot change it.
+def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
+    """Return the new location of the family. Only authors can change it.
 
     Raises:
-        Conflict: the digest has another document, or the name belongs to an author's family.
+        Conflict: the digest is registered with another document, or the name belongs to an author's family.
     """
     archive = Archive(session)
     row = archive.version(digest)
@@ -126,7 +132,7 @@ def _place(session: Session, digest: str, body: FamilyBody) -> str | None:
 
 
 def _check_builtin(digest: str, family: Family) -> None:
-    """Refuse another document for the digest of a built-in family."""
+    """Refuse a wrong document for the digest of a built-in family."""
     for name, own in registry.builtin_digests().items():
         if own == digest and registry.find(name).family.document != family.document:
             raise InvalidInput("document", f"{digest[:12]} is the built-in family {name}, not this one")
@@ -135,7 +141,7 @@ def _check_builtin(digest: str, family: Family) -> None:
 @router.get("")
 @allow("viewer")
 def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -> Page[FamilyView]:
-    """Return the latest version of each family by name; of built-in families, this service's version."""
+    """Return the latest version of each family by name. For built-in families, return the version of this service."""
     service.builtin.try_to_ensure()
     with service.database.read() as session:
         after = parse_cursor(query.cursor, TEXT)
@@ -150,9 +156,9 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
 @router.get("/{name}")
 @allow("viewer", "worker")
 def get_family(name: str, service: ServiceDep) -> FamilyView:
-    """Return the latest version of a family, or the version with this digest.
+    """Return the latest version of a family, or the version with a digest.
 
-    The name of a built-in family means this service's version, even if another version is registered.
+    For the name of a built-in family, return the version of this service, even if another version is registered.
     """
     service.builtin.try_to_ensure(name)
     with service.database.read() as session:

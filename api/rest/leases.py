@@ -1,4 +1,4 @@
-"""Leases, for workers: claim jobs, report results, return jobs."""
+"""Leases for workers: claim jobs, report results, give jobs back."""
 
 import time
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from evo.messages.job import Answer, Delivery
 from evo.trial.results import ConfirmReport, EvaluateReport, Report
 
 LOOK_S = 10.0
-"""Seconds between checks for work while a request waits, because another process may be unable to wake it."""
+"""Seconds between checks for work while a request waits. Notifications from other processes can be lost."""
 
 STALE = timedelta(hours=12)
-"""Age of an artefact at which a new report that names it resets it. It must be less than the age of collected ones."""
+"""Age at which a new report that names an artefact resets its age; less than the age at which it is deleted."""
 
 MOST_NAMED = 4 * MAX_RESULTS
-"""Artefacts of one request that are looked up. A report names one to five."""
+"""Maximum number of artefacts that are looked up per request. A report names one to five artefacts."""
 
 router = rest_router(tag="leases")
 
@@ -33,7 +33,7 @@ router = rest_router(tag="leases")
 @router.post("/leases")
 @allow("worker")
 async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep) -> LeaseReply:
-    """Claim up to `count` jobs for one device. Waits up to `wait_s` seconds if there is none."""
+    """Lease up to `count` jobs for one device. If there is no job, wait up to `wait_s` seconds."""
     caller().speak_for(body.worker_id)
     begun_s, waited_s = time.monotonic(), 0.0
     while True:
@@ -60,7 +60,10 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 @router.post("/attempts/{attempt_id}/result")
 @allow("worker")
 async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
-    """Report a result. It is accepted once; a repetition gets the same answer; 409 if the lease had ended before."""
+    """Report the result of a job.
+
+    It is accepted once, and repetitions get the same answer; 409 if the lease has ended.
+    """
     receipt = await run_in_threadpool(service.conductor.report, attempt_id, body.token, body.report)
     service.metrics.reported("repeated" if receipt.repeated else "accepted")
     return receipt
@@ -69,7 +72,7 @@ async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Re
 @router.post("/results")
 @allow("worker")
 async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
-    """Report several results. Each gets an answer; a stale or refused one does not affect the others."""
+    """Report several results. Each gets an answer of its own; a refused result does not affect the others."""
     answers = await run_in_threadpool(_take, body, service)
     for answer in answers:
         service.metrics.reported(answer.status)
@@ -89,6 +92,8 @@ def _take(body: Results, service: Service) -> list[Answer]:
 
 def _with_lacking(service: Service, deliveries: Sequence[Delivery], answers: Sequence[Answer]) -> list[Answer]:
     """Add to each answer the artefacts that its report names and the service lacks.
+
+    A worker uploads an artefact once. The service may have deleted it since, or lost it when a backup was restored.
 
     A worker remembers what it has stored, but artefacts are collected, and databases and folders restored.
     """
@@ -116,5 +121,5 @@ def _artefacts(report: Report) -> set[str]:
 @router.post("/attempts/{attempt_id}/release", status_code=204)
 @allow("worker")
 def release_attempt(attempt_id: Id, body: Release, service: ServiceDep) -> None:
-    """Return a lease without counting a failure."""
+    """Give a lease back without counting a failure."""
     service.conductor.release(attempt_id, body.token, body.reason, unfit=body.unfit)

@@ -31,10 +31,10 @@ router = rest_router("/searches", tag="searches")
 class SearchQuery(PageQuery):
     state: State | None = None
     family: str | None = None
-    problem: str = Field(default="", description="fields that must be equal, e.g. `B=1,H=8`")
+    problem: str = Field(default="", description="required values of problem fields, e.g. `B=1,H=8`")
     device: str | None = Field(default=None, description="a device model")
     archived: Literal["false", "true", "any"] = "false"
-    text: str | None = Field(default=None, max_length=200, description="text in notes, family or problem")
+    text: str | None = Field(default=None, max_length=200, description="text in the notes, the family or the problem")
     sort: SearchOrder = "newest"
 
 
@@ -51,7 +51,7 @@ def create_search(body: SearchRequest, service: ServiceDep) -> SearchView:
 @router.get("")
 @allow("viewer")
 def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -> Page[SearchView]:
-    """Return searches, newest first unless sorted otherwise; archived ones only on request."""
+    """Return searches, newest first by default. Archived searches are listed only on request."""
     wanted = SearchFilter(
         state=query.state,
         family=query.family,
@@ -70,7 +70,7 @@ def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -
 @router.get("/{search_id}")
 @allow("viewer")
 def get_search(search_id: Id, service: ServiceDep, response: Response) -> SearchView:
-    """Return one search. Its `ETag` for `If-Match` covers its state and people's decisions, not its trials."""
+    """Return one search. `If-Match` with its `ETag` detects changes of its state and by users, but not ended trials."""
     with service.database.read() as session:
         view = search_view(session, search_id, service.conductor.clock())
         response.headers["etag"] = shown_tag(search_tag(Archive(session).search(search_id)), view)
@@ -80,35 +80,35 @@ def get_search(search_id: Id, service: ServiceDep, response: Response) -> Search
 @router.post("/{search_id}/pause")
 @allow("submitter")
 def pause_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Lease no more jobs until the search is resumed. Running jobs may end."""
+    """Pause a search: no more jobs are leased, and running jobs may end."""
     return _commanded(service, search_id, "pause", if_match)
 
 
 @router.post("/{search_id}/resume")
 @allow("submitter")
 def resume_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Continue after a pause."""
+    """Resume a paused search."""
     return _commanded(service, search_id, "resume", if_match)
 
 
 @router.post("/{search_id}/stop")
 @allow("submitter")
 def stop_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Propose no more trials, let running jobs end, confirm the best trial, and finish."""
+    """Stop a search: propose no more trials, let running jobs end, confirm the best trial, and finish."""
     return _commanded(service, search_id, "stop", if_match)
 
 
 @router.post("/{search_id}/cancel")
 @allow("submitter")
 def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """End the search at once: leases are void, pending trials are cancelled, nothing is promoted."""
+    """End a search at once: its leases become invalid, pending trials are cancelled, and nothing is promoted."""
     return _commanded(service, search_id, "cancel", if_match)
 
 
 @router.get("/{search_id}/binaries/{digest}")
 @allow("viewer", "worker")
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
-    """Return the report of an earlier trial with the same binary: of this search, or of another variant of it."""
+    """Return the report of an earlier trial with the same binary, in this search or in another variant of it."""
     with service.database.read() as session:
         variants = Variants(session)
         population = variants.searches_of(variants.base_id(search_id))
@@ -138,7 +138,7 @@ def _view(service: ServiceDep, search_id: int) -> SearchView:
 def edit_search(
     search_id: Id, body: SearchPatch, service: ServiceDep, response: Response, if_match: IfMatch = None
 ) -> SearchView:
-    """Change notes or priority, or archive an ended search. Omitted fields stay as they are."""
+    """Change the notes or the priority, or archive an ended search. Omitted fields do not change."""
     now = service.conductor.clock()
     with service.database.write() as session:
         row = Archive(session).search(search_id)
@@ -161,8 +161,8 @@ def edit_search(
 @router.delete("/{search_id}", status_code=204)
 @allow("submitter")
 def delete_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> None:
-    """Delete an ended search with its trials. Refused while a champion's evidence depends on it."""
+    """Delete an ended search with its trials. 409 if a champion's evidence depends on the search."""
     with service.database.write() as session:
-        if if_match is not None:  # else the search is not read, because one that cannot be read can be deleted
+        if if_match is not None:  # without it, the search is not read, so that an unreadable search can be deleted
             require(if_match, search_tag(Archive(session).search(search_id)))
         remove_search(session, search_id)

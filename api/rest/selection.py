@@ -1,4 +1,4 @@
-"""Parses query parameters to a selection of trials; shared by REST, exports and the leaderboard page."""
+"""Parses the query parameters that select trials, for REST, downloads and the leaderboard page."""
 
 import math
 import re
@@ -23,7 +23,7 @@ FORM = re.compile(r"\s*(\w+)\s*(!=|<=|>=|==|=|<|>)\s*(\S.*?)\s*")
 
 
 def tunables_of(session: Session, catalogue: Catalogue, search_id: int) -> tuple[Tunable, ...]:
-    """Return the tunables of a search's configs."""
+    """Return the tunables of the configs of a search."""
     row = Archive(session).search(search_id)
     kind = aimed_at(row.device, row.objective).kind
     return tuple(catalogue.family(row.family).implementation(kind).tunables)
@@ -38,14 +38,14 @@ def selection_of(
     where: str = "",
     text: str = "",
 ) -> Selection:
-    """Return the selection of these parameters.
+    """Return the selection that these parameters describe.
 
     Args:
-        sort: a key of `db.queries.selection.KEYS` or a tunable, with ``-`` in front to reverse it.
+        sort: a key of `db.queries.selection.KEYS` or a tunable; a leading ``-`` reverses the order.
         where: conditions joined by commas: ``WIDTH=8``, ``BLOCK_M>=32``, ``LAYOUT=row|swizzled``, ``STAGES!=1``.
 
     Raises:
-        InvalidInput: names ``sort`` or ``where``, and valid values.
+        InvalidInput: ``sort`` or ``where`` is invalid. The error lists valid values.
     """
     known = {tunable.name: tunable for tunable in tunables}
     conditions = tuple(_condition(piece, known) for piece in where.split(",") if piece.strip())
@@ -56,10 +56,10 @@ def selection_of(
 
 
 def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PagePosition | None:
-    """Check that a cursor fits the order, and return its place.
+    """Return the position that a cursor contains, after a check that it fits the order.
 
     Raises:
-        InvalidInput: it comes from a list in another order.
+        InvalidInput: the cursor comes from a list in another order.
     """
     if cursor is None:
         return None
@@ -68,7 +68,7 @@ def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PageP
     sample = sample if order.sample is None else order.sample
     kind = next(kind for kind in (bool, str, (int, float)) if isinstance(sample, kind))
     if key is not None and (not isinstance(key, kind) or isinstance(key, bool) is not isinstance(sample, bool)):
-        raise InvalidInput("cursor", "belongs to a list in another order: give `next` of the page before, unchanged")
+        raise InvalidInput("cursor", "belongs to a list in another order: use `next` of the previous page, unchanged")
     return PagePosition(key=key, number=number, id=trial_id)
 
 

@@ -23,7 +23,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Collection(Body):
-    """Limits of one collection; null: no limit. With `dry_run`, nothing is deleted, only counted."""
+    """Limits for the deletion of old data; null: no limit. With `dry_run`, the data is counted but not deleted."""
 
     keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS, allow_inf_nan=False)
     artefact_limit_gb: float | None = Field(default=None, ge=0, le=LARGEST_GB, allow_inf_nan=False)
@@ -33,7 +33,7 @@ class Collection(Body):
 @router.post("/collect")
 @allow("admin")
 def collect(body: Collection, service: ServiceDep) -> Collected:
-    """Delete old ended searches, and artefacts beyond a size; never data that champions need."""
+    """Delete old ended searches, and artefacts beyond a total size. Data that champions need is kept."""
     return service.collector.collect(
         keep_days=body.keep_days, artefact_limit_gb=body.artefact_limit_gb, dry_run=body.dry_run
     )
@@ -49,14 +49,14 @@ def get_metrics(service: ServiceDep) -> Response:
 @router.get("/health")
 @public
 def get_health() -> Health:
-    """Answer while the process runs."""
+    """Return 200 while the process runs."""
     return Health(status="ok", version=version("kernel-evo"))
 
 
 @router.get("/ready")
 @public
 def get_ready(service: ServiceDep) -> Health:
-    """Answer 200 if the service accepts requests: it is not stopping, and the database has the expected schema."""
+    """Return 200 if the service accepts requests: it is not stopping, and the database has the expected schema."""
     if service.wakeup.closed:
         ending = "this process is stopping: use another one"
         raise StoreUnavailable(ending, public=ending)

@@ -1,4 +1,4 @@
-"""Access tokens: created, listed, rotated and revoked by admins; join tokens are exchanged by workers."""
+"""Access tokens: admins create, list, rotate and revoke them; workers exchange join tokens for worker tokens."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -34,7 +34,10 @@ def _some(roles: tuple[Role, ...]) -> tuple[Role, ...]:
 
 
 class TokenBody(Body):
-    """`worker_id` binds a worker's token in advance. Without `expires_in_s` a token is valid until revoked."""
+    """A new token. `worker_id` binds a worker token in advance.
+
+    Without `expires_in_s`, the token is valid until revoked.
+    """
 
     name: Name
     roles: Annotated[tuple[Role, ...], Field(min_length=1, max_length=5), AfterValidator(_some)]
@@ -43,7 +46,7 @@ class TokenBody(Body):
 
 
 class JoinTokenBody(Body):
-    """`worker_id`: only this worker may use the token."""
+    """A new join token. If `worker_id` is given, only that worker may use it."""
 
     name: Name
     worker_id: WorkerId | None = None
@@ -51,13 +54,13 @@ class JoinTokenBody(Body):
 
 
 class RotationBody(Body):
-    """The old token is refused after `grace_s` seconds."""
+    """`grace_s`: seconds for which the old token stays valid."""
 
     grace_s: float = Field(default=0.0, ge=0, le=YEAR_S)
 
 
 class JoinBody(Body):
-    """`name` is shown to people; by default the name of the join token."""
+    """The worker that joins. `name` is shown to people; by default, it is the name of the join token."""
 
     worker_id: WorkerId
     name: Name | None = None
@@ -66,7 +69,7 @@ class JoinBody(Body):
 @router.get("/tokens")
 @allow("admin")
 def list_tokens(service: ServiceDep) -> Page[TokenView]:
-    """Return every token, the newest first, refused ones included. Secrets are never shown again."""
+    """Return all tokens, newest first, including expired and revoked ones. Secrets are not shown again."""
     now = service.conductor.clock()
     with service.database.read() as session:
         return Page(items=tuple(token_view(row, now, service.gate.used_at(row)) for row in Tokens(session).all()))
@@ -75,23 +78,23 @@ def list_tokens(service: ServiceDep) -> Page[TokenView]:
 @router.post("/tokens", status_code=201)
 @allow("admin")
 def create_token(body: TokenBody, service: ServiceDep) -> IssuedToken:
-    """Create a token. Its secret is only in this answer."""
+    """Create a token. Only this answer contains its secret."""
     if body.worker_id is not None and "worker" not in body.roles:
-        raise InvalidInput("worker_id", "only a token with the role worker belongs to one")
+        raise InvalidInput("worker_id", "is only for tokens with the role worker: leave it out")
     return _issued(service, body.expires_in_s, name=body.name, roles=body.roles, worker_id=body.worker_id)
 
 
 @router.post("/tokens/join", status_code=201)
 @allow("admin")
 def create_join_token(body: JoinTokenBody, service: ServiceDep) -> IssuedToken:
-    """Create a token that a new worker exchanges, once, for its own."""
+    """Create a join token, which a new worker exchanges once for its worker token."""
     return _issued(service, body.expires_in_s, name=body.name, worker_id=body.worker_id, join=True)
 
 
 @router.post("/tokens/{token_id}/rotate", status_code=201)
 @allow("admin")
 def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> IssuedToken:
-    """Create a token with the same rights; the old one is refused after `grace_s` seconds."""
+    """Create a token with the same rights. The old token stays valid for `grace_s` seconds."""
     now = service.conductor.clock()
     with service.database.write() as session:
         secret, row = Tokens(session).rotate(token_id, by=caller().name, grace=timedelta(seconds=body.grace_s), now=now)
@@ -103,7 +106,7 @@ def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> Iss
 @router.delete("/tokens/{token_id}")
 @allow("admin")
 def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
-    """Revoke a token and end its sessions. The last administrator's token cannot be revoked."""
+    """Revoke a token and end its sessions. The last token of an administrator cannot be revoked."""
     now = service.conductor.clock()
     with service.database.write() as session:
         tokens = Tokens(session)
@@ -119,9 +122,9 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
 @router.post("/join", status_code=201)
 @allow(JOINER)
 async def join(body: JoinBody, service: ServiceDep) -> IssuedToken:
-    """Exchange a join token for this worker's own token. Earlier tokens of the worker are refused from then on.
+    """Exchange a join token for a worker token. Earlier tokens of the worker become invalid.
 
-    A connected worker is replaced only if the join token was made for it.
+    A worker that is connected is replaced only if the join token was created for its id.
     """
     return await run_in_threadpool(_admit, service, body, caller())
 
@@ -131,15 +134,15 @@ def _admit(service: Service, body: JoinBody, who: Caller) -> IssuedToken:
     with service.database.write() as session:
         tokens = Tokens(session)
         token = tokens.token(who.token_id or "")
-        _spare_connected(service, session, token, body.worker_id)
+        _refuse_connected(service, session, token, body.worker_id)
         secret, row = tokens.admit(token, worker_id=body.worker_id, name=body.name, now=now)
         issued = IssuedToken(secret=secret, token=token_view(row, now))
     service.gate.forget()
     return issued
 
 
-def _spare_connected(service: Service, session: Session, token: TokenRow, worker_id: str) -> None:
-    """Refuse to replace a connected worker with a join token that was not made for it.
+def _refuse_connected(service: Service, session: Session, token: TokenRow, worker_id: str) -> None:
+    """Refuse to replace a connected worker with a join token that was not created for its id.
 
     Raises:
         Conflict: the worker is connected.
@@ -148,8 +151,8 @@ def _spare_connected(service: Service, session: Session, token: TokenRow, worker
     if token.worker_id is None and Fleet(session).is_connected(worker_id, since):
         join = command("token", "join", "NAME", "--worker", worker_id)
         raise Conflict(
-            f"worker {worker_id!r} is connected, and this join token was not made for it: start it with another --id, "
-            f"or, if it lost its token, with a join token made for it (`{join}`)"
+            f"worker {worker_id!r} is connected, and this join token was not created for it: start with another --id, "
+            f"or, if the worker lost its token, with a join token created for it (`{join}`)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Downloads of all trials of a selection: CSV, one JSON document, or NDJSON; streamed while they are read."""
+"""Downloads of the selected trials as CSV, JSON or NDJSON, streamed while the trials are read."""
 
 import csv
 import io
@@ -35,14 +35,14 @@ BEFORE = (
 )
 AFTER = (*FIGURES, "origin", "parents", "suspect", "overhead_ms", "delivery_ms", "asked_at", "finished_at", "reason")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Characters at the start of a cell that make a spreadsheet evaluate it."""
+"""First characters that make a spreadsheet evaluate a cell as a formula."""
 
 
 def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """Yield a header line, then a line for each trial. The interval is the 95 % interval of the median.
+    """Yield a header line, and a line for each trial. The interval is the 95 % interval of the median.
 
-    A confirmed time leads, `source` says so, and `quick_us` is always that of the quick samples. Measured and
-    estimated times have separate columns, so that they are not mixed up.
+    `time_us` is the confirmed time if there is one, as `source` states; `quick_us` is always the time of the quick
+    samples. Measured and estimated times have separate columns.
     """
     names = [tunable.name for tunable in tunables]
     yield _line([*BEFORE, *names, *AFTER])
@@ -51,7 +51,7 @@ def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator
 
 
 def as_json(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """Yield one array of trials as the REST API shows them."""
+    """Yield one JSON array of trials in the form of the REST API."""
     yield "["
     for index, trial in enumerate(trials):
         yield ("," if index else "") + "\n" + _document(trial)
@@ -59,7 +59,7 @@ def as_json(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterato
 
 
 def as_ndjson(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """Yield one trial per line as the REST API shows it."""
+    """Yield one line of JSON per trial in the form of the REST API."""
     for trial in trials:
         yield _document(trial) + "\n"
 
@@ -105,17 +105,17 @@ def _after(trial: TrialView) -> list[object]:
 
 
 def _cell(value: bool | int | float | str | None) -> object:
-    """Escape users' text so that it never runs as a formula."""
+    """Return the value of a cell, escaped so that a spreadsheet never evaluates it as a formula."""
     if isinstance(value, bool):
         return value_text(value)
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 BATCH = 500
-"""Trials read at once. Each batch is a transaction, so that none stays open for minutes."""
+"""Number of trials per transaction, so that no transaction stays open for minutes."""
 
 PIECE = 64 << 10
-"""Least number of characters sent at once."""
+"""Minimum number of characters per piece of a download."""
 
 Writer = Callable[[Sequence[Tunable], Iterator[TrialView]], Iterator[str]]
 FORMATS: Mapping[str, tuple[Writer, str]] = {
@@ -129,7 +129,7 @@ FORMATS: Mapping[str, tuple[Writer, str]] = {
 def download(
     database: Database, tunables: Sequence[Tunable], selection: Selection, *, form: str, name: str
 ) -> StreamingResponse:
-    """Return a file of this name: a table, one document, or a line for each trial."""
+    """Return the selected trials as a file in a format of `FORMATS`."""
     writer, media_type = FORMATS[form]
     headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"', "X-Content-Type-Options": "nosniff"}
     trials = _every(database, selection, reported=form != "csv")  # tables omit the files of attempts
@@ -138,7 +138,7 @@ def download(
 
 
 def in_pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Join the text into large pieces, because each piece is sent and crosses between threads separately."""
+    """Join lines into large pieces, because sending a piece has a fixed cost."""
     gathered, length = [], 0
     for line in lines:
         gathered.append(line)

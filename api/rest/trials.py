@@ -1,4 +1,4 @@
-"""Trials: by id, by their number in a search, in pages or as a file."""
+"""Trials: by id, by number in a search, in pages, or as a file."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,24 +29,24 @@ trial_router = rest_router("/trials", tag="searches")
 @trial_router.get("/{trial_id}")
 @allow("viewer")
 def get_trial(trial_id: Id, service: ServiceDep) -> TrialView:
-    """Return a trial with outcome, stages, artefacts and every attempt."""
+    """Return a trial with its outcome, stages, artefacts and all attempts."""
     with service.database.read() as session:
         return trial_view(session, trial_id)
 
 
 router = rest_router("/searches/{search_id}", tag="searches")
 
-ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; `-` in front reverses the order"
+ORDERS = f"{', '.join(f'`{key}`' for key in KEYS)} or a tunable; a leading `-` reverses the order"
 
 
 class TrialWords(BaseModel):
-    """Filters and order of trials."""
+    """Filters and sort order of trials."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sort: str = Field(default="number", max_length=80, description=ORDERS)
     outcome: list[TrialState] = Field(
-        default=[], max_length=20, description="kinds of outcome, or `pending`; a trial needs any one of them"
+        default=[], max_length=20, description="kinds of outcome, or `pending`; a trial must have one of them"
     )
     where: str = Field(default="", max_length=1000, description="conditions, e.g. `WIDTH=8,BLOCK_M>=32,LAYOUT=row|col`")
     q: str = Field(
@@ -55,7 +55,7 @@ class TrialWords(BaseModel):
 
 
 class TrialQuery(PageQuery, TrialWords):
-    """Filters and order of trials, with a page."""
+    """Filters, sort order and page of trials."""
 
 
 def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tuple[Tunable, ...], Selection]:
@@ -68,7 +68,7 @@ def _selected(service: Service, search_id: int, words: TrialWords) -> tuple[tupl
 @router.get("/trials")
 @allow("viewer")
 def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: ServiceDep) -> Page[TrialView]:
-    """Return trials in the requested order. Those without a value for the sort key come last, by number."""
+    """Return trials in the requested order. Trials without a value of the sort key come last, by number."""
     _, selection = _selected(service, search_id, query)
     position = fitting(selection.order, parse_cursor(query.cursor, TRIAL))
     with service.database.read() as session:
@@ -84,7 +84,9 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
 @router.get("/front")
 @allow("viewer")
 def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
-    """Return the trials that no other beats in both objectives, the best in the first one first.
+    """Return the trials on the Pareto front of both objectives, best in the first objective first.
+
+    For a search with one metric, the objectives are time and metric. 409 if the time is the only objective.
 
     A search with one metric has the front of time and metric. 409: the only objective is the time.
     """
@@ -101,7 +103,7 @@ def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
 @router.get("/trials/{number}")
 @allow("viewer")
 def get_numbered_trial(search_id: Id, number: Ordinal, service: ServiceDep) -> TrialView:
-    """Return one trial in full, by its number in the search."""
+    """Return one trial with all details, by its number in the search."""
     with service.database.read() as session:
         return trial_view(session, Genealogy(session, search_id).numbered(number).id)
 
@@ -125,6 +127,6 @@ def export_trials(
     words: Annotated[TrialWords, Query()],
     service: ServiceDep,
 ) -> StreamingResponse:
-    """Stream all trials that match: as a table, one document, or a line for each."""
+    """Stream all selected trials as CSV, as one JSON document, or as one line of JSON per trial."""
     tunables, selection = _selected(service, search_id, words)
     return download(service.database, tunables, selection, form=form, name=f"search-{search_id}-trials")

@@ -1,4 +1,4 @@
-"""Variants of a search with source, state and best time, and the proposals of language models."""
+"""Variants of a search with source, state and best time; and the proposals of language models."""
 
 from typing import Annotated
 
@@ -29,12 +29,14 @@ router = rest_router("/searches/{search_id}/variants", tag="variants")
 @router.post("", status_code=201)
 @allow("author")
 def submit_variant(search_id: Id, body: VariantBody, service: ServiceDep) -> VariantView:
-    """Submit another implementation of the search's family. Workers prove, time and tune it under the same terms.
+    """Submit another implementation of the search's family. Workers verify, time and tune it like the original one.
 
-    It may change nothing of the contract: problem, arguments, cases, tolerances, baselines and reference stay.
+    It cannot change the contract of the family: problem, arguments, cases, tolerances, baselines and reference.
     """
     if not service.settings.allow_variants:
-        raise HTTPException(403, "this service does not accept variants: set KERNEL_EVO_ALLOW_VARIANTS=true for it")
+        raise HTTPException(
+            403, "this service does not accept variants: set KERNEL_EVO_ALLOW_VARIANTS=true for the service"
+        )
     author = "" if caller().token_id is None else caller().name
     base_id, number = _desk(service).submit(search_id, body, author=author)
     with service.database.read() as session:
@@ -52,7 +54,7 @@ def list_variants(search_id: Id, service: ServiceDep) -> tuple[VariantView, ...]
 @router.get("/brief")
 @allow("viewer")
 def get_brief(search_id: Id, service: ServiceDep) -> BriefView:
-    """Return the brief for the proposer of a variant: contract, device, and earlier attempts with their results."""
+    """Return the brief for proposers of variants: the contract, the device, and earlier attempts with their results."""
     with service.database.read() as session:
         base = base_of(session, search_id)
         family = service.conductor.catalogue.family(base.family)
@@ -72,18 +74,18 @@ def get_variant(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantV
 @router.get("/{number}/source")
 @allow("viewer")
 def get_variant_source(search_id: Id, number: Ordinal, service: ServiceDep) -> VariantSource:
-    """Return the files of a variant, and the table of its implementation."""
+    """Return the source files of a variant, and its table in family.toml."""
     with service.database.read() as session:
         return source_of(session, service, base_of(session, search_id), number)
 
 
 def base_of(session: Session, search_id: int) -> SearchRow:
-    """Return the search that variants belong to."""
+    """Return the search to which the variants of a search belong."""
     return Archive(session).search(Variants(session).base_id(Archive(session).search(search_id).id))
 
 
 def source_of(session: Session, service: Service, base: SearchRow, number: int) -> VariantSource:
-    """Return the source of a variant of a search; without files if they are no longer there."""
+    """Return the source of a variant. If the files are no longer available, the source has no files."""
     row = Variants(session).numbered(base.id, number)
     family = base.family if row is None else Archive(session).search(row.tuning_id).family
     kind = aimed_at(base.device, base.objective).kind
@@ -107,8 +109,8 @@ def _desk(service: Service) -> VariantDesk:
 
 
 def _texts_of(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
-    """Return the texts of an implementation: the folder of a variant, or the template and included files of a
-    family.
+    """Return the texts of an implementation: the folder of a variant, or the template
+    of a family with the files it includes.
     """
     main = str(table.get("template", table.get("source", "")))
     folder = f"{FOLDER}/"
@@ -132,7 +134,7 @@ Tokens = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class ProposalBody(Body):
-    """A request about to be sent to a model; `usd` is the most that it can cost."""
+    """A request that will be sent to a language model. `usd` is its maximum cost."""
 
     operator: Name
     information: Name
@@ -143,7 +145,7 @@ class ProposalBody(Body):
 
 
 class AnswerBody(Body):
-    """A model's answer. Without `answer`, the request failed: `error` gives the reason, and `usd` its cost."""
+    """The answer of a language model. If the request failed, `answer` is empty and `error` gives the reason."""
 
     answer: LongText = ""
     tokens_in: Tokens = 0
@@ -156,7 +158,7 @@ class AnswerBody(Body):
 @proposal_router.post("", status_code=201)
 @allow("author")
 def add_proposal(search_id: Id, body: ProposalBody, service: ServiceDep) -> ProposalView:
-    """Store a request before it is sent to a model, with the most that it can cost."""
+    """Store a request before it is sent to a language model, with its maximum cost."""
     now = service.conductor.clock()
     with service.database.write() as session:
         Archive(session).search(search_id)
@@ -167,7 +169,7 @@ def add_proposal(search_id: Id, body: ProposalBody, service: ServiceDep) -> Prop
 @proposal_router.put("/{number}/answer")
 @allow("author")
 def answer_proposal(search_id: Id, number: Ordinal, body: AnswerBody, service: ServiceDep) -> ProposalView:
-    """Store the model's answer, its cost and, if known, why it gave no variant."""
+    """Store the answer of the model, its cost, and the reason if it gave no variant."""
     now = service.conductor.clock()
     with service.database.write() as session:
         row = Proposals(session).numbered(search_id, number)
@@ -180,7 +182,7 @@ def answer_proposal(search_id: Id, number: Ordinal, body: AnswerBody, service: S
 @proposal_router.get("")
 @allow("viewer")
 def list_proposals(search_id: Id, service: ServiceDep) -> tuple[ProposalView, ...]:
-    """Return every proposal of a search, with prompts, answers, tokens and costs."""
+    """Return all proposals of a search with prompts, answers, tokens and costs."""
     now = service.conductor.clock()
     with service.database.read() as session:
         Archive(session).search(search_id)

@@ -75,7 +75,7 @@ class Tokens(Calls):
         return parse(self._send("POST", "/tokens", body, repeat=False), IssuedToken)
 
     def create_join_token(self, name: str, *, worker_id: str | None = None, expires_in_s: float) -> IssuedToken:
-        """Create a token that a new worker exchanges, once, for its own."""
+        """Create a join token, which a new worker exchanges once for its worker token."""
         body = {"name": name, "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens/join", body, repeat=False), IssuedToken)
 

@@ -1,4 +1,4 @@
-"""Webhooks: deliver a message when a search ends, with retries for a day. Slow receivers do not delay others.
+"""Delivers a webhook message when a search ends, with retries for a day. A slow receiver does not delay others.
 
 Messages follow https://www.standardwebhooks.com: JSON, signed with HMAC-SHA256 over id, time and body.
 """
@@ -34,15 +34,15 @@ log = structlog.get_logger("webhooks")
 
 Post = Callable[[Target, bytes, Mapping[str, str]], int]
 ROUND_S = 1.0
-"""Seconds after which `run` leaves deliveries to their threads."""
+"""Seconds after which `run` returns while deliveries continue in their threads."""
 
 
 class WebhookDelivery:
-    """Delivers messages. May run in several processes at once.
+    """Delivers webhook messages. Several processes may run it at the same time.
 
     Args:
-        secret: the service's own, for webhooks without a secret.
-        private: True to allow addresses that are not public.
+        secret: signing secret for webhooks without a secret of their own.
+        private: True to allow receivers with addresses that are not public.
     """
 
     def __init__(
@@ -64,16 +64,17 @@ class WebhookDelivery:
         self._under_way = UnderWay()
 
     def accepted(self, webhook: WebhookRequest) -> Webhook:
-        """Validate a webhook and return the data to store with its search.
+        """Check a webhook and return the data to store with its search.
 
         Raises:
-            InvalidInput: the URL is not allowed, or there is no secret to sign with.
+            InvalidInput: the URL is not allowed, or neither the webhook nor the service has a secret.
         """
         target_of(webhook.url, private=self._private)
         secret = webhook.secret or self._secret
         if secret is None:
             raise InvalidInput(
-                "webhook.secret", "is needed to sign the message: give one, or KERNEL_EVO_WEBHOOK_SECRET to the service"
+                "webhook.secret",
+                "is needed to sign the message: give one, or set KERNEL_EVO_WEBHOOK_SECRET for the service",
             )
         try:
             signing_key(secret)
@@ -82,9 +83,9 @@ class WebhookDelivery:
         return Webhook(url=webhook.url, secret=secret)
 
     def run(self) -> None:
-        """Queue messages of ended searches, and deliver those that are due.
+        """Queue messages about ended searches, and deliver the messages that are due.
 
-        Returns once nothing is left to deliver, or after `ROUND_S`; slow deliveries go on in their threads.
+        It returns when no message is left, or after `ROUND_S` seconds. Slow deliveries then continue in their threads.
         """
         until_s = time.monotonic() + ROUND_S
         while True:
@@ -113,7 +114,10 @@ class WebhookDelivery:
                 self._under_way.start(due, partial(self._deliver, claimed[number]))
 
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
-        """Queue a message. If it cannot be written, give it up; its search shows the reason."""
+        """Queue a message about an ended search.
+
+        If the message cannot be written, store the reason, which the search shows.
+        """
         deliveries = Deliveries(session)
         try:
             text, error = _message(search_summaries(session, [ended.search_id], now)[0], now, self._public), None
@@ -125,13 +129,13 @@ class WebhookDelivery:
     def _deliver(self, delivery: DeliveryRow) -> None:
         try:
             error = self._tried(delivery)
-        except Exception as failure:  # a bug here must not stop the other messages
+        except Exception as failure:  # a bug must not prevent other deliveries
             log.exception("webhook failed", search=delivery.search_id)
             error = f"{type(failure).__name__}: {failure}"
         fields = {"search": delivery.search_id, "attempts": delivery.attempts}
         try:
             self._store(delivery.id, error)
-        except StoreUnavailable as failure:  # the message is sent again once this attempt's claim ends
+        except StoreUnavailable as failure:  # the message is sent again when its claim expires
             log.warning("database unavailable; the message is sent again", **fields, reason=str(failure))
             return
         if error is None:
@@ -148,7 +152,7 @@ class WebhookDelivery:
                 Deliveries(session).failed(delivery_id, error, now)
 
     def _tried(self, delivery: DeliveryRow) -> str | None:
-        """Try to deliver once. Return what went wrong, or None."""
+        """Send a message once. Return the reason of a failure, or None after success."""
         body = delivery.message.encode()
         try:
             target = target_of(delivery.url, private=self._private)
@@ -169,26 +173,26 @@ def _message(search: SearchEvent, now: datetime, public: PublicUrl | None) -> st
 
 
 AT_ONCE = 32
-"""Messages delivered at once."""
+"""Maximum number of concurrent deliveries."""
 
 RETRIES_AT_ONCE = 8
-"""Of them, at most this many failed before, so that receivers that never answer leave room for new messages."""
+"""Maximum number of concurrent retries, so that receivers that never answer do not block new messages."""
 
 PER_RECEIVER = 2
-"""Of them, at most this many go to one receiver."""
+"""Maximum number of concurrent deliveries to one receiver."""
 
 
 class UnderWay:
-    """The deliveries of this process that have not ended, each in a separate thread."""
+    """The running deliveries of this process. Each has a thread of its own."""
 
     def __init__(self) -> None:
         self._ended = threading.Condition()
         self._messages: dict[int, Due] = {}
         self.ended_count = 0
-        """Deliveries that ended since the start."""
+        """Number of deliveries that have ended."""
 
     def fitting(self, due: Iterable[Due]) -> list[Due]:
-        """Return the messages that may be delivered now, in their order."""
+        """Return the due messages whose delivery may start now, in the given order."""
         with self._ended:
             messages = list(self._messages.values())
         known = {each.id for each in messages}
@@ -208,7 +212,7 @@ class UnderWay:
         return chosen
 
     def start(self, message: Due, deliver: Callable[[], None]) -> None:
-        """Deliver a message in a thread, which does not keep the process from ending."""
+        """Deliver a message in a daemon thread, which does not prevent the process from ending."""
 
         def run() -> None:
             try:
@@ -224,10 +228,12 @@ class UnderWay:
         threading.Thread(target=run, name=f"webhook-{message.id}", daemon=True).start()
 
     def wait(self, *, ended_count: int, until_s: float) -> bool:
-        """Wait until more deliveries than `ended_count` have ended. Return False if none will.
+        """Wait until more than `ended_count` deliveries have ended.
+
+        Return False if no delivery runs or the time is over.
 
         Args:
-            until_s: time on the monotonic clock at which waiting ends, with False.
+            until_s: end of the wait, on the monotonic clock in seconds.
         """
         with self._ended:
             rest_s = max(0.0, until_s - time.monotonic())
@@ -236,7 +242,7 @@ class UnderWay:
 
 
 def receiver_of(url: str) -> str:
-    """Return the host and port of a URL; the URL itself if it cannot be read."""
+    """Return the host and port of a URL; the whole URL if it cannot be parsed."""
     try:
         return urlsplit(url).netloc.lower() or url
     except ValueError:

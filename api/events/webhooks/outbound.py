@@ -1,7 +1,7 @@
-"""Outbound requests to addresses that users name, which must not reach the service's own network.
+"""Sends requests to URLs from users. By default, they cannot reach the private network of the service.
 
-A name is resolved once, and the connection uses the address that was checked: a hostile name server could otherwise
-return another address for the connection.
+A host name is resolved once, and the connection uses the address that was checked. Otherwise a hostile name server
+could return another address for the connection.
 """
 
 import ipaddress
@@ -23,17 +23,20 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Sequence[Address]]
 
 TIMEOUT_S = 10.0
-"""Seconds for each step of an exchange."""
+"""Timeout in seconds of each step of a request, such as connecting or reading."""
 LONGEST_S = 20.0
-"""Seconds for an exchange as a whole."""
+"""Timeout in seconds of a whole request."""
 _BARE = re.compile(r"(?P<host>[A-Za-z0-9.-]+\.[A-Za-z]{2,})(?::(?P<port>[0-9]{1,5}))?(?:/[!-~]{0,199})?")
-"""A URL without its scheme."""
+"""A URL without a scheme."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Target of a URL: `url` contains the address in place of the name, which `host` keeps."""
+    """Checked target of a URL.
+
+    In `url`, the host name is replaced by its address; `host` is the value of the Host header.
+    """
 
     url: str
     host: str
@@ -41,23 +44,23 @@ class Target:
 
 
 def resolved(name: str, port: int) -> Sequence[Address]:
-    """Return all addresses of a name.
+    """Return all addresses of a host name.
 
     Raises:
-        OSError: it has none.
+        OSError: the name has no address.
     """
     found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
 
 
 def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target:
-    """Check a URL before anything is sent to it, and return its target.
+    """Check a URL before a request is sent, and return its target.
 
     Args:
         private: True to allow addresses that are not public.
 
     Raises:
-        InvalidInput: it is not an HTTP URL, its name is unknown, or it leads into a private network.
+        InvalidInput: the URL is not an HTTP URL, its host name is unknown, or its address is not public.
     """
     try:
         parts = urlsplit(url)
@@ -88,17 +91,17 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
 
 
 def _example(url: str) -> str:
-    """Return an example URL: the given one with a scheme, if only that is missing."""
+    """Return an example of a valid URL. If only the scheme is missing, the example is the given URL with a scheme."""
     bare = _BARE.fullmatch(url)
     fits = bare is not None and HOST.fullmatch(bare["host"].lower()) and 0 < int(bare["port"] or 443) < 1 << 16
     return f"e.g. https://{url if fits else 'example.org/hook'}"
 
 
 def _ascii(name: str) -> str:
-    """Return a host name in ASCII; other scripts are encoded by IDNA.
+    """Return a host name in ASCII. Other characters are encoded by IDNA.
 
     Raises:
-        InvalidInput: it cannot be encoded.
+        InvalidInput: the name cannot be encoded.
     """
     try:
         return httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
@@ -108,7 +111,7 @@ def _ascii(name: str) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Return True if an address, and any IPv4 address embedded in it, is publicly reachable."""
+    """Return True if an address is publicly reachable, and so is any IPv4 address embedded in it."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if inner is None and address in _NAT64:
@@ -123,7 +126,7 @@ def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
 
     Raises:
         httpx.HTTPError: no answer came.
-        TimeoutError: the exchange as a whole took too long, even if bytes kept coming.
+        TimeoutError: the whole request took too long.
     """
     return anyio.run(_post, target, content, headers)
 
@@ -142,11 +145,11 @@ async def _post(target: Target, content: bytes, headers: Mapping[str, str]) -> i
 
 
 def _verification(url: str) -> ssl.SSLContext | bool:
-    """Return TLS settings; False without https, which needs none."""
+    """Return TLS settings for https, and False for http."""
     return _authorities() if url.startswith("https:") else False
 
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Return TLS settings that trust the usual authorities. To load them takes 17 ms, so all messages share them."""
+    """Return TLS settings that trust the usual authorities. Loading takes 17 ms, so all messages share one object."""
     return httpx.create_ssl_context(trust_env=False)

@@ -1,4 +1,4 @@
-"""Signatures of webhook messages, after https://www.standardwebhooks.com: HMAC-SHA256 over id, time and body."""
+"""Signatures of webhook messages according to https://www.standardwebhooks.com: HMAC-SHA256 over id, time and body."""
 
 import base64
 import hashlib
@@ -6,14 +6,14 @@ import hmac
 from datetime import datetime
 
 PREFIX = "whsec_"
-"""Prefix of a base64 secret."""
+"""Prefix of a secret in base64."""
 
 
 def signing_key(secret: str) -> bytes:
-    """Return the key of a secret.
+    """Return the signing key, in bytes, that a secret encodes.
 
     Raises:
-        ValueError: the secret cannot be decoded; the message does not repeat it.
+        ValueError: the secret cannot be decoded. The message does not contain the secret.
     """
     if not secret.startswith(PREFIX):
         return secret.encode()
@@ -24,7 +24,7 @@ def signing_key(secret: str) -> bytes:
 
 
 def signed(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """Return the headers of a message: id (the same in retries), time and signature."""
+    """Return the headers of a message: its id, which retries keep, the time and the signature."""
     timestamp = str(int(at.timestamp()))
     content = f"{message_id}.{timestamp}.".encode() + body
     signature = base64.b64encode(hmac.new(signing_key(secret), content, hashlib.sha256).digest()).decode()

@@ -1,4 +1,4 @@
-"""Refuses bodies that are too large, compressed, or of ambiguous length, if possible before reading them."""
+"""Refuses request bodies that are too large, compressed, or of ambiguous length, before they are read if possible."""
 
 from anyio import move_on_after
 from starlette.datastructures import Headers
@@ -14,7 +14,7 @@ from api.http.errors import answer
 MOST_BYTES = 64 << 20
 
 STRANGERS_BYTES = 64 << 10
-"""Largest body of a caller who has not signed in."""
+"""Maximum size in bytes of a body from a caller that is not signed in."""
 
 JSON_BYTES, FORM_BYTES = 16 << 20, 256 << 10
 """Largest body that is parsed as a whole. Parsing takes many times its size in memory, so files may be larger.
@@ -30,11 +30,14 @@ Most clients read the answer only after they have sent the whole body. A client 
 
 
 class TooLarge(HTTPException):
-    """Raised while a body is read that exceeds the limit."""
+    """The body exceeds the limit. Raised while it is read."""
 
 
 class BodyLimit:
-    """Middleware that limits bodies. It comes after authentication, because the limit depends on the caller."""
+    """Middleware that limits the size of bodies.
+
+    It runs after authentication, because the limit depends on the caller.
+    """
 
     def __init__(self, app: ASGIApp, most_bytes: int | None = None) -> None:
         self.app = app
@@ -47,7 +50,7 @@ class BodyLimit:
         most = min(self.most_bytes, _most_bytes(scope))
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared) > most:
-            if "expect" not in Headers(scope=scope):  # a client that sent Expect has not sent the body yet
+            if "expect" not in Headers(scope=scope):  # with Expect, the client has not sent the body yet
                 await _drain(receive, DRAINED * most)
             await answer(Request(scope), 413, too_large(most))(scope, receive, send)
             return
@@ -70,7 +73,7 @@ class BodyLimit:
 
 
 def _refusal(request: Request) -> Response | None:
-    """Return the answer to a body that is refused before it is read."""
+    """Return the refusal of a body that need not be read for that; None if the body may be read."""
     if {"content-length", "transfer-encoding"} <= set(request.headers):
         # a proxy may use the other length and take the rest for another client's request (RFC 9112, 6.3)
         refused = answer(request, 400, "Content-Length and Transfer-Encoding are both given: send one of them")
@@ -83,7 +86,7 @@ def _refusal(request: Request) -> Response | None:
 
 
 def _most_bytes(scope: Scope) -> int:
-    """Return the limit for this caller and content type, in bytes."""
+    """Return the maximum size in bytes for this caller and content type."""
     if caller() is STRANGER:
         return STRANGERS_BYTES
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
@@ -93,7 +96,7 @@ def _most_bytes(scope: Scope) -> int:
 
 
 async def _drain(receive: Receive, most_bytes: int) -> None:
-    """Read and drop the rest of the body."""
+    """Read and discard the rest of the body, at most `most_bytes`."""
     with move_on_after(DRAINED_S):
         while most_bytes > 0:
             message = await receive()

@@ -1,8 +1,8 @@
-"""Translates between the public address of the service and the paths it serves.
+"""Translates between the public address of the service and its own paths. This is the outermost middleware.
 
-The outermost middleware. Requests arrive through proxies under another host, scheme and path than clients wrote. Behind
-this middleware every request looks direct: the path has no prefix, and client, scheme and host are those ahead of the
-proxies. Redirects get the prefix in the response; pages, scripts and documents ask `address_of` for it.
+Proxies change the host, scheme and path of requests. After this middleware, a request looks as if it had come directly:
+its path has no prefix, and its client, scheme and host are those before the proxies. The middleware also adds the
+prefix to redirects. Pages, scripts and documents get the prefix from `address_of`.
 """
 
 import re
@@ -23,23 +23,23 @@ LONGEST_HOST, LONGEST_PREFIX = 300, 200
 """Characters believed of a forwarding header. Every link of a page repeats the prefix, and a client can send it through
 a proxy that sets none."""
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
-"""An address with brackets or a port. Bare addresses need no parsing."""
+"""An address with brackets or a port. Other addresses need no parsing."""
 ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.:\[\]-]+)(?=/|$)", re.IGNORECASE)
-"""Scheme and authority of a target in absolute form, without a user name and percent-encoded characters."""
+"""Scheme and authority of a request target in absolute form, without user name and percent-encoded characters."""
 PORT = re.compile(r"[1-9][0-9]{0,4}")
 PAIR = re.compile(r"(for|host|proto)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """How the client of one request addressed the service.
+    """Address to which the client sent a request.
 
     Attributes:
-        public: scheme, host and prefix that the client used, or that the operator configured.
+        public: scheme, host and prefix: those that the operator configured, else those that the client used.
         hosts: names of the service for this client, with and without the port of `X-Forwarded-Port`, because that port
             may be used between proxies only.
-        trusted: True if a trusted proxy sent the request, so that the names in it are accepted.
-        outside: the header that shows a caller on another machine; None if no header does.
+        trusted: True if a trusted proxy sent the request, so that its forwarding headers are used.
+        outside: a header that shows a client on another machine; None if no header does.
     """
 
     public: PublicUrl
@@ -49,17 +49,17 @@ class Address:
 
 
 def address_of(connection: HTTPConnection) -> Address:
-    """Return the public address by which the client reached the service."""
+    """Return the address to which the client sent this request."""
     address: Address = connection.scope[KEY]
     return address
 
 
 class Forwarding:
-    """Middleware that reads forwarding headers, from trusted addresses only.
+    """Middleware that applies forwarding headers from trusted proxies.
 
     Args:
-        public: the configured public URL; it has precedence over proxies' headers.
-        own: first segments of the service's own paths. A prefix equal to one of them would be ambiguous.
+        public: the configured public URL. It has precedence over the headers of proxies.
+        own: first segments of the paths that the service has. A prefix equal to one of them would be ambiguous.
     """
 
     def __init__(self, app: ASGIApp, *, public: PublicUrl | None, proxies: Proxies, own: frozenset[str]) -> None:
@@ -70,7 +70,7 @@ class Forwarding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.update(_origin_form(scope))
-        scope.update(self._direct(scope))  # in place: the handler for bugs runs outside all middleware
+        scope.update(self._direct(scope))  # in place, because the handler for bugs runs outside all middleware
         here, prefix = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}", scope[KEY].public.prefix
 
         async def send_prefixed(message: Message) -> None:
@@ -83,7 +83,7 @@ class Forwarding:
         await self.app(scope, receive, send_prefixed)
 
     def _direct(self, scope: Scope) -> dict[str, Any]:
-        """Return the scope values of the same request without proxies."""
+        """Return the changed scope values of a request as if it had come without proxies."""
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)
@@ -107,7 +107,7 @@ class Forwarding:
         return changed
 
     def _client(self, peer: str, clients: tuple[str, ...]) -> str:
-        """Return the last address in the chain that is not a trusted proxy's; the first one if all are."""
+        """Return the last address in the chain that is not a trusted proxy's; the first address if all are."""
         for address in reversed(clients):
             peer = address
             if not self._proxies.trusts(address):
@@ -115,7 +115,7 @@ class Forwarding:
         return peer
 
     def _path(self, scope: Scope, prefix: str) -> dict[str, Any]:
-        """Return the path without the prefix. Some proxies remove it, others pass it on."""
+        """Return the path without the prefix, if the proxy did not remove the prefix."""
         path: str = scope["path"]
         if not prefix or prefix.split("/")[1] in self._own or not f"{path}/".startswith(f"{prefix}/"):
             return {}
@@ -124,7 +124,9 @@ class Forwarding:
 
 
 def _origin_form(scope: Scope) -> dict[str, Any]:
-    """Return the path and host of a target in absolute form, `GET http://host/path` (RFC 9112, section 3.2.2).
+    """Return the path and host of a request target in absolute form, `GET http://host/path` (RFC 9112, section 3.2.2).
+
+    Clients send this form to proxies, and some proxies forward it. Its host has precedence over the `Host` header.
 
     Clients send it to proxies, and some proxies pass it on. The host in it has precedence over the `Host` header.
     """
@@ -147,7 +149,7 @@ class _ForwardedHeaders:
 
 
 def _read_forwarded(headers: Headers) -> _ForwardedHeaders:
-    """Parse `X-Forwarded-*`, or `Forwarded` (RFC 7239) where those are missing. Malformed values are ignored."""
+    """Parse `X-Forwarded-*` headers, or else `Forwarded` (RFC 7239). Malformed values are ignored."""
     pairs = [(name.lower(), value) for name, value in PAIR.findall(",".join(headers.getlist("forwarded")))]
     clients = list(_each(headers, "x-forwarded-for")) or [value for name, value in pairs if name == "for"]
     hosts = list(_each(headers, "x-forwarded-host")) or [value.strip('"') for name, value in pairs if name == "host"]
@@ -167,7 +169,7 @@ def _port(headers: Headers) -> str:
 
 
 def _with_port(host: str, port: str) -> str:
-    """Append the port to a host without one."""
+    """Return the host with the port appended, if the host has no port."""
     bare = host.endswith("]") or (host and ":" not in host)
     return f"{host}:{port}" if port and bare else host
 
@@ -185,13 +187,13 @@ def _bare(address: str) -> str:
 
 
 def _prefix(headers: Headers) -> str:
-    """Return the path prefix that a proxy removed; empty if it is missing, long, or not made of plain segments."""
+    """Return the path prefix that a proxy removed; empty if it is missing, too long, or has special characters."""
     named = next(_each(headers, "x-forwarded-prefix"), None) or next(_each(headers, "x-script-name"), "")
     prefix = named.rstrip("/")
     return prefix if len(prefix) <= LONGEST_PREFIX and PREFIX.fullmatch(prefix) else ""
 
 
 def _prefixed(location: str, here: str, prefix: str) -> str:
-    """Add the prefix to a redirect within the service; leave other redirects unchanged."""
+    """Return the target of a redirect, with the prefix added if it is within the service."""
     path = location.removeprefix(here)
     return f"{prefix}{path}" if path.startswith("/") and not path.startswith("//") else location

@@ -1,8 +1,8 @@
 """``Idempotency-Key``: a POST that is repeated because its answer was lost is carried out once.
 
-The answer to a request that changed something is kept for 24 hours and returned to repetitions. A request that was
-refused (4xx), or failed before its commit (a locked database), may be repeated. If the service was killed or failed
-after a commit, the outcome is unknown, and the key is refused from then on.
+The answer to a request that changed data is kept for 24 hours and returned to repetitions. A request may be repeated if
+it was refused (4xx), or failed before its commit, for example because the database was locked. If the service was
+killed, or failed after a commit, the result is unknown, and requests with the key are refused.
 """
 
 import hashlib
@@ -23,18 +23,18 @@ log = structlog.get_logger("http")
 
 API = "/api/v1/"
 SECRETS = ("/api/v1/tokens", "/api/v1/join")
-"""Routes whose answers hold a secret, which is shown once and never stored. Their answers cannot be repeated."""
+"""Routes whose answers contain a secret. These answers are not stored and cannot be repeated."""
 
 HEADER = "idempotency-key"
 LONGEST_KEY = 255
 MOST_BYTES = 8 << 20
-"""Largest body in bytes. Bodies are read whole to be compared; larger ones need no key (artefacts use PUT)."""
+"""Maximum size in bytes of a body with a key, because the whole body is kept in memory."""
 
 KEPT_HEADERS = {"content-type", "location", "etag"}
 
 
 class Idempotency:
-    """Middleware behind authentication: keys of different callers are independent."""
+    """Middleware that runs after authentication, because keys of different callers are independent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -78,7 +78,9 @@ class Idempotency:
             await _repeat(known.answer, send)
 
     async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: StoredResponses, key: str) -> None:
-        """Run the request and store its answer before it is sent, so that a repetition gets the same answer.
+        """Run the request, and store its answer before sending it, so that a repetition gets the same answer.
+
+        If the answer cannot be stored, it is still sent, because the request was carried out.
 
         If the answer cannot be stored, it is sent anyway, because the request was carried out.
         """
@@ -106,7 +108,7 @@ class Idempotency:
 
 
 def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
-    """Store an answer, or forget a request that changed nothing, so that it may be repeated."""
+    """Store an answer. Forget a request that changed nothing instead, so that it may be repeated."""
     refused = answer is not None and 400 <= answer.status < 500
     failed = answer is None or answer.status >= 500
     if refused or (failed and undone):
@@ -116,7 +118,10 @@ def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: 
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
-    """Return the body, or None if it is too large to be kept. It is read to its end so that the answer arrives."""
+    """Return the body, or None if it is too large.
+
+    The body is read to its end, so that the client receives the answer.
+    """
     parts: list[bytes] = []
     more, taken = True, 0
     while more:
@@ -132,7 +137,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
 
 
 def _once_more(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that yields the body that was read already, then further messages."""
+    """Return a `receive` function that first yields the body, which was read already, and then further messages."""
     given = False
 
     async def again() -> Message:

@@ -1,7 +1,7 @@
-"""Keeps other web sites from using a service that needs no token on its machine.
+"""Prevents other web sites from using a service that needs no token on its machine.
 
-A page of another site can make a browser on this machine send requests here, but it cannot choose two headers:
-``Host``, which is that site's name even if the name resolves to this machine, and ``Origin``.
+A page of another site can make a browser on this machine send requests to the service. It cannot choose two headers:
+``Host`` is the name of that site even if the name resolves to this machine, and ``Origin`` is the site.
 """
 
 from starlette.datastructures import Headers
@@ -17,12 +17,12 @@ READS = frozenset({"GET", "HEAD"})
 
 
 class OriginCheck:
-    """Middleware that refuses unknown host names, and writes on behalf of another site.
+    """Middleware that refuses unknown host names, and writes from pages of other sites.
 
     Args:
         host: address the service listens on. Host names are checked only on a loopback address and for requests
             that no trusted proxy sent: other machines may know this one under names it does not know.
-        public: the configured public URL; its host and origin belong to the service.
+        public: the configured public URL. Its host and origin are accepted.
     """
 
     def __init__(self, app: ASGIApp, *, host: str, public: PublicUrl | None) -> None:
@@ -41,13 +41,16 @@ class OriginCheck:
                 421, f"Host {host!r} is not a name of this service, which serves only this machine: {ways}"
             )
         elif scope["method"] not in READS and origin is not None and not self._is_own(origin, scope[KEY].hosts):
-            ways = "send the request from the service's own pages or without an Origin header, or, behind a proxy"
+            ways = "send the request from the service's own pages or without an Origin header; behind a proxy"
             ways += ", serve with --public-url"
-            answer = problem(403, f"Origin {origin!r} may not change anything here: {ways}")
+            answer = problem(403, f"Origin {origin!r} may not send changes to this service: {ways}")
         await answer(scope, receive, send)
 
     def _is_own(self, origin: str, hosts: frozenset[str]) -> bool:
-        """Return True for the origin of the service's own pages, with any scheme that a proxy adds."""
+        """Return True if the origin is that of the service's own pages.
+
+        The scheme may differ, because proxies may add TLS.
+        """
         if self.public is not None and origin.lower() == self.public.origin:
             return True
         scheme, _, authority = origin.lower().partition("://")

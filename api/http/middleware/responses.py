@@ -8,11 +8,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadersOnly(OSError):
-    """Ends a streamed answer after its headers. Starlette treats an `OSError` of `send` as a client that left."""
+    """Ends a streamed answer after its headers. Starlette treats an `OSError` of `send` as a disconnected client."""
 
 
 class Head:
-    """Middleware that runs ``HEAD`` as ``GET`` and drops the body."""
+    """Middleware that runs a ``HEAD`` request as ``GET`` and drops the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -50,11 +50,11 @@ class Head:
 
 COMPRESSED_BYTES = 2_000
 COMPRESSION_LEVEL = 4
-"""gzip level (of 9): most of the gain in a third of the time."""
+"""gzip level of 1 to 9. It gives most of the compression of level 9 in a third of the time."""
 
 
 class Compressed:
-    """Middleware that compresses `GET` answers of some size, except event streams and compressed files."""
+    """Middleware that compresses large `GET` answers, except event streams and compressed files."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -69,9 +69,9 @@ KEPT_HEADERS = frozenset({"etag", "cache-control", "content-location", "date", "
 
 
 class Conditional:
-    """Middleware that adds a weak ``ETag`` to REST answers without one and compares it with ``If-None-Match``.
+    """Middleware that adds a weak ``ETag`` to REST answers that have none, and compares it with ``If-None-Match``.
 
-    Streams get no tag. Pages get none either, because each carries its own CSRF token.
+    Streams get no tag. Pages get no tag either, because each page contains a CSRF token of its own.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -102,13 +102,13 @@ class Conditional:
 
 
 def matches(wanted: str, tag: str) -> bool:
-    """True if an ``If-None-Match`` value names this tag; weak comparison (RFC 9110, section 13.1.2)."""
+    """Return True if an ``If-None-Match`` value contains this tag, by weak comparison (RFC 9110, section 13.1.2)."""
     tags = {one.strip().removeprefix("W/") for one in wanted.split(",")}
     return wanted.strip() == "*" or tag.removeprefix("W/") in tags
 
 
 def _tag(start: Message, body: bytes | None) -> str | None:
-    """Return the tag of an answer. If the route set none and the body is complete, add one."""
+    """Return the tag of an answer. If the route set no tag and the body is complete, first add a tag."""
     headers = MutableHeaders(scope=start)
     if "etag" not in headers and body is not None:
         headers["etag"] = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
@@ -129,13 +129,13 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Defaults. A header that the answer sets itself has precedence: pages need a wider policy."""
+"""Default headers. A route may set other values: pages need a wider policy."""
 
 KEEP_SECURE = "max-age=31536000"
 
 
 class SecurityHeaders:
-    """Middleware that adds security headers that an answer lacks."""
+    """Middleware that adds the security headers that an answer lacks."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
