@@ -1,4 +1,4 @@
-"""Request bodies and small answers. Larger answers are in `evo.messages.view`, jobs in `evo.messages.job`."""
+"""Request bodies and small answers. Other answers are in `evo.messages.view`, jobs in `evo.messages.job`."""
 
 import re
 from functools import partial
@@ -34,7 +34,7 @@ from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, Evalu
 DIGEST_LENGTH = 64
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
-"""A reason with at least one visible character."""
+"""Text of a reason: at least one character besides white space."""
 
 
 def _on_one_line(text: str) -> str:
@@ -48,13 +48,13 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_on_on
 WorkerId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "worker_id"))]
 DeviceId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "device_uuid"))]
 MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
-"""Limits: names in one object, characters of a problem, devices of one worker."""
+"""Maximum numbers of names in one object, characters of a problem, and devices of one worker."""
 GivenConfig: TypeAlias = Annotated[dict[Name, Value], Field(max_length=MAX_NAMES)]
 MAX_INTEGER = LARGEST
 
 
 def _digits(value: object) -> object:
-    """Accept an id in one spelling only: 1.0, +1 and 01 are refused."""
+    """Accept only the canonical spelling of an id: 1.0, +1 and 01 are refused."""
     if isinstance(value, str) and not re.fullmatch("0|[1-9][0-9]*", value):
         raise PydanticKnownError("int_parsing")
     return value
@@ -62,7 +62,7 @@ def _digits(value: object) -> object:
 
 Id = Annotated[int, Field(ge=1, le=LARGEST_ID), BeforeValidator(_digits)]
 AnyId = int
-"""An id in a list of a request. An id out of range counts as unknown and does not refuse the others."""
+"""Id in a list of a request. An id out of range counts as unknown, so that other ids in the list are accepted."""
 TrialState: TypeAlias = Literal[
     "pending",
     "measured",
@@ -85,27 +85,27 @@ TrialState: TypeAlias = Literal[
 Priority = Annotated[int, Field(strict=True, ge=-1000, le=1000)]
 MAX_NOTES = 20_000
 MOST_TRIALS = 1_000_000
-"""Limit of the trials of one variant."""
+"""Maximum number of trials of one variant."""
 MAX_RESULTS, MAX_CONTENTS = 256, 1024
-"""Limit of one request."""
+"""Maximum numbers of results and of artefact contents in one request."""
 
 
 def _only_known(kind: type) -> BeforeValidator:
-    """Refuse fields that a dataclass does not have; pydantic would ignore them."""
+    """Refuse fields that a dataclass does not have, which Pydantic would ignore."""
     known = get_type_hints(kind, include_extras=True)
 
     def check(value: Any) -> Any:
         if isinstance(value, dict):
             for name in value:
                 if name not in known:
-                    raise InvalidInput(name, f"no such field; known: {', '.join(known)}")
+                    raise InvalidInput(name, f"is not a field; known: {', '.join(known)}")
         return value
 
     return BeforeValidator(check)
 
 
 class Body(BaseModel):
-    """Base of request bodies. An unknown field is an error."""
+    """Base class of request bodies. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -118,13 +118,15 @@ class Body(BaseModel):
     def _storable(cls, given: Any) -> Any:
         if isinstance(given, dict) and len(given) > len(cls.model_fields) + MOST_NAMED:
             unknown = next(name for name in given if name not in cls.model_fields)
-            raise InvalidInput(unknown, f"no such field, among {len(given):,}; known: {', '.join(cls.model_fields)}")
+            raise InvalidInput(
+                unknown, f"is not a field ({len(given):,} were sent); known: {', '.join(cls.model_fields)}"
+            )
         refuse_unstorable(given)
         return given
 
 
 class FamilyBody(Body):
-    """`location`: an absolute path on the workers; omitted for families that come with kernel-evo."""
+    """A family to register. `location` is an absolute path on the workers; omit it for built-in families."""
 
     name: Name
     document: dict[str, Any]
@@ -132,11 +134,13 @@ class FamilyBody(Body):
 
 
 Incarnation: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
-"""A random text that a worker process chooses at its start and sends with each of its requests."""
+"""Random id that a worker process chooses at its start and sends with every request."""
 
 
 class WorkerBody(Body):
-    """`name` is shown to people; by default the name of the worker's token, or else its host.
+    """A worker to register. `name` is shown to people; the default is the name of its token, or else its host.
+
+    `incarnation` is the id of the process. Afterwards, requests of earlier processes are refused (409).
 
     `incarnation` names the process: requests of earlier processes are refused (409) from then on.
     """
@@ -148,9 +152,9 @@ class WorkerBody(Body):
 
 
 class WarmStart(Body):
-    """Configs that did well elsewhere, the best one first. Configs outside the space are skipped and counted.
+    """Configs that were fast in other measurements, best first. Configs outside the space are skipped and counted.
 
-    `source` says where they were recorded. A tunable that was not recorded gets its default.
+    `source` describes the measurements. Missing tunables get their defaults.
     """
 
     source: Name
@@ -158,16 +162,17 @@ class WarmStart(Body):
 
 
 class Webhook(Body):
-    """Receiver of a message when the search ends. Messages are signed with `secret`, or with the service's own."""
+    """Receiver of a message at the end of the search. `secret` signs it; the default is the secret of the service."""
 
     url: str = Field(min_length=1, max_length=2000)
     secret: str | None = Field(default=None, min_length=16, max_length=200)
 
 
 class SearchRequest(Body):
-    """Terms of a new search: `device` is ``auto``, a kind or a model; `policy` a name, or fields that override one.
+    """Terms of a new search.
 
-    Exactly one of `family` (a name, whose latest version is used) and `family_digest` names the family.
+    `device` is ``auto``, a device kind or a device model. `policy` is a name, or an object of fields that override a
+    policy. Either `family` (a name, whose latest version is used) or `family_digest` selects the family.
     """
 
     family: Name | None = None
@@ -194,22 +199,22 @@ class SearchRequest(Body):
                 "family_digest", 'is missing: give it, or the family by its name, e.g. {"family": "sdpa"}'
             )
         if self.family is not None and self.family_digest is not None:
-            raise InvalidInput("family", "is given together with `family_digest`: keep one of them")
+            raise InvalidInput("family", "cannot be combined with `family_digest`: send only one")
         return self
 
     @property
     def wanted_family(self) -> str:
-        """The family's name or digest."""
+        """The given name or digest of the family."""
         return self.family or self.family_digest or ""
 
 
 class VariantBody(Body):
-    """A variant of a search: its files as text, and what differs from its parent.
+    """A variant of a search: its files as text, and the differences from its parent.
 
-    `document` may give `name`, `author`, `idea`, and keys of the ``[cpu]`` or ``[cuda]`` table of a family: `template`
-    or `source`, `entry`, `tunables`, `constraints`, `launch`, … Keys that it omits are those of the first parent.
-    `parents` are numbers of variants, 0 the family's own implementation. `trials` limits the trials it may get.
-    `proposal` is the number of the proposal that it came from.
+    `document` may contain `name`, `author`, `idea`, and keys of the ``[cpu]`` or ``[cuda]`` table of a family:
+    `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are those of the first
+    parent. `parents` are numbers of variants; 0 is the family's own implementation. `trials` limits the number of
+    trials. `proposal` is the number of the proposal that the variant came from.
     """
 
     document: dict[str, Any] = Field(default_factory=dict, max_length=MAX_NAMES)
@@ -220,7 +225,7 @@ class VariantBody(Body):
 
 
 class SearchPatch(Body):
-    """Changes of a search. Omitted fields stay as they are."""
+    """Changes of a search. Omitted fields do not change."""
 
     notes: Annotated[str, Field(max_length=MAX_NOTES)] | None = None
     priority: Priority | None = None
@@ -228,10 +233,10 @@ class SearchPatch(Body):
 
 
 class LeaseRequest(Body):
-    """A slot's request for work.
+    """Request of a slot for work.
 
-    `holding` lists the attempts the worker holds: an attempt granted in a lost answer is returned again.
-    `unable` lists searches it cannot work for, e.g. because its copy of the family differs.
+    `holding` lists the attempts that the worker has. An attempt from a lost answer is missing there and is sent again.
+    `unable` lists searches for which the worker cannot work, for example because its copy of the family differs.
     """
 
     worker_id: str
@@ -244,7 +249,7 @@ class LeaseRequest(Body):
 
 
 class LeaseReply(BaseModel):
-    """`waited_s`: seconds that the request waited for work."""
+    """Leases for a slot. `waited_s` is the time in seconds that the request waited for work."""
 
     leases: list[Lease]
     drain: bool
@@ -252,7 +257,7 @@ class LeaseReply(BaseModel):
 
 
 class Heartbeat(Body):
-    """A heartbeat: attempts to renew, the activity of each slot, and problems of the worker (`note`)."""
+    """Heartbeat of a worker: attempts to renew, the activity of its slots, and its problems (`note`)."""
 
     attempts: list[AnyId] = Field(default_factory=list, max_length=1000)
     slots: list[SlotReport] = Field(default_factory=list, max_length=1000)
@@ -265,7 +270,7 @@ class Reason(Body):
 
 
 def _with_digest(report: Report) -> Any:
-    """Refuse a `binary_digest` of the wrong length, which would not fit the database."""
+    """Refuse a `binary_digest` of the wrong length."""
     digest = report.binary_digest if isinstance(report, EvaluateReport) else None
     if digest is not None and len(digest) > DIGEST_LENGTH:
         raise InvalidInput("binary_digest", f"has {len(digest)} characters; a digest has {DIGEST_LENGTH}")
@@ -286,14 +291,14 @@ class AttemptResult(Result):
 
 
 class Results(Body):
-    """`contents`: artefacts that the reports refer to, by digest, which saves separate requests."""
+    """Several results. `contents` are artefacts of the reports by digest, so that they need no separate requests."""
 
     results: list[AttemptResult] = Field(min_length=1, max_length=MAX_RESULTS)
     contents: dict[Digest, Base64Bytes] = Field(default_factory=dict, max_length=MAX_CONTENTS)
 
 
 class ResultsReply(BaseModel):
-    """One answer for each result, in their order."""
+    """Answers to results, in the order of the results."""
 
     answers: list[Answer]
 
@@ -302,19 +307,20 @@ class Release(Body):
     token: str
     reason: str = Field(default="", max_length=2000)
     unfit: bool = Field(
-        default=False, description="The worker cannot do any work of this search; the search shows the reason."
+        default=False,
+        description="True if the worker cannot do any job of this search. The search then shows the reason.",
     )
 
 
 class Receipt(BaseModel):
-    """A report was accepted. `repeated`: it had been accepted before, and nothing changed."""
+    """Answer to an accepted report. `repeated` is True if the report had been accepted before."""
 
     accepted: bool = True
     repeated: bool = False
 
 
 class Restore(Body):
-    """Makes an earlier champion current: the reason, and the id of the champion it replaces, if any."""
+    """Request to make a former champion current, with a reason. `over` is the id of the current champion, or null."""
 
     reason: Why
     over: Id | None
@@ -325,12 +331,12 @@ class Rollback(Body):
 
 
 class Called(Body):
-    """Times of a champion in an exported package, in µs, and of PyTorch's own function."""
+    """Times of a champion in an exported package and of PyTorch's own function, in µs per call."""
 
     called_us: float = Field(gt=0, allow_inf_nan=False)
     torch_us: float = Field(gt=0, allow_inf_nan=False)
-    model: str = Field(min_length=1, max_length=200, description="the device that ran both")
-    software: str = Field(min_length=1, max_length=200, description="PyTorch and its version")
+    model: str = Field(min_length=1, max_length=200, description="model of the device that ran both")
+    software: str = Field(min_length=1, max_length=200, description="name and version of PyTorch")
 
 
 class ArtefactView(BaseModel):

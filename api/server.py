@@ -1,4 +1,4 @@
-"""One service process: opens the database, listens, announces its address, and runs until it is stopped."""
+"""One service process: opens the database, listens, publishes its address, and runs until it is stopped."""
 
 import asyncio
 import gc
@@ -30,7 +30,7 @@ from evo.trial.timing import Timing
 log = structlog.get_logger("service")
 
 GRACE_S = 5
-"""Seconds that running requests get to end after the stop signal."""
+"""Seconds that running requests have to end after the stop signal."""
 
 
 KEEP_ALIVE_S = 150
@@ -39,23 +39,23 @@ service closed first, a proxy could send a request into a closing connection and
 
 
 class CannotListen(EvoError, OSError):
-    """The address cannot be listened on. The message names it, the reason and a remedy."""
+    """The address cannot be bound. The message contains the address, the reason and a remedy."""
 
 
 class OpenNetwork(EvoError, PermissionError):
-    """The service would be open to the whole network."""
+    """Other machines can reach the service, and no access token exists."""
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> None:
     """Run a service in this process until SIGINT or SIGTERM.
 
     Args:
-        announce: called with the address once it listens. A file next to the database also names it.
+        announce: called with the URL once the service listens. A file next to an SQLite database also contains the URL.
 
     Raises:
-        CannotListen: port taken, or no such address here.
-        Conflict: another service runs on this database.
-        OpenNetwork: other machines reach this address, and there is no token.
+        CannotListen: the port is in use, or the address is not of this machine.
+        Conflict: another service runs on this SQLite database.
+        OpenNetwork: other machines can reach the service, and no access token exists.
         EvoError: the database cannot be used.
     """
     configure(settings.log_format, settings.log_level)
@@ -70,7 +70,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         if ownership is not None:
             ownership.release()
         raise
-    if database.shared:  # with SQLite a person waits for the first trial, which needs no verdict
+    if database.shared:  # not with SQLite: a user waits for the first trial, which needs no verdict
         learn_to_judge()
     with listening:
         url = address(listening)
@@ -92,7 +92,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
 
 
 def refuse_open_network(settings: Settings, database: Database) -> None:
-    """Require an access token if other machines can reach the service.
+    """Require that an access token exists if other machines can reach the service.
 
     Raises:
         OpenNetwork: no token exists.
@@ -102,18 +102,20 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
     with database.read() as session:
         if not Tokens(session).any():
             raise OpenNetwork(
-                f"other machines reach {settings.public_url or settings.host}, and there is no access token yet: "
+                f"other machines can reach {settings.public_url or settings.host}, and no access token exists yet:  "
                 f"{_first_token(settings)}"
             )
 
 
 def _first_token(settings: Settings) -> str:
-    """Return how to create one. For PostgreSQL only a running service can create tokens."""
+    """Return how to create the first token. For PostgreSQL, only a running service can create tokens."""
     create = ("token", "create", "NAME", "--role", "admin")
     if settings.db.file is not None:
-        return f"make one first (`{command(*create, '--db', settings.db)}`), or serve on 127.0.0.1 without a public URL"
+        return (
+            f"create one first (`{command(*create, '--db', settings.db)}`), or serve on 127.0.0.1 without a public URL"
+        )
     there = command(*create, "--url", f"http://127.0.0.1:{settings.port}")
-    return f"serve on 127.0.0.1 first, without a public URL, make one there (`{there}`), then here"
+    return f"serve on 127.0.0.1 first, without a public URL, create one there (`{there}`), then here"
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -149,7 +151,7 @@ def _listening(ownership: Ownership | None, url: str, announce: Callable[[str], 
 
 
 class _Brief(LifespanOn):
-    """Lifespan without a traceback for expected errors: `serve` reports why the service could not start."""
+    """Logs no traceback for expected errors at the start: `serve` reports the reason."""
 
     async def send(self, message: LifespanSendMessage) -> None:
         app: FastAPI = self.config.app  # type: ignore[assignment]
@@ -159,7 +161,7 @@ class _Brief(LifespanOn):
 
 
 class _Server(uvicorn.Server):
-    """Server that announces when it listens, and ends all waits for work when it stops."""
+    """Server that publishes its URL when it listens, and ends all waits for work when it stops."""
 
     def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
         config.load()
@@ -170,7 +172,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             await super().startup(sockets)
-        except SystemExit:  # the application could not start; `serve` says why
+        except SystemExit:  # the application could not start; `serve` reports the reason
             self.should_exit = True
         if self.started:
             settle()
@@ -188,29 +190,27 @@ defaults would scan older objects far too often."""
 
 
 def learn_to_judge() -> None:
-    """Load the modules that a verdict needs. Otherwise the first verdict would delay all requests of a process by a
-    second.
-    """
+    """Load the modules that a verdict needs. Otherwise the first verdict would delay all requests by a second."""
     timing = Timing(samples_us=(1.0, 1.1, 0.9))
     report = ConfirmReport(challenger=timing, challenger_again=timing, incumbent=timing, baselines={"library": timing})
     judge(report, Policy(), 1, np.random.default_rng(0))
 
 
 def settle() -> None:
-    """Exclude all objects that exist now from garbage collection; each scan of them would take 0.1 s or more.
+    """Exclude all existing objects from garbage collection, because each scan of them would take 0.1 s or more.
 
-    Only for a process that does nothing but serve.
+    Call this only in a process that does nothing but serve.
     """
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, MIDDLE)
 
 
 HEADERS_S = 20.0
-"""Seconds for the headers of a request to arrive, counted from the connection or their first byte."""
+"""Seconds within which the headers of a request must arrive, from the connection or from their first byte."""
 
 
 class TimedProtocol(H11Protocol):
-    """Closes connections on which no request arrives, for which uvicorn would wait for ever."""
+    """Closes connections on which no request arrives. uvicorn itself would keep them open forever."""
 
     _due: asyncio.TimerHandle | None = None
 
@@ -240,7 +240,7 @@ class TimedProtocol(H11Protocol):
 
 
 def raise_limit() -> None:
-    """Raise the open-file limit to the maximum. The usual 1,024 is meant for interactive programs."""
+    """Raise the open-file limit to its maximum. The usual limit of 1,024 is meant for interactive programs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return

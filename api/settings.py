@@ -1,4 +1,4 @@
-"""Service settings, from the environment (``KERNEL_EVO_…``) or the command line."""
+"""Settings of the service, from the environment (``KERNEL_EVO_…``) or the command line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,19 +16,19 @@ from evo.errors import InvalidInput
 
 DEFAULT_PORT = 8765
 LONGEST_DAYS, LARGEST_GB = 36_500.0, 1e6
-"""Upper limits of days and gigabytes: larger values exceed the calendar and any disk."""
+"""Upper limits of days and gigabytes. Larger values would exceed the calendar, or any disk."""
 
 
-def _parsed(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]:
-    """Parse text of the environment as that type; leave other values unchanged."""
+def _parser(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]:
+    """Return a function that parses strings as this type and returns other values unchanged."""
     return lambda given: kind.of(given) if isinstance(given, str) else given
 
 
-def _signing(secret: str | None) -> str | None:
-    """Return a secret that messages can be signed with.
+def _check_secret(secret: str | None) -> str | None:
+    """Return the secret if it can be used for signatures.
 
     Raises:
-        ValueError: it cannot be decoded.
+        ValueError: the secret cannot be decoded.
     """
     if secret is not None:
         signing_key(secret)
@@ -39,22 +39,22 @@ class Settings(BaseSettings):
     """Settings of one service process.
 
     Attributes:
-        port: 0 takes any free port; the address file next to the database names it.
-        db: a SQLite file, with a lock file and an address file next to it, or the URL of a PostgreSQL database.
+        port: 0 selects any free port; the address file next to the database then contains the port.
+        db: path of an SQLite file, next to which a lock file and an address file are created, or a PostgreSQL URL.
         artefacts: folder of uploaded files, by default next to the database file or in the user's data directory.
             Service processes of one PostgreSQL database share it.
-        lease_s: seconds a worker may be silent before its work is given to another.
-        requests_per_s: requests per second of one token; bursts of four seconds' worth are allowed.
+        lease_s: seconds without a heartbeat after which the jobs of a worker go to other workers.
+        requests_per_s: maximum requests per second and token. Bursts may have four times as many requests.
         public_url: URL of the service for people and workers, e.g. ``https://tools.example.org/evo`` behind a proxy.
         trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host,
             -Port and -Proto headers are trusted; ``*``: any.
         allow_variants: accept variants of searches (kernel sources that workers compile and run in confined
             processes) from callers with the role ``author``.
-        allow_family_upload: accept bundles (code that runs on the workers) from callers with the role ``author``.
-        webhook_secret: signs the messages of webhooks without a secret of their own.
-        webhook_private: allow webhooks to private addresses.
-        keep_days: days for which ended searches are kept, except what champions need; None: for ever.
-        artefact_limit_gb: limit of all artefacts together, except those champions need; None: no limit.
+        allow_family_upload: accept ZIPs of families (code that workers run) from callers with the role ``author``.
+        webhook_secret: secret that signs the messages of webhooks without a secret of their own.
+        webhook_private: allow webhook URLs with private addresses.
+        keep_days: days after which ended searches are deleted, except data that champions need; None: never.
+        artefact_limit_gb: maximum size of all artefacts; those that champions need are kept. None: no limit.
         log_format: ``console`` for people, ``json`` for machines; both on standard error.
     """
 
@@ -71,11 +71,13 @@ class Settings(BaseSettings):
     artefacts: Path | None = None
     lease_s: float = Field(default=60.0, gt=0)
     requests_per_s: float = Field(default=100.0, gt=0)
-    public_url: Annotated[InstanceOf[PublicUrl] | None, NoDecode, BeforeValidator(_parsed(PublicUrl))] = None
-    trusted_proxies: Annotated[InstanceOf[Proxies], NoDecode, BeforeValidator(_parsed(Proxies))] = Proxies()
+    public_url: Annotated[InstanceOf[PublicUrl] | None, NoDecode, BeforeValidator(_parser(PublicUrl))] = None
+    trusted_proxies: Annotated[InstanceOf[Proxies], NoDecode, BeforeValidator(_parser(Proxies))] = Proxies()
     allow_variants: bool = True
     allow_family_upload: bool = False
-    webhook_secret: Annotated[str | None, AfterValidator(_signing)] = Field(default=None, min_length=16, repr=False)
+    webhook_secret: Annotated[str | None, AfterValidator(_check_secret)] = Field(
+        default=None, min_length=16, repr=False
+    )
     webhook_private: bool = False
     keep_days: float | None = Field(default=None, gt=0, le=LONGEST_DAYS)
     artefact_limit_gb: float | None = Field(default=None, gt=0, le=LARGEST_GB)
@@ -84,10 +86,10 @@ class Settings(BaseSettings):
 
     @classmethod
     def read(cls, **given: Any) -> "Settings":
-        """Return the settings of the environment; `given` ones, from the command line, have precedence.
+        """Return the settings from the environment. Settings in `given`, from the command line, have precedence.
 
         Raises:
-            InvalidInput: a setting is wrong; the message names its option or variable.
+            InvalidInput: a setting is invalid. The error names its option or variable.
         """
         try:
             return cls(**given)
@@ -107,12 +109,12 @@ class Settings(BaseSettings):
 
     @property
     def artefact_folder(self) -> Path:
-        """The artefact folder."""
+        """Folder of the artefact files."""
         return self.artefacts or (self.db.folder or _data_folder()) / "artefacts"
 
     @property
     def key_file(self) -> Path:
-        """The path next to which the local key is stored (`db.engine.key`): database file or artefact folder."""
+        """Path next to which the local key is stored (`db.engine.key`): the database file or the artefact folder."""
         return self.db.file or self.artefact_folder
 
 

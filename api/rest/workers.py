@@ -1,4 +1,4 @@
-"""Workers: registration, heartbeats, devices, and people's decisions about them."""
+"""Workers: registration, heartbeats, devices, and the decisions of administrators about them."""
 
 from typing import Annotated
 
@@ -28,16 +28,22 @@ router = rest_router("/workers", tag="workers")
 
 
 class WorkerQuery(PageQuery):
-    """Filters of workers. `seen` moves recently seen ones to the front, so read many pages sorted by `id`."""
+    """Filters of workers.
 
-    device: str | None = Field(default=None, description="a kind, or a device model")
+    To read several pages, sort by `id`: with `seen`, workers move to the front as they are seen.
+    """
+
+    device: str | None = Field(default=None, description="a device kind or a device model")
     sort: WorkerOrder = "seen"
 
 
 @router.put("/{worker_id}")
 @allow("worker")
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
-    """Register a starting worker. Leases of an earlier process of it are lost, and their jobs queued at once."""
+    """Register a worker that starts.
+
+    Leases of an earlier process of the worker end, and their jobs are queued again.
+    """
     who = caller()
     check_figures("devices", body.devices)
     for number, device in enumerate(body.devices):
@@ -56,13 +62,13 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
 
 
 def _usual_name(body: WorkerBody) -> str:
-    """Return the default name: a joined worker's is that of its token, otherwise the host's name."""
+    """Return the default name of a worker: the name of its token if it joined, else the name of its host."""
     who = caller()
     return who.name if who.token_id is not None and who.roles == {"worker"} else body.host
 
 
 def _check_texts(field: str, device: Device) -> None:
-    """Refuse names that a list of devices cannot show on one line."""
+    """Refuse device names that cannot be shown on one line."""
     named = {"model": device.model, "architecture": device.architecture}
     versions = {f"software.{name}": f"{name} {version}" for name, version in device.software.items()}
     limits = {f"limits.{name}": name for name in device.limits}
@@ -71,16 +77,16 @@ def _check_texts(field: str, device: Device) -> None:
 
 
 def _check_kind(field: str, device: Device) -> None:
-    """Refuse a device kind that this service does not know: every search would fail on such a device."""
+    """Refuse a device kind that this service does not know, because every search would fail on such a device."""
     if device.kind not in kinds():
         known = unknown(device.kind, kinds(), "device kinds")
-        raise InvalidInput(field, f"{known}; install the package that adds it where the service runs")
+        raise InvalidInput(field, f"{known}; install the package that adds the kind on the machine of the service")
 
 
 @router.get("")
 @allow("viewer")
 def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) -> Page[WorkerView]:
-    """Return every worker, the latest seen first unless sorted otherwise."""
+    """Return workers with their devices, latest seen first by default."""
     with service.database.read() as session:
         after = parse_cursor(query.cursor, SORTED[query.sort])
         found = listing.list_workers(session, device=query.device, order=query.sort, after=after, limit=query.limit + 1)
@@ -92,14 +98,17 @@ def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) ->
 @router.delete("/{worker_id}", status_code=204)
 @allow("worker", "admin")
 def leave(worker_id: WorkerId, service: ServiceDep, incarnation: Annotated[Incarnation | None, Query()] = None) -> None:
-    """Sign off a worker: its jobs are returned without a failure, and its devices are no longer offered."""
+    """Sign off a worker.
+
+    Its jobs are queued again without counting a failure, and its devices are no longer offered.
+    """
     service.conductor.leave(worker_id, incarnation=incarnation)
 
 
 @router.post("/{worker_id}/heartbeat")
 @allow("worker")
 def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> HeartbeatReply:
-    """Renew leases and report the slots' activity. The answer names leases to drop and quarantined devices."""
+    """Renew leases and report the activity of the slots. The answer lists leases to drop and quarantined devices."""
     return service.conductor.heartbeat(
         worker_id, body.attempts, slots=body.slots, note=body.note, incarnation=body.incarnation
     )
@@ -108,7 +117,10 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> Hear
 @router.post("/{worker_id}/drain")
 @allow("admin")
 def drain_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
-    """Lease no more jobs to a worker; it finishes those it has. A restart of the worker, or `resume`, undoes this."""
+    """Lease no more jobs to a worker; it finishes the jobs that it has.
+
+    `resume` or a restart of the worker ends this.
+    """
     return _drained(service, worker_id, drain=True)
 
 
@@ -124,7 +136,7 @@ def resume_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
 @router.post("/{worker_id}/devices/{device_uuid}/quarantine")
 @allow("worker", "admin")
 def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, service: ServiceDep) -> WorkerView:
-    """Quarantine a device: it gets no work until it is cleared."""
+    """Quarantine a device. It gets no work until an administrator clears it."""
     with service.database.write() as session:
         row = Fleet(session).device(worker_id, device_uuid)
         if row.quarantined_at is None:
@@ -136,7 +148,7 @@ def quarantine_device(worker_id: WorkerId, device_uuid: DeviceId, body: Reason, 
 @router.post("/{worker_id}/devices/{device_uuid}/clear")
 @allow("admin")
 def clear_device(worker_id: WorkerId, device_uuid: DeviceId, service: ServiceDep) -> WorkerView:
-    """Clear a quarantined device after it was inspected or repaired."""
+    """End the quarantine of a device, after it was inspected or repaired."""
     with service.database.write() as session:
         clear(Fleet(session).device(worker_id, device_uuid))
         Events(session).worker_changed(worker_id)

@@ -1,4 +1,4 @@
-"""Ablation: measures each switch of a search's champion on its own. It promotes nothing."""
+"""Ablation: measures the effect of each switch of a champion separately. Nothing is promoted."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -23,15 +23,15 @@ from evo.search.lifecycle import transition
 from evo.trial.results import AblateReport
 
 CHANGES_AT_ONCE = 4
-"""Changes per job. Each takes as many rounds as a confirmation, and starting a process costs more than a few rounds."""
+"""Number of changes per job. A change takes as many rounds as a confirmation; more changes share one process start."""
 
 
 def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:
-    """Queue the ablation of a finished search's champion. An ablation in progress is left unchanged.
+    """Queue the ablation of the champion of a finished search. A running ablation is not changed.
 
     Raises:
         NotFound: no such search.
-        Conflict: it has not finished, or its champion was found by another search.
+        Conflict: the search has not finished, has no champion, or its champion was found by another search.
     """
     Coordination(session).lock(search_id)
     search = Archive(session).search(search_id)
@@ -60,9 +60,7 @@ def _champion(session: Session, search: SearchRow) -> ChampionRow:
         why = next(rolled_back, "nothing was promoted")
         raise Conflict(f"search {search.id} has no champion: {why}, so there is nothing to ablate")
     if champion.search_id != search.id:
-        raise Conflict(
-            f"champion {champion.id} was found by search {champion.search_id}: ablate that one, on the terms it ran on"
-        )
+        raise Conflict(f"champion {champion.id} was found by search {champion.search_id}: ablate that search")
     return champion
 
 
@@ -82,14 +80,14 @@ def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Se
 
 
 def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:
-    """Return the effect of each change of a report. Deterministic for the same samples."""
+    """Return the effect of each change in a report. The result is the same for the same samples."""
     with database.read() as session:
         policy = Archive(session).search(search_id).policy
     return tuple(weigh(each, policy, np.random.default_rng(0)) for each in report.changes)
 
 
 def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects: tuple[Effect | None, ...]) -> None:
-    """Store the effects of a report that `check_answers` accepted."""
+    """Store the effects of a report that `check_answers` has accepted."""
     job, now = attempt.job, attempt.ended_at
     assert isinstance(job.payload, Ablate) and now is not None, "an ended attempt at an ablation"
     if report.failure is None:
@@ -99,15 +97,15 @@ def settle(session: Session, attempt: AttemptRow, report: AblateReport, effects:
 
 
 def check_answers(job: Ablate, report: AblateReport) -> None:
-    """Check that a report has one entry for each change of its job.
+    """Check that a report contains one result for each change of its job.
 
     Raises:
-        InvalidInput: it has more or fewer.
+        InvalidInput: the numbers differ.
     """
     if report.failure is None and len(report.changes) != len(job.changed):
-        raise InvalidInput("report.changes", f"{len(job.changed)} are needed, one for each change of the job")
+        raise InvalidInput("report.changes", f"must have {len(job.changed)} items, one for each change of the job")
 
 
 def _seed(seed: int, champion_id: int, index: int) -> int:
-    """Return a different input seed for each job."""
+    """Return the seed of the inputs of a job. Each job has a different seed."""
     return int(np.random.SeedSequence((seed, champion_id, index), spawn_key=(2,)).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""An unfinished search as a process keeps it in memory."""
+"""Unfinished searches in the memory of a process."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -25,11 +25,11 @@ from evo.trial.timing import Timing
 
 Clock = Callable[[], datetime]
 Lost = Callable[[], float]
-"""Seconds of wall-clock time in which this process did not run (`api.scheduler.interruptions`)."""
+"""Function that returns the wall-clock seconds in which this process did not run (`api.scheduler.interruptions`)."""
 
 
 def nothing_lost() -> float:
-    """Return 0: no interruptions, for tests with their own clock."""
+    """Return 0: no interruptions. Used by tests with a clock of their own."""
     return 0.0
 
 
@@ -44,7 +44,9 @@ def family_ref(row: FamilyRow) -> FamilyRef:
 
 
 def beginning(space: Space, row: SearchRow) -> Context:
-    """Return the context a strategy starts with.
+    """Return the context with which a strategy begins.
+
+    Warm starts from recordings and from other problems come first in the row. The strategy gets them as advice only.
 
     The first `warm_starts` come from recordings or from other problems, and are only advice.
     """
@@ -53,16 +55,18 @@ def beginning(space: Space, row: SearchRow) -> Context:
 
 
 class ActiveSearch:
-    """Terms, history and state of one search. Hold `lock` while reading or changing it.
+    """Terms, history and state of an unfinished search. Hold `lock` while reading or changing it.
+
+    `load` rebuilds the object from the database, so a copy that may be wrong can be dropped.
 
     `load` rebuilds all of it from the database, so a copy that may be wrong can be dropped.
 
     Attributes:
-        has_queued: True if a job may be waiting for a worker; False saves the query.
-        revision: revision of the row that this copy was last updated to.
-        confirming: True while a confirmation is queued or leased, as of the last check.
-        unbeaten: elites that were too slow for a challenge at the last check.
-        challenge_from_s: time on the search's clock from which the next confirmation is affordable; 0 if unknown.
+        has_queued: True if a queued job may exist; False saves the query for one.
+        revision: revision of the row at the last update of this copy.
+        confirming: True if a confirmation was queued or leased at the last check.
+        unbeaten: numbers of the best trials that were too slow for a challenge at the last check.
+        challenge_from_s: running time in seconds from which the next confirmation is affordable; 0 if unknown.
     """
 
     def __init__(self, row: SearchRow, search: Search, lost_s: Lost = nothing_lost) -> None:
@@ -90,7 +94,7 @@ class ActiveSearch:
         self.unbeaten: tuple[int, ...] | None = None
         self.challenge_from_s = 0.0
         self._lost_s = lost_s
-        self._run_on(row.active_s, row.active_since)
+        self._restart_clock(row.active_s, row.active_since)
 
     @classmethod
     def load(
@@ -111,7 +115,7 @@ class ActiveSearch:
         return cls(row, search, lost_s)
 
     def follow(self, session: Session, locked: LockedSearch) -> None:
-        """Apply the changes that other processes made to this search since the last update of this copy."""
+        """Apply the changes of other processes since the last update of this copy."""
         asked, ended, _ = self.search.events
         news = Coordination(session).news(self.id, asked=asked, ended=ended)
         if locked.milestone > self.revision:
@@ -122,11 +126,11 @@ class ActiveSearch:
         else:
             self.search.follow(news)
         self.state, self.started = locked.state, locked.started_at is not None
-        self._run_on(locked.active_s, locked.active_since)
+        self._restart_clock(locked.active_s, locked.active_since)
         self.revision = locked.revision
 
     def fits(self, device: Device) -> bool:
-        """Return True if a device may work for this search: times compare only within one device model."""
+        """Return True if a device may work for this search. Times are comparable only within one device model."""
         wanted = self.terms.device
         if self.device_uuid is not None and device.uuid != self.device_uuid:
             return False
@@ -134,17 +138,17 @@ class ActiveSearch:
         return same and self.requirements.lacking(device) is None
 
     def elapsed_s(self, now: datetime) -> float:
-        """Return the seconds this search has run, without pauses and without time in which the service did not run."""
+        """Return the running time in seconds, without pauses and without time in which the service did not run."""
         if self._active_since is None:
             return self._active_s
         lost_s = self._lost_s() - self._lost_before_s
         return self._active_s + max(0.0, (now - self._active_since).total_seconds() - lost_s)
 
     def cost_of(self, champion: ChampionRow, time_us: float) -> float:
-        """Return the cost of a champion with this time, by the objective of this search.
+        """Return the cost of a champion that has this time, by the objective of this search.
 
         Raises:
-            InvalidInput: the search's metric has no value for it.
+            InvalidInput: the metric of the search has no value for the champion.
         """
         if self.search.goal is None:
             return time_us
@@ -152,20 +156,20 @@ class ActiveSearch:
         return self.search.goal.cost(Kernel(config=champion.config, resources=resources), time_us)
 
     def enter(self, row: SearchRow, state: State, now: datetime) -> None:
-        """Change the state, here and in the row. The clock runs while the search is running or stopping."""
+        """Change the state in memory and in the row. The clock runs while the state is running or stopping."""
         row.state = self.state = state
         self.set_clock(row, now, running=self.started and state in {"running", "stopping"})
 
     def set_clock(self, row: SearchRow, now: datetime, *, running: bool) -> None:
-        """Add the elapsed seconds to the row, then let the clock run or stop it."""
+        """Store the running time so far in the row, and let the clock run or stop it."""
         row.active_s, row.active_since = self.elapsed_s(now), now if running else None
-        self._run_on(row.active_s, row.active_since)
+        self._restart_clock(row.active_s, row.active_since)
 
     def settle_clock(self, row: SearchRow, now: datetime) -> None:
-        """Store the elapsed seconds, so that other processes can compute the time from the row alone."""
+        """Store the running time so far, so that other processes can compute the running time from the row alone."""
         self.set_clock(row, now, running=self._active_since is not None)
 
-    def _run_on(self, active_s: float, active_since: datetime | None) -> None:
+    def _restart_clock(self, active_s: float, active_since: datetime | None) -> None:
         self._active_s, self._active_since, self._lost_before_s = active_s, active_since, self._lost_s()
 
     def start(self, row: SearchRow, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Commands of people: submit, pause, resume, stop or cancel a search, ablate its champion."""
+"""Commands of users: submit, pause, resume, stop or cancel a search, and ablate its champion."""
 
 import socket
 from collections.abc import Callable
@@ -30,10 +30,10 @@ log = structlog.get_logger("conductor")
 
 
 class Commands:
-    """Carries out commands. Methods may be called from any thread.
+    """Carries out commands of users. Methods may be called from any thread.
 
     Args:
-        connected_since: workers seen since then offer their devices and families.
+        connected_since: returns a time; workers seen since then count as connected.
     """
 
     def __init__(
@@ -52,10 +52,11 @@ class Commands:
         self._connected_since = connected_since
 
     def submit(self, request: SearchRequest, webhook: Webhook | None = None) -> int:
-        """Store a new search with its first job and start it. Return its id.
+        """Store a new search with its first job, and return its id. Workers may begin at once.
 
         Raises:
-            NotFound, InvalidInput, Conflict: unknown family, invalid terms, an empty space, or no such device.
+            NotFound, InvalidInput, Conflict: the family is unknown, the terms are invalid, the space is empty, or no
+                device fits.
         """
         now = self._clock()
         with self._database.read() as session:
@@ -72,15 +73,15 @@ class Commands:
         return row.id
 
     def check(self, request: SearchRequest) -> None:
-        """Raise what `submit` would raise, without storing anything."""
+        """Raise the errors that `submit` would raise, without storing the search."""
         with self._database.read() as session:
             terms_of(session, request, self._catalogue, self._connected_since())
 
     def command(self, search_id: int, command: Command) -> None:
-        """Pause, resume, stop or cancel a search. A command for the current state changes nothing.
+        """Pause, resume, stop or cancel a search. If the search is in that state already, nothing changes.
 
         Raises:
-            NotFound, Conflict: no such search, or the command does not fit its state.
+            NotFound, Conflict: there is no such search, or its state does not allow the command.
         """
         with self._registry.transaction(search_id) as transaction:
             if transaction is not None:
@@ -91,7 +92,7 @@ class Commands:
             transition(Archive(session).search(search_id).state, command)
 
     def ablate(self, search_id: int, *, values: bool = False) -> None:
-        """Measure the effect of each switch of a finished search's champion.
+        """Measure the effect of each switch of the champion of a finished search.
 
         Raises:
             NotFound, Conflict: no such search, it has not finished, it has no champion of its own, or no worker has the
@@ -114,13 +115,16 @@ class Commands:
 
 
 def refuse_edited(session: Session, search: SearchRow, connected_since: datetime) -> None:
-    """Refuse to use a search whose family changed, if no connected worker can have the old version.
+    """Refuse to use a search whose family has changed if no connected worker can have the old version.
+
+    Otherwise the jobs of the search would wait forever. Workers on this machine read the same files as the service; a
+    worker on another machine may still have the old version.
 
     Its jobs would otherwise wait for ever. Workers on this machine read the same files as the service; a worker on
     another machine may still have the old version.
 
     Raises:
-        Conflict: all workers for the search are on this machine, where the family has changed or is gone.
+        Conflict: all workers for the search are on this machine, where the family was changed or removed.
     """
     family = search.family
     if (family.location or "").startswith(BUNDLE) or _hosts(session, search, connected_since) != {socket.gethostname()}:
@@ -133,7 +137,7 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
 
 
 def _hosts(session: Session, search: SearchRow, connected_since: datetime) -> set[str]:
-    """Return the hosts of the connected workers that have the search's device."""
+    """Return the hosts of the connected workers that have the device of a search."""
     devices = Fleet(session).devices(connected_since)
     wanted = (search.device.kind, search.device.model)
     fitting = {each.worker_id for each in devices if (each.kind, each.model) == wanted}
@@ -141,7 +145,7 @@ def _hosts(session: Session, search: SearchRow, connected_since: datetime) -> se
 
 
 def _digest_here(family: FamilyRow) -> str | None:
-    """Return the digest of the family's current files; None if they cannot be read."""
+    """Return the digest of the current files of a family; None if they cannot be read."""
     try:
         return registry.find(family.location or family.name).digest
     except EvoError:

@@ -1,7 +1,7 @@
-"""Runs the searches: leases work, accepts results, expires leases, and moves every search to its end.
+"""Runs the searches: leases work, accepts results, expires leases, and finishes searches.
 
-A conductor keeps each search in memory and stores every step before it answers, so a killed service continues where it
-stopped. Conductors of several processes change a search one after the other (`api.scheduler.leasing.transaction`).
+A conductor keeps each search in memory, and stores every change before it answers, so that a killed service can
+continue. Conductors of several processes change a search one after the other (`api.scheduler.leasing.transaction`).
 """
 
 import uuid
@@ -42,19 +42,19 @@ log = structlog.get_logger("conductor")
 
 
 SLACK = timedelta(seconds=5)
-"""Seconds by which the clocks of service processes may differ."""
+"""Maximum difference between the clocks of service processes."""
 
 
 class Conductor:
     """Facade of the scheduler. Methods may be called from any thread.
 
     Args:
-        lease_s: seconds a worker may be silent before its work is given to another.
-        on_work: called when work may have become available to waiting workers.
-        lost_s: seconds of wall-clock time in which this process did not run, so far.
+        lease_s: seconds without a heartbeat after which the jobs of a worker go to other workers.
+        on_work: called when work may have become available for waiting workers.
+        lost_s: returns the wall-clock seconds in which this process did not run.
 
     Attributes:
-        orders: commands of people.
+        orders: carries out commands of users.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Conductor:
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
     def start(self) -> None:
-        """Resume every unfinished search. The time in which no service ran does not count.
+        """Resume every unfinished search. Time in which no service ran does not count.
 
-        Workers could not send heartbeats in that time either, so each lease gets a new term.
+        Workers could not send heartbeats in that time, so each lease starts again with its full duration.
         """
         now = self.clock()
         with self.database.write() as session:
@@ -114,14 +114,14 @@ class Conductor:
         token_id: str | None = None,
         incarnation: str | None = None,
     ) -> None:
-        """Register a worker and its devices. Jobs that an earlier process of it held are queued again at once.
+        """Register a worker and its devices. Jobs of an earlier process of the worker are queued again.
 
         Args:
-            token_id: id of the token that this worker uses; from now on it may act for no other worker.
-            incarnation: identifies the registering process; None if the client sends none.
+            token_id: id of the worker's token, which is then bound to this worker.
+            incarnation: id of the registering process; None if the client sends none.
 
         Raises:
-            Conflict: the worker has another token; nothing was changed.
+            Conflict: the worker has another token. Nothing was changed.
         """
         now = self.clock()
         with self.database.write() as session:
@@ -131,7 +131,7 @@ class Conductor:
             earlier = fleet.find(worker_id)
             same = earlier is not None and incarnation is not None and earlier.incarnation == incarnation
             alive = fleet.is_connected(worker_id, self.connected_since()) and not same
-            # Two processes without an incarnation may both be alive, so neither is given the other's jobs.
+            # Two processes without an incarnation may both be alive; neither must get the jobs of the other.
             speaker = uuid.uuid4().hex if alive and incarnation is None else incarnation
             fleet.register(worker_id, name=name, host=host, devices=devices, now=now, incarnation=speaker)
             leases = [] if same else Leases(session).held_by(worker_id)
@@ -146,7 +146,7 @@ class Conductor:
         )
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
-        """Sign off a worker: its devices are removed, and its jobs are queued again.
+        """Sign off a worker. Its devices get no more work, and its jobs are queued again.
 
         Raises:
             NotFound: it is not registered.
@@ -169,7 +169,7 @@ class Conductor:
         note: str | None = None,
         incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew a worker's leases, store its status, and return the service's messages to it.
+        """Renew the leases of a worker and store its status. Return the leases to drop, and other instructions.
 
         Raises:
             NotFound: it is not registered.
@@ -200,26 +200,28 @@ class Conductor:
         *,
         incarnation: str | None = None,
     ) -> LeaseReply:
-        """Return up to `count` jobs for one device, from the oldest search that the device fits.
+        """Return up to `count` jobs for one device, from the searches that it fits, highest priority first, then
+        oldest.
 
         Args:
-            holding: attempts the worker holds. Attempts granted to it in lost answers are returned first.
-            unable: searches the worker cannot work for.
+            holding: attempts that the worker has. Its other attempts were granted in lost answers and are returned
+                first.
+            unable: ids of searches for which the worker cannot work.
 
         Raises:
-            NotFound: the worker, or this device of it, is not registered.
+            NotFound: the worker or the device is not registered.
             Superseded: another process registered as this worker after `incarnation`.
         """
         with self._noting_contest(worker_id):
             return self._dispatch.claim(worker_id, device_uuid, count, holding, unable, incarnation=incarnation)
 
     def report(self, attempt_id: int, token: str, report: Report) -> Receipt:
-        """Accept the result of an attempt once. A repetition gets the same answer.
+        """Accept the result of an attempt once. Repetitions get the same answer.
 
         Raises:
             NotFound: no such attempt.
-            StaleLease: the lease had ended; the result is not counted.
-            InvalidInput: the report does not answer the job.
+            StaleLease: the lease had ended, so the result does not count.
+            InvalidInput: the report does not fit the job.
         """
         (receipts,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
         if isinstance(receipts, EvoError):
@@ -227,23 +229,24 @@ class Conductor:
         return receipts
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
-        """Accept several results, each like `report`. The answers are in the same order."""
+        """Accept several results as `report` does. Return the answers in the same order."""
         return [
             answer(delivery, receipts) for delivery, receipts in zip(deliveries, self._take(deliveries), strict=True)
         ]
 
     def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:
-        """Give a lease back; its job is queued for the next worker.
+        """Give a lease back. Its job is queued for the next worker.
 
         Args:
-            unfit: the worker cannot do any job of the search, which shows the reason until one of its jobs is done.
+            unfit: the worker cannot do any job of the search. The search shows the reason until a worker does a job of
+                it.
         """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id
         self._expiry.release(attempt_id, search_id, reason, unfit=unfit)
 
     def sweep(self) -> None:
-        """Expire leases and apply all time limits. Called every few seconds."""
+        """Expire leases and apply all time limits. It runs every few seconds."""
         self._settle_interruption()
         with self.database.read() as session:
             expired = [(row.id, row.job.search_id) for row in Leases(session).expired(self.clock())]
@@ -256,13 +259,16 @@ class Conductor:
             Coordination(session).note_alive(self.clock())
 
     def connected_since(self) -> datetime:
-        """Workers seen since this moment are connected. The devices of other workers are not offered."""
+        """Return the time since which a worker must have been seen to count as connected."""
         return self.clock() - timedelta(seconds=max(self.lease_s, SILENT_S))
 
     # Interruptions
 
     def _settle_interruption(self) -> None:
-        """Subtract time in which this service did not run from every duration that is stored as a moment.
+        """Exclude time in which this service did not run from all durations whose start or end is stored.
+
+        In that time, workers could not reach the service and searches did not run. If the clock was set back, stored
+        times that are too far in the future are reset as if their duration began now.
 
         Workers could not reach the service in that time, and searches did not run. If the clock was set back, moments
         further ahead than any term allows are reset as if their term began now.
@@ -275,7 +281,7 @@ class Conductor:
             ahead = deliveries_ahead or Leases(session).any_after(latest + SLACK)
             ahead = ahead or Fleet(session).any_after(now + SLACK)
             others = missed_s != 0.0 and self.database.others(session)
-            ran_on = others and self._ran_meanwhile(session, missed_s)
+            ran_on = others and self._others_ran(session, missed_s)
         if missed_s == 0.0 and not ahead:
             return
         later = timedelta(seconds=max(0.0, missed_s))
@@ -289,8 +295,10 @@ class Conductor:
         if missed_s != 0.0 and not ran_on:
             self._failures.each(self.registry.revisions(), self._settle_clock, key=lambda search_id: search_id)
 
-    def _ran_meanwhile(self, session: Session, missed_s: float) -> bool:
-        """Return True if another process ran the searches while this one did not.
+    def _others_ran(self, session: Session, missed_s: float) -> bool:
+        """Return True if another process ran the searches while this process did not run.
+
+        If all processes were stopped, as on a machine that slept, the first to wake adjusts the clocks for all.
 
         If all processes were stopped, as on a machine that slept, the first to wake adjusts the clocks for all.
         """
@@ -304,7 +312,7 @@ class Conductor:
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:
-        """Record, for the workers page, that two running processes use the identity of one worker."""
+        """Record that two running processes use the id of one worker, for the page of workers."""
         try:
             yield
         except Superseded as error:
@@ -319,7 +327,7 @@ class Conductor:
         return receipts
 
     def _lose_all(self, leases: Iterable[tuple[int, int]], how: AttemptState) -> None:
-        """End leases without a result, each named by its attempt and its search."""
+        """End leases without a result. A lease is given by the ids of its attempt and its search."""
 
         def lose(lease: tuple[int, int]) -> None:
             attempt_id, search_id = lease

@@ -1,4 +1,4 @@
-"""Expired and returned leases: their jobs are queued again, or given up after too many losses."""
+"""Expired and returned leases: their jobs are queued again, or end after too many losses."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -20,14 +20,17 @@ log = structlog.get_logger("conductor")
 
 
 class Expiry:
-    """Ends leases without a result. All methods may be called from any thread."""
+    """Ends leases without a result. Methods may be called from any thread."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
 
     def release(self, attempt_id: int, search_id: int, reason: str, *, unfit: bool = False) -> None:
-        """Queue the job again. If the worker is unfit, the search shows the reason."""
+        """End a lease that a worker gives back, and queue its job again.
+
+        If the worker is unfit, the search shows the reason.
+        """
         with self._registry.transaction(search_id) as transaction:
             attempt = None if transaction is None else Leases(transaction.session).live_or_none(attempt_id)
             if transaction is None or attempt is None:
@@ -42,7 +45,7 @@ class Expiry:
         log.info("lease released", attempt=attempt_id, search=search_id, reason=reason)
 
     def lose(self, attempt_id: int, search_id: int, how: AttemptState) -> None:
-        """End the lease of a lost worker: queue the job again, or give it up after too many losses."""
+        """End the lease of a lost worker, and queue its job again. After too many losses, end the job instead."""
         with self._registry.transaction(search_id) as transaction:
             if transaction is None:
                 return
@@ -62,7 +65,7 @@ class Expiry:
 
 
 def _give_up(transaction: SearchTransaction, job: JobRow, now: datetime) -> None:
-    """Give up a job that was lost too often. Its trial ends without an outcome for its config."""
+    """End a job that was lost too often. Its trial ends as abandoned, which does not count against the config."""
     job.state, job.ended_at = "abandoned", now
     if job.kind == "confirm":
         confirmed(transaction)

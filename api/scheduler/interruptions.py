@@ -1,7 +1,7 @@
-"""Measures time in which this process did not run: the process was stopped, the machine slept, or the clock was set.
+"""Measures the time in which this process did not run, because it was stopped, the machine slept, or the clock was set.
 
-Leases and budgets are stored as moments of the wall clock, because processes and restarts share them. Such moments
-measure durations only while both the clock and the process run; this module counts the difference.
+Leases and budgets are stored as times of the wall clock, because processes and restarts share them. Their difference is
+a duration only while both the clock and the process run. This module measures the deviation.
 """
 
 import threading
@@ -12,20 +12,20 @@ import structlog
 
 TICK_S = 0.5
 LONGEST_TICK_S = 3.0
-"""Seconds. A longer tick means that the process was stopped; a busy process is late by less."""
+"""Seconds between two ticks from which the process counts as stopped. A busy process is late by less."""
 
 LEAST_S = 1.0
-"""Seconds. Smaller differences come from slow clock corrections or late ticks."""
+"""Minimum difference in seconds. Smaller ones come from slow clock corrections or late ticks."""
 
 log = structlog.get_logger("service")
 
 
 class Interruptions:
-    """Counts lost time. Safe to share between threads.
+    """Measures the time in which this process did not run. Thread-safe.
 
     Args:
-        wall: seconds of the wall clock.
-        steady: seconds of a clock that is never set. It may stop while the machine sleeps.
+        wall: returns the seconds of the wall clock.
+        steady: returns the seconds of a clock that is never set. It may stop while the machine sleeps.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
@@ -37,7 +37,7 @@ class Interruptions:
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
 
     def start(self) -> None:
-        """Start to compare the clocks regularly."""
+        """Start a thread that compares the clocks regularly."""
         self._last = (self._wall(), self._steady())
         self._thread.start()
 
@@ -46,7 +46,9 @@ class Interruptions:
         self._ending.set()
 
     def lost_s(self) -> float:
-        """Return the seconds that the wall clock advanced more than this process ran; negative if it was set back."""
+        """Return by how many seconds the wall clock advanced more than this process ran;
+        negative if it was set back.
+        """
         with self._lock:
             now = (self._wall(), self._steady())
             passed_s, steady_s = (new - old for new, old in zip(now, self._last, strict=True))

@@ -1,4 +1,4 @@
-"""Search lifecycle: stops proposing when the budget is used up, challenges the incumbent, and finishes."""
+"""Lifecycle of a search: stops at the end of its budget, challenges the incumbent, and finishes."""
 
 from collections import Counter
 from dataclasses import replace
@@ -31,17 +31,17 @@ from evo.trial.outcome import Estimated, Measured, ReferenceFailed
 log = structlog.get_logger("conductor")
 
 OUTPERFORMED = "outperformed"
-"""Reason of a variant's search that ended early, because other variants were faster after as many trials."""
+"""Reason of a variant's search that ended early because other variants were faster after as many trials."""
 
 DUPLICATE = "duplicate"
-"""Reason of a variant's search that ended early, because its first binaries all belong to earlier variants."""
+"""Reason of a variant's search that ended early because its first binaries are all those of earlier variants."""
 
 STOPPED = "stopped"
-"""Reason of a search that a person stopped before its budget was used up."""
+"""Reason of a search that a user stopped before its budget was used up."""
 
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
-    """Return True if `advance` may have something to do. Reads memory only, not the database."""
+    """Return True if `advance` may change the search. This reads only memory, not the database."""
     if active.state == "ablating":
         return True
     if active.state == "stopping":
@@ -52,7 +52,7 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
 
 
 def follow(transaction: SearchTransaction, now: datetime) -> None:
-    """Call `advance` if it may have something to do."""
+    """Call `advance` if it may change the search."""
     if is_due(transaction.active, now):
         advance(transaction, now)
     if transaction.active.state in TERMINAL:
@@ -60,9 +60,9 @@ def follow(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def advance(transaction: SearchTransaction, now: datetime) -> None:
-    """Take the next steps of a search, if any. Idempotent: may be called at any time.
+    """Take the next steps of a search, if any. It may be called at any time, also repeatedly.
 
-    A running search with a used-up budget stops proposing. A stopping search with nothing in flight lets its best
+    A running search whose budget is used up stops proposing. A stopping search without pending trials lets its best
     trials challenge the incumbent one after the other, and then finishes. An ablation ends with its last job.
     """
     active = transaction.active
@@ -77,7 +77,7 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
     elif active.state == "stopping" and not active.search.history.pending:
         leases = Leases(transaction.session)
         if active.search.best is None and not leases.at_work(active.id):
-            finish(transaction, now)  # jobs that are still queued were for trials and are no longer needed
+            finish(transaction, now)  # the queued jobs belong to trials and are no longer needed
         elif not leases.open_jobs(active.id) and not challenge(transaction, now, ended=True):
             finish(transaction, now)
     elif active.state == "ablating" and not Leases(transaction.session).open_jobs(active.id):
@@ -85,7 +85,7 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def _used_up(transaction: SearchTransaction, reason: StopReason, now: datetime) -> None:
-    """Stop proposing. A variant that used up its trials may get more instead, once all of them have ended."""
+    """Stop proposing. A variant whose trials have all ended may get a larger budget instead."""
     active = transaction.active
     variant = Variants(transaction.session).tuned_by(active.id) if reason == "trials" else None
     if variant is None:
@@ -103,7 +103,7 @@ def _may_grow(active: ActiveSearch, variant: VariantRow) -> bool:
 
 
 def _more_trials(session: Session, variant: VariantRow) -> int | None:
-    """Return how many trials a variant may have in all from now on; None if it gets no more."""
+    """Return the new limit on a variant's trials; None if it gets no more trials."""
     variants = Variants(session)
     progress_by_search = {each: _progress(variants, each) for each in variants.searches_of(variant.search_id)}
     mine = progress_by_search.pop(variant.tuning_id)
@@ -121,13 +121,13 @@ def _progress(variants: Variants, search_id: int) -> VariantProgress:
 
 
 def _may_repeat(active: ActiveSearch) -> bool:
-    """Return True if the first trials of a variant have just ended. Reads memory only."""
+    """Return True if a variant's first `REPEATED` trials have just ended. This reads only memory."""
     ended = active.search.history.finished
     return active.terms.family.variant and len(ended) == REPEATED and ended[0].binary_digest is not None
 
 
 def _repeats(transaction: SearchTransaction) -> bool:
-    """Return True if the first trials of a variant show that it is a copy of earlier variants."""
+    """Return True if the first binaries of a variant are all those of earlier variants."""
     variants = Variants(transaction.session)
     if not _may_repeat(transaction.active) or (variant := variants.tuned_by(transaction.active.id)) is None:
         return False
@@ -136,7 +136,7 @@ def _repeats(transaction: SearchTransaction) -> bool:
 
 
 def _grant(transaction: SearchTransaction, trials: int) -> None:
-    """Store a larger budget, so that a restarted service and other processes continue with it."""
+    """Store a larger number of trials as the budget, for restarts and other processes."""
     active = transaction.active
     active.search.budget = replace(active.search.budget, trials=trials)
     Archive(transaction.session).search(active.id).budget = active.search.budget
@@ -146,7 +146,10 @@ def _grant(transaction: SearchTransaction, trials: int) -> None:
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
-    """Return why no trial can be measured, if the first few all met the same fault of reference.py or of the source."""
+    """Return why no trial can be measured, if the first trials all failed for the same reason; else None.
+
+    Such a reason is a fault in reference.py or in the kernel source.
+    """
     ended = active.search.history.finished
     if (reason := common_failure(ended)) is not None:
         return reason
@@ -160,7 +163,7 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
 
 
 def challenge(transaction: SearchTransaction, now: datetime, *, ended: bool) -> bool:
-    """Queue a confirmation if one is due. Return True if one is queued or leased."""
+    """Queue a confirmation if one is due. Return True if a confirmation is queued or leased."""
     active = transaction.active
     if not _may_challenge(active, now, ended=ended):
         return False
@@ -196,7 +199,7 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
         cost = transaction.active.cost_of(champion, champion.time_us)
         here = None if here_us is None else transaction.active.cost_of(champion, here_us)
     except InvalidInput:
-        return None  # the metric has no value for the champion: the first confirmed challenger replaces it
+        return None  # no metric value for the champion: the first confirmed challenger replaces it
     incumbent = Incumbent(
         id=champion.id,
         config=champion.config,
@@ -209,9 +212,10 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
 
 
 def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | None:
-    """Return why no trial challenges; None if the best trial did, or only the champion itself was measured.
+    """Return why no trial challenges the champion.
 
-    If a trial other than the best challenged, only a trial that looks better than the champion needs a reason.
+    Return None if the best trial did, or if only the champion itself was measured. After challenges by other trials, a
+    reason is needed only if the best trial looks better than the champion.
     """
     search = transaction.active.search
     _, _, challenged = search.events
@@ -225,7 +229,9 @@ def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | 
 
 
 def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
-    """Return True if one more confirmation stays within its share of the budget.
+    """Return True if one more confirmation stays within the budget share of confirmations.
+
+    The next confirmation is assumed to take as long as the longest so far; the first one, as long as the baselines.
 
     The next confirmation is estimated at the longest so far, the first one at the duration of the baselines.
     """
@@ -237,10 +243,10 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
 
 
 def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
-    """Return True if a challenge would be due without an incumbent to beat.
+    """Return True if a challenge may be due, without reading the incumbent.
 
-    The same elites are not compared with the incumbent twice, and affordability is not checked before it can change.
-    Estimates never challenge: nothing was measured, so there is no evidence.
+    It is not due while the best trials are those that were already too slow for a challenge, or while no confirmation
+    is affordable. Estimates never challenge, because there is no measured evidence.
     """
     if active.terms.device.runs == "nothing":
         return False
@@ -250,12 +256,12 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    """Return the numbers of the best trials: one more than may challenge, because the incumbent may be among them."""
+    """Return the numbers of the best trials, one more than may challenge, because the incumbent may be among them."""
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 
 def finish(transaction: SearchTransaction, now: datetime) -> None:
-    """End a search: finished, or failed if none of its trials was measured."""
+    """End a search as finished, or as failed if none of its trials was measured."""
     ended = transaction.active.search.history.finished
     if ended and transaction.active.search.best is None:
         change_state(transaction, "fail", now, reason=_nothing_measured(ended))
@@ -264,10 +270,10 @@ def finish(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def change_state(transaction: SearchTransaction, command: Command, now: datetime, *, reason: str | None = None) -> None:
-    """Carry out a command. Cancelling ends every lease and every pending trial.
+    """Carry out a command. At the end of a search, its open leases and pending trials are cancelled.
 
     Raises:
-        Conflict: it does not fit the current state.
+        Conflict: the current state does not allow the command.
     """
     session, active = transaction.session, transaction.active
     row = Archive(session).search(active.id)
@@ -281,7 +287,7 @@ def change_state(transaction: SearchTransaction, command: Command, now: datetime
 
 
 def drop_open(session: Session, search_id: int, now: datetime) -> None:
-    """Cancel the queued and leased jobs and the pending trials of a search."""
+    """Cancel the open jobs and the pending trials of a search, and end its ablations."""
     Leases(session).cancel_all(search_id, now)
     Archive(session).cancel_pending(search_id, now)
     Ablations(session).close(search_id, now)

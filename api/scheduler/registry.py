@@ -1,4 +1,4 @@
-"""Registry of unfinished searches in memory. One thread of one process uses a search at a time."""
+"""Registry of the unfinished searches in memory. One thread of one process changes a search at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ log = structlog.get_logger("conductor")
 
 
 def stuck(reason: str) -> str:
-    """Return the reason shown for a search that the service could not continue."""
+    """Return the reason of a search that failed because the service could not continue it."""
     return f"the service could not continue it: {reason} (its log says more)"
 
 
 class Registry:
-    """Unfinished searches in memory, which can always be rebuilt from the database. Safe to share between threads."""
+    """Unfinished searches in memory. They can be rebuilt from the database at any time. Thread-safe."""
 
     def __init__(self, database: Database, catalogue: Catalogue, clock: Clock, lost_s: Lost = nothing_lost) -> None:
         self._lost_s = lost_s
@@ -39,12 +39,12 @@ class Registry:
         self._loading = threading.RLock()
 
     def revisions(self) -> dict[int, int]:
-        """Return id and revision of the unfinished searches: higher priority first, then the oldest."""
+        """Return the revisions of the unfinished searches by id, highest priority first, then oldest first."""
         with self._database.read() as session:
             return Archive(session).unfinished()
 
     def is_due(self, search_id: int, revision: int) -> bool:
-        """Return True if a transaction may find something to do, because time passed or others changed the search."""
+        """Return True if a transaction may change the search, because time passed or another process changed it."""
         if (active := self._loaded(search_id)) is None:
             return False
         with active.lock:
@@ -52,7 +52,10 @@ class Registry:
 
     @contextmanager
     def transaction(self, search_id: int) -> Iterator[SearchTransaction | None]:
-        """Enter a transaction on an unfinished search; None if the search has ended or does not exist.
+        """Enter a transaction on an unfinished search. Yield None if the search has ended or does not exist.
+
+        All changes are committed together at the end. After an error, they are rolled back, and the copy in memory is
+        dropped and later rebuilt.
 
         All changes are committed together at the end. An error rolls it back, and the copy in memory is
         dropped, to be rebuilt when next needed.
@@ -64,7 +67,7 @@ class Registry:
                 return
             with active.lock:
                 if self._searches.get(search_id) is not active:
-                    continue  # it ended or was dropped while this thread waited
+                    continue  # the search ended or was dropped while this thread waited
                 try:
                     with ExitStack() as stack:
                         transaction = SearchTransaction(self._database, active, stack)
@@ -73,7 +76,7 @@ class Registry:
                         if locked:
                             transaction.end()
                 except (InvalidInput, StaleLease):
-                    raise  # refused before anything was changed
+                    raise  # refused before any change
                 except BaseException:
                     self._drop(active)
                     raise
@@ -82,12 +85,12 @@ class Registry:
                 return
 
     def fits(self, search_id: int, device: Device) -> bool:
-        """Return True if a device may work for an unfinished search, without a transaction."""
+        """Return True if a device may work for an unfinished search. No transaction is needed."""
         active = self._loaded(search_id)
         return active is not None and active.fits(device)
 
     def fail(self, search_id: int, reason: str) -> None:
-        """End a search that cannot continue."""
+        """End a search that cannot continue as failed."""
         now = self._clock()
         with self._database.write() as session:
             coordination = Coordination(session)

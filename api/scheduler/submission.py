@@ -1,4 +1,4 @@
-"""Submission: turns a request into the terms of a search, and checks all of it before anything is stored."""
+"""Submission: converts a request to the terms of a search. All terms are checked before the search is stored."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -36,17 +36,17 @@ from templates.recorded import shipped
 
 MAX_WARM_STARTS = 5
 MAX_PREDICTED = 5
-"""Configs predicted from other problems. Two are tried in any case, the others while nothing else is as fast."""
+"""Maximum number of configs predicted from other problems. Two are always tried; the strategy decides on others."""
 
 MAX_IMPORTED = 20
-"""Recorded configs tried first. They are few, because they were the best in other circumstances."""
+"""Maximum number of recorded configs tried first, because the best recorded configs need not be the best here."""
 
 PDL_SINCE = 90
-"""The first compute capability with programmatic dependent launch, times ten."""
+"""First compute capability with programmatic dependent launch, times ten."""
 
 
 class Unavailable(Conflict):
-    """No connected worker has the requested device; `field` of the request cannot be satisfied."""
+    """No connected worker has the requested device. `field` is the field of the request that cannot be satisfied."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)
@@ -54,12 +54,12 @@ class Unavailable(Conflict):
 
 
 def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, connected_since: datetime) -> SearchRow:
-    """Return a new search, complete but for its id.
+    """Return the row of a new search, complete except for its id.
 
     Raises:
         NotFound: the family is not registered.
-        InvalidInput: names the field of the request and valid values; also for an empty space.
-        Unavailable: no connected worker has such a device.
+        InvalidInput: a field of the request is invalid, or the space is empty. The error names the field and a remedy.
+        Unavailable: no connected worker has the requested device.
     """
     family_row = Archive(session).family_named(request.wanted_family, registry.builtin_digests())
     family = catalogue.family(family_row)
@@ -114,7 +114,9 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
 
 
 def add_predicted(session: Session, row: SearchRow, request: SearchRequest, catalogue: Catalogue) -> None:
-    """Let a new search begin with configs predicted from other problems, unless its request says how it begins.
+    """Add configs predicted from other problems as warm starts, unless the request says how the search begins.
+
+    `terms_of` does not do this, because predicting can take a second and is not needed to check a request.
 
     Not part of `terms_of`, because predicting can take a second, and a request that is only checked does not need it.
     """
@@ -126,10 +128,10 @@ def add_predicted(session: Session, row: SearchRow, request: SearchRequest, cata
 
 
 def choose_device(family: Family, request: SearchRequest, offered: Sequence[DeviceRow]) -> Device:
-    """Return the device to search on, from those that connected workers offer.
+    """Return the device for the search, from the devices that connected workers offer.
 
     Raises:
-        InvalidInput: the family does not run on that kind.
+        InvalidInput: the family does not support that device kind.
         Unavailable: no worker offers the device, or none meets the requirements.
     """
     wanted, uuid = request.device, request.device_uuid
@@ -147,31 +149,31 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
     if not able:
         lacking = "; ".join(sorted({f"{device.model} {request.requirements.lacking(device)}" for device in fitting}))
         field = _unmet(request.requirements, fitting)
-        raise Unavailable(f"requirements.{field}", f"no connected device has what is required: {lacking}")
+        raise Unavailable(f"requirements.{field}", f"no connected device meets the requirements: {lacking}")
     return min(able, key=lambda device: kind_of(device.kind).rank)
 
 
 def _unmet(required: Requirements, devices: Sequence[Device]) -> str:
-    """Return the first requirement that no device meets together with those before it."""
+    """Return the first requirement that no device meets together with the earlier requirements."""
     memory = Requirements(memory_gb=required.memory_gb)
     stages = {"memory_gb": memory, "toolkit": replace(memory, toolkit=required.toolkit), "sandbox": required}
     return next(name for name, each in stages.items() if all(each.lacking(device) for device in devices))
 
 
 def _runs_as(kind: str) -> str:
-    """Return the device kind whose kernels are used: estimates are of CUDA kernels."""
+    """Return the device kind whose implementation is used. For estimates, this is CUDA."""
     return kinds()[kind].implementation if kind in kinds() else kind
 
 
 def aimed(objective: Objective, device: Device) -> Objective:
-    """Return the objective with its target's model name. Without a target the device itself is the target.
+    """Return the objective with the model name of its target. The target is None if it is the device itself.
 
     Raises:
-        InvalidInput: no such target, one this kind of device cannot have, or none where one is needed.
+        InvalidInput: the target is unknown, not possible with this device kind, or missing although it is needed.
     """
     if objective.target is None:
         if device.runs == "nothing":
-            raise InvalidInput("objective.target", "is needed: an estimate is for a GPU, e.g. sm_89")
+            raise InvalidInput("objective.target", "is missing: name the GPU for which to estimate, e.g. sm_89")
         return objective
     try:
         target = known(objective.target)
@@ -181,13 +183,13 @@ def aimed(objective: Objective, device: Device) -> Objective:
         raise InvalidInput(
             "objective.target",
             f"is for GPUs; {device.model} is a device of kind {device.kind}. Without a GPU, --compile-only (over REST: "
-            "device `estimate`) estimates what the target would take",
+            "device `estimate`) estimates times on the target",
         )
     return replace(objective, target=None if target.model == device.model else target.model)
 
 
 def _check_problem(family: Family, request: SearchRequest) -> None:
-    """Refuse a problem that no device kind, or not the requested one, supports, even if no worker is connected."""
+    """Refuse a problem that the requested device kind, or every kind, does not support, even without a worker."""
     wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
     kinds = [kind for kind in family.implementations if kind == wanted] or list(family.implementations)
     refusals: list[InvalidInput] = []
@@ -210,7 +212,7 @@ def _check_threads(objective: Objective, device: Device) -> None:
 
 
 def _check_launch(objective: Objective, device: Device, family: Family) -> None:
-    """Check the launch mode. Devices that run nothing accept any."""
+    """Check the launch mode. Devices that run nothing accept every mode."""
     if device.runs == "nothing":
         return
     if objective.launch == "pdl" and device.limits.get("compute_capability", 0) < PDL_SINCE:
@@ -219,15 +221,15 @@ def _check_launch(objective: Objective, device: Device, family: Family) -> None:
             "objective.launch", f"{needed}, but {device.model} is {device.architecture}; accepted: plain"
         )
     if objective.launch == "pdl" and not family.implementation(device.kind).programmatic:
-        remedy = "for kernels that wait for the launch before them, set `programmatic` under derived in family.toml"
+        remedy = "if they wait for the previous kernel (griddepcontrol.wait), set `programmatic` under `derived`"
         raise InvalidInput(
             "objective.launch",
-            f"kernels of {family.name} do not support programmatic dependent launch; accepted: plain ({remedy})",
+            f"kernels of {family.name} do not support programmatic dependent launch; accepted: plain; {remedy}",
         )
 
 
 def _check_work(device: Device, family: Family, problem: Problem) -> None:
-    """Refuse estimates of a family without `[work]`: each trial would be compiled and fail."""
+    """Refuse estimates of a family without `[work]`, because every trial would be compiled and then fail."""
     if device.runs == "nothing" and family.work(problem) is None:
         remedy = "add [work] with flops, bytes and dtype to its family.toml"
         raise InvalidInput("family", f"{family.name} has no [work] table, from which times are estimated: {remedy}")
@@ -248,7 +250,10 @@ def _roofline(family: Family, row: SearchRow) -> Roofline | None:
 
 
 def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequence[ChampionRow]) -> list[Config]:
-    """Return configs to try first: champions of the nearest problems, the family's starts and its default, if valid.
+    """Return the configs to try first: champions of the nearest problems, the starts of the family and the default.
+
+    Only champions of the same device model count. On two of four recorded spaces, champions of other models kept the
+    search in a slow region.
 
     Only champions of the same device model count: on two of four recorded spaces, champions of other models kept the
     search in a poor region.
@@ -264,10 +269,11 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
 def transferred(
     session: Session, space: Space, search: SearchRow, family: Family
 ) -> tuple[WarmStartView, list[Config]] | None:
-    """Return configs that results of other problems on this device model predict to be fast; None if there are none.
+    """Return configs that the results of other problems on this device model predict to be fast; None if there are
+    none.
 
-    Results are those of earlier searches, and of the recordings that come with kernel-evo. The configs are advice,
-    whose harm is limited ([decision 86](docs/decisions/0086-other-problems-advise.md)).
+    The results are those of earlier searches and of the built-in recordings. The configs are only advice, so their harm
+    is limited ([decision 86](docs/decisions/0086-other-problems-advise.md)).
     """
     earlier = [*earlier_results(session, search, family.name), *shipped(family.name, search.device, search.objective)]
     nearest = sorted(earlier, key=lambda each: distance(search.problem, each.problem))
@@ -279,10 +285,10 @@ def transferred(
 
 
 def imported(space: Space, warm_start: WarmStart) -> tuple[WarmStartView, list[Config]]:
-    """Return the best recorded configs that are in the space, and the number of those that are not.
+    """Return the best recorded configs that are in the space, and the counts of used and unused configs.
 
     Raises:
-        InvalidInput: each names an unknown tunable, so none could be in the space.
+        InvalidInput: every config contains an unknown tunable.
     """
     _check_names(space, warm_start)
     valid = completed(space, warm_start.configs)
@@ -300,7 +306,10 @@ def _check_names(space: Space, warm_start: WarmStart) -> None:
 
 
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
-    """Add defaults for missing tunables; return the valid configs.
+    """Add default values for missing tunables, and return the configs that are valid.
+
+    The declared defaults are used if they are valid with the given values, else the values of the space's default
+    config. That config may differ from the declared defaults only to be valid itself.
 
     They are the declared defaults where these are valid with the part. The space's default may differ from them to be
     valid on its own, which a part must not inherit without need: a row in registers needs two blocks, one in shared
@@ -312,10 +321,10 @@ def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
 
 
 def unique(space: Space, configs: Iterable[Config]) -> list[Config]:
-    """Remove repetitions, keeping the first of each."""
+    """Return the configs without repetitions, in the order of their first occurrence."""
     return list({space.key(config): config for config in configs}.values())
 
 
 def _distance_to(search: SearchRow, champion: ChampionRow) -> float:
-    """Return the distance of their problems; another objective counts as one more difference."""
+    """Return the distance between the problems of a search and a champion, plus 1 if their objectives differ."""
     return distance(search.problem, champion.problem) + (search.objective.first != champion.objective)

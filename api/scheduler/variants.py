@@ -1,4 +1,4 @@
-"""Variants of a search: accepts a variant, and starts the search that tunes it."""
+"""Submission of variants: checks and stores a variant, and starts the search that tunes it."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ log = structlog.get_logger("conductor")
 
 
 _MOST_RENAMED = 10
-"""Number of times that a submission without a name is named again, because others were submitted at the same moment."""
+"""Maximum number of new names for a submission without a name, if concurrent submissions took its name."""
 
 
 class _NameTaken(Conflict):
@@ -47,7 +47,7 @@ class _NameTaken(Conflict):
 
 @dataclass(frozen=True, kw_only=True)
 class _Composed:
-    """A variant as a separate family, ready to be stored."""
+    """A variant in the form of a family, ready to be stored."""
 
     family: Family
     digest: str
@@ -63,7 +63,7 @@ class VariantDesk:
     """Accepts variants of searches. Methods may be called from any thread.
 
     Attributes:
-        connected_since: workers seen since then offer their devices.
+        connected_since: returns a time; workers seen since then count as connected.
     """
 
     database: Database
@@ -73,18 +73,18 @@ class VariantDesk:
     connected_since: Callable[[], datetime]
 
     def submit(self, search_id: int, body: VariantBody, *, author: str = "") -> tuple[int, int]:
-        """Store a variant, and start the search that tunes it with the terms of the search it belongs to.
+        """Store a variant, and start a search that tunes it on the terms of the search to which it belongs.
 
         Args:
-            search_id: the search. If it tunes another variant, the search that this variant belongs to is used.
-            author: name of the caller, if the proposal names no author.
+            search_id: id of the search. If it tunes a variant, the search to which that variant belongs is used.
+            author: name of the caller, used if the proposal names no author.
 
         Returns:
-            The search that has the variant, and the variant's number there.
+            The id of the search to which the variant belongs, and the number of the variant.
 
         Raises:
             NotFound: there is no such search or parent.
-            InvalidInput: names the key or file at fault; also for an implementation without a valid config.
+            InvalidInput: a key or file is invalid, or no config is valid. The error names the key or file.
             Conflict: no connected worker has the device, or equal files were submitted before.
         """
         now = self.clock()
@@ -100,7 +100,7 @@ class VariantDesk:
             except _NameTaken:
                 if body.document.get("name") or not renames:
                     raise
-                renames -= 1  # another submission took the number from which the name was made
+                renames -= 1  # another submission took the number in the name
                 continue
             log.info("variant submitted", search=base.id, variant=number, name=made.note.name)
             return base.id, number
@@ -115,7 +115,7 @@ class VariantDesk:
         most = body.trials if body.trials is not None else base.budget.trials
         row.budget = replace(base.budget, trials=next_rung(0, most=most), stagnation=None)
         while (number := self._added(row, base_id, made, body, most=most, now=now)) is None:
-            pass  # others were submitted meanwhile: their files are compared, too
+            pass  # another variant was submitted in the meantime; compare with its files, too
         return number
 
     def _added(
@@ -128,7 +128,9 @@ class VariantDesk:
         most: int | None,
         now: datetime,
     ) -> int | None:
-        """Store a variant and its search; return its number, or None if other variants came while files were compared.
+        """Store a variant and its search, and return its number. Return None if another variant came in the meantime.
+
+        Files are compared before the database is locked for writing, because they may be large.
 
         Files are read before the database is locked for writing, because they may be large.
         """
@@ -162,7 +164,7 @@ class VariantDesk:
         variants = Variants(session)
         parents = body.parents or (FAMILY,)
         if sorted(set(parents)) != sorted(parents):
-            raise InvalidInput("parents", "names a variant twice")
+            raise InvalidInput("parents", "contains a variant twice: list each once")
         rows = [variants.numbered(base.id, number) for number in parents]
         names = ["family" if row is None else row.name for row in rows]
         number = variants.next_number(base.id)
@@ -198,7 +200,7 @@ class VariantDesk:
         )
 
     def _refuse_again(self, session: Session, base_id: int, made: _Composed) -> None:
-        """Refuse an implementation that another variant has, whatever name, author and idea it has there."""
+        """Refuse an implementation that another variant already has, regardless of name, author and idea."""
         own = _implementation(made.family.document)
         for row in Variants(session).of(base_id):
             family = Archive(session).search(row.tuning_id).family
@@ -206,7 +208,7 @@ class VariantDesk:
                 _sources(made.files)
             ):
                 raise Conflict(
-                    f"variant {row.number} of search {base_id} has the same files: change something, or wait for it"
+                    f"variant {row.number} of search {base_id} has the same files: change them, or wait for its result"
                 )
 
     def _store_family(self, session: Session, made: _Composed, now: datetime) -> None:
@@ -218,10 +220,10 @@ class VariantDesk:
 
 
 def _family_of(files: Mapping[str, bytes], kind: DeviceKind) -> Family:
-    """Return the family that a variant makes.
+    """Return the family that the files of a variant form.
 
     Raises:
-        InvalidInput: names the key of the submitted document.
+        InvalidInput: the document is invalid. The error names the key.
     """
     try:
         return bundle.family_of(files)
@@ -231,7 +233,7 @@ def _family_of(files: Mapping[str, bytes], kind: DeviceKind) -> Family:
 
 
 def _implementation(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a family without the note of its variant."""
+    """Return the document of a family without the note about its variant."""
     return {key: value for key, value in document.items() if key != "variant"}
 
 
@@ -245,7 +247,7 @@ def _refuse_name(session: Session, base_id: int, name: str) -> None:
 
 
 def _request(base: SearchRow, digest: str) -> SearchRequest:
-    """Return the terms of a search as a request for the same search of another family."""
+    """Return a request for a search of another family on the terms of a search."""
     return SearchRequest(
         family_digest=digest,
         problem=dict(base.problem),

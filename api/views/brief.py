@@ -1,4 +1,4 @@
-"""The brief for proposers of variants, from the rows of a search."""
+"""Brief for proposers of variants, from the rows of a search."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,13 +18,13 @@ from evo.search.unexplored import unexplored
 from evo.trial.outcome import Estimated, Measured
 
 SourceOf = Callable[[int], VariantSource]
-"""Source of a variant by its number."""
+"""Function that returns the source of a variant, given its number."""
 
 SHOWN_FAILURES = 8
 
 
 def brief_view(session: Session, base: SearchRow, family: Family, source_of: SourceOf) -> BriefView:
-    """Return the brief for proposers of variants of this search."""
+    """Return the brief for proposers of variants of a search."""
     device = aimed_at(base.device, base.objective)
     implementation = family.implementation(device.kind)
     default = base.space.default or family.space(base.problem, device, base.objective).default()
@@ -61,7 +61,7 @@ def brief_view(session: Session, base: SearchRow, family: Family, source_of: Sou
 
 
 def _facts(device: Device) -> Mapping[str, Any]:
-    """Return the facts about a device that matter to a proposer, without names of machines, units or software."""
+    """Return the facts about a device that a proposer needs, without names of machines, units or software."""
     ceilings = device.ceilings
     facts: dict[str, Any] = {"model": device.model, "architecture": device.architecture}
     facts |= dict(sorted(device.limits.items()))

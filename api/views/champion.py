@@ -38,7 +38,7 @@ def champion_view(row: ChampionRow) -> ChampionView:
 
 
 def ablation_views(session: Session, search_id: int) -> tuple[AblationView, ...]:
-    """Return the ablation views of a search's champions."""
+    """Return views of the ablations of a search's champions."""
     return tuple(
         AblationView(
             champion_id=row.champion_id,

@@ -33,7 +33,7 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow], now: datetime) -> 
 
 
 def _note(row: WorkerRow) -> str | None:
-    """Return a worker's problem: its own report, or that two processes use its identity."""
+    """Return the problem of a worker: its own note, and whether two processes use its id."""
     contested = row.contested_at
     twice = (
         contested

@@ -36,7 +36,7 @@ from evo.trial.outcome import Measured, Pruned
 from evo.trial.timing import Timing
 
 EARLY = 128
-"""Trials among which the default config and the random ones are looked up."""
+"""Number of first trials in which the default config and random configs are searched."""
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
@@ -46,12 +46,15 @@ def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
 
 
 def listed_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> Sequence[SearchView]:
-    """Return the views of a list's searches, without those whose trials, verdicts or champions cannot be read."""
+    """Return the views of listed searches. Searches whose trials, verdicts or champions are unreadable are left out."""
     return readable_items(rows, lambda some: search_views(session, some, now), name=lambda row: row.id)[0]
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
-    """Return one search with its gains over default and random configs. They compare times: none under a metric."""
+    """Return the view of one search, with its gains over default and random configs.
+
+    Gains compare times, so a search with a metric or of estimates has none.
+    """
     row = Archive(session).search(search_id)
     view = search_views(session, [row], now)[0]
     if view.estimated or view.objective.metric is not None:
@@ -74,12 +77,15 @@ def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[
 
 
 def _is_default(row: TrialRow, default: Config | None) -> bool:
-    """Return True for the default config. Searches that do not store it recognise it by its origin."""
+    """Return True if a trial has the default config.
+
+    In searches that do not store it, the origin of the trial decides.
+    """
     return row.proposal.origin == "default" if default is None else row.proposal.config == default
 
 
 def _timing(row: TrialRow) -> Timing | None:
-    """Return the quick samples of a trial, also of one that was stopped early."""
+    """Return the quick samples of a trial, including a trial that was stopped early; None if it has none."""
     return row.outcome.timing if isinstance(row.outcome, Measured | Pruned) else None
 
 
@@ -130,7 +136,7 @@ def _search_view(
         webhook=None if row.webhook is None else _webhook_view(row.webhook, delivery),
         requirements=row.requirements or Requirements(),
         device_uuid=row.device_uuid,
-        proving=None if row.state in TERMINAL else _proving(session, row.id, now),
+        proving=None if row.state in TERMINAL else _confirmation(session, row.id, now),
         unchallenged=row.unchallenged,
         obstacle=_obstacle(session, row),
         retired=tuple(RetiredView(**vars(each)) for each in Champions(session).retired_of(row.id)),
@@ -141,7 +147,7 @@ def _search_view(
 
 
 def _obstacle(session: Session, row: SearchRow) -> str | None:
-    """Return why the search's work waits; None while a worker has some of it, or has done some since the report."""
+    """Return why no worker does the jobs of a search. None if a worker has one, or has done one since the report."""
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None
     return None if Leases(session).any_since(row.id, row.obstacle_at) else row.obstacle
@@ -151,7 +157,7 @@ def _source(family: FamilyRow) -> str | None:
     return None if (family.location or "").startswith(BUNDLE) else family.location or family.name
 
 
-def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | None:
+def _confirmation(session: Session, search_id: int, now: datetime) -> ProvingView | None:
     found = Leases(session).open_confirmation(search_id)
     if found is None:
         return None
@@ -167,7 +173,7 @@ def _proving(session: Session, search_id: int, now: datetime) -> ProvingView | N
 
 
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
-    """Return the device's activity for this lease. If it works for another search, this lease waits."""
+    """Return the activity of a device for a lease. If the device works on another lease, this lease waits."""
     if device.attempt_id in (None, attempt.id):
         return None if device.attempt_id is None else device.detail
     return "waits for other jobs on the device"
@@ -180,7 +186,7 @@ def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:
 
 
 def _webhook_view(webhook: Webhook, delivery: DeliveryRow | None) -> WebhookView:
-    """Show only the host: the path of a webhook URL is often a secret."""
+    """Return the view of a webhook. It shows only the host, because the path of the URL is often a secret."""
     parts = urlsplit(webhook.url)
     url = f"{parts.scheme}://{parts.netloc}/…"
     if delivery is None:

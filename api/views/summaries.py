@@ -13,7 +13,7 @@ from evo.messages.event import SearchEvent
 
 
 def search_summaries(session: Session, search_ids: Sequence[int], now: datetime) -> tuple[SearchEvent, ...]:
-    """Return the current summaries of these searches, without those that were deleted."""
+    """Return the current summaries of searches. Deleted searches are left out."""
     counts = Archive(session).counts(search_ids)
     return tuple(_summary(session, row, counts[row.id], now) for row in Archive(session).searches_of(search_ids))
 

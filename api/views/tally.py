@@ -1,4 +1,4 @@
-"""Progress figures shared by a search's view and its summary."""
+"""Progress figures that the view and the summary of a search share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Tally:
     """Progress of a search.
 
     Attributes:
-        counts: trials by outcome; None: those that have not ended.
-        speedup: of the best trial over the fastest baseline; confirmed if the trial is.
-        unconfirmed: a trial whose quick samples are faster than a confirmed best.
+        counts: number of trials by outcome; the key None counts pending trials.
+        speedup: speedup of the best trial over the fastest baseline; a confirmed one if the trial is confirmed.
+        unconfirmed: unconfirmed trial whose quick cost is below that of the confirmed best trial; None if none is.
     """
 
     counts: dict[str | None, int]
@@ -52,13 +52,13 @@ class Tally:
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """Ended trials by outcome, the most frequent first."""
+        """Number of ended trials by outcome, the most frequent outcome first."""
         ended = [(kind, count) for kind, count in self.counts.items() if kind is not None]
         return dict(sorted(ended, key=lambda counted: (-counted[1], counted[0])))
 
 
 def elapsed_s(row: SearchRow, now: datetime) -> float:
-    """Return the seconds a search has run, without pauses."""
+    """Return the running time of a search in seconds, without pauses."""
     return row.active_s + (0.0 if row.active_since is None else max(0.0, (now - row.active_since).total_seconds()))
 
 

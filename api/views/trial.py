@@ -14,14 +14,14 @@ from evo.trial.results import ConfirmReport, EvaluateReport
 
 
 def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:
-    """Return trials in the given order; with `reported`, each with the report of its deciding attempt."""
+    """Return the views of trials in the given order. With `reported`, they include their latest evaluation reports."""
     ids = [row.id for row in rows] if reported else []
     reports = dict(readable_items(ids, lambda some: Leases(session).evaluations(some).items(), name=int)[0])
     return tuple(_trial_view(row, reports.get(row.id), ()) for row in rows)
 
 
 def trial_view(session: Session, trial_id: int) -> TrialView:
-    """Return one trial with all its attempts."""
+    """Return the view of one trial with all its attempts."""
     row = Archive(session).trial(trial_id)
     report = Leases(session).evaluations([trial_id]).get(trial_id)
     attempts = Leases(session).attempts_of_trial(trial_id)
@@ -58,7 +58,7 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
 
 
 def source_of(row: TrialRow) -> Source | None:
-    """Return the source of a trial's time; None if it has no time."""
+    """Return the source of a trial's time (quick, confirmed or estimated); None if it has no time."""
     time = leading_time(row.time_us, row.confirmed, estimated=row.outcome_kind == "estimated")
     return None if time is None else time.source
 

@@ -20,7 +20,7 @@ FAMILY_NAME = "family"
 
 
 def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
-    """Return the variants of a search by number, the family's own implementation first."""
+    """Return the views of a search's variants by number. The first is the family's own implementation."""
     base = Archive(session).search(search_id)
     rows = Variants(session).of(search_id)
     searches = {row.id: row for row in Archive(session).searches_of([row.tuning_id for row in rows])}
@@ -39,7 +39,7 @@ def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
 
 
 def variant_view(session: Session, search_id: int, number: int) -> VariantView:
-    """Return one variant of a search.
+    """Return the view of one variant of a search.
 
     Raises:
         NotFound: there is no such search or variant.
@@ -99,7 +99,7 @@ def _mechanisms(trial: TrialRow | None) -> tuple[str, ...]:
 
 
 def _same_as(session: Session, trial: TrialRow, numbers: Mapping[int, int]) -> int | None:
-    """Return the first earlier variant with a trial of the same binary; numbers of variants by their search."""
+    """Return the number of the first earlier variant that has the binary of a trial; None if no variant has it."""
     if trial.binary_digest is None:
         return None
     earlier = [search for search, number in numbers.items() if number < numbers[trial.search_id]]

@@ -1,4 +1,6 @@
-"""Address of a leaderboard page: sorting, filters and page number, so that a link shares the view."""
+"""URL of a leaderboard page: it contains the sort order, the filters and the page
+number, so that links share a view.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,16 +30,16 @@ ORDERS: Mapping[str, str] = {
     "overhead": "least overhead first",
     "-overhead": "most overhead first",
 }
-"""Sort keys of every leaderboard with their labels; tunables are further keys."""
+"""Labels of the sort keys of every leaderboard. Tunables are further sort keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Sorting, filters and page of a leaderboard.
+    """Sort order, filters and page number of a leaderboard.
 
     Attributes:
-        path: of the page.
-        fixed: further parameters of the page.
+        path: path of the page.
+        fixed: further query parameters of the page, as (name, value) pairs.
     """
 
     path: str = ""
@@ -54,15 +56,15 @@ class Address:
 
     @property
     def ranked(self) -> bool:
-        """True for the default selection: the trials that have a time."""
+        """True for the default outcomes: the leaderboard shows the trials that have a time."""
         return self.outcomes == DEFAULT_OUTCOMES
 
     def at(self, path: str, fixed: Mapping[str, str] | None = None) -> "Address":
-        """Return the same view on another page."""
+        """Return the same sort order, filters and page number for another path."""
         return replace(self, path=path, fixed=tuple((fixed or {}).items()))
 
     def query(self) -> str:
-        """Return the query string with its question mark, without defaults."""
+        """Return the query string with its question mark. Default values are left out."""
         usual = Address()
         parameters: list[tuple[str, str]] = list(self.fixed)
         if self.sort != usual.sort:
@@ -75,16 +77,16 @@ class Address:
         return f"?{urlencode(parameters)}" if parameters else ""
 
     def url(self, **changes: Any) -> str:
-        """Return the address with these changes. Any change except that of the page returns to the first page."""
+        """Return the URL with these changes. Every change except of the page number leads to the first page."""
         changed = replace(self, **{"page": 1, **changes})
         return changed.path + changed.query()
 
     def sorted_by(self, key: str) -> str:
-        """Return the address sorted by this key, reversed if it already is."""
+        """Return the URL sorted by a key; in reverse order if the view is sorted by this key already."""
         return self.url(sort=f"-{key}" if self.sort == key else key)
 
     def direction(self, key: str) -> str | None:
-        """Return ``ascending`` or ``descending`` if the rows are sorted by this key, else None."""
+        """Return ``ascending`` or ``descending`` if the rows are sorted by the key, else None."""
         return {key: "ascending", f"-{key}": "descending"}.get(self.sort)
 
 

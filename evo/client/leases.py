@@ -104,7 +104,7 @@ class Work(Calls):
         """Give a lease back, so that another worker gets the job. This does not count as a failure.
 
         Args:
-            unfit: this worker cannot do any work of the search; the search shows the reason until some is done.
+            unfit: True if this worker cannot do any job of the search. The search shows the reason until a job is done.
         """
         body = {"token": token, "reason": storable(reason), **({"unfit": True} if unfit else {})}
         self._send("POST", f"/attempts/{attempt_id}/release", body)

@@ -1,4 +1,4 @@
-"""Assigns work: chooses the searches that serve a slot."""
+"""Assigns work to slots: chooses the searches that a slot gets jobs from."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -18,11 +18,11 @@ from evo.messages.job import Lease
 
 
 class Dispatch:
-    """Finds jobs for slots. Safe to share between threads.
+    """Finds jobs for slots. Thread-safe.
 
     Args:
-        connected_since: workers seen since then count as connected.
-        failures: counts consecutive failures by search.
+        connected_since: returns a time; workers seen since then count as connected.
+        failures: counts the consecutive failures of each search.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Dispatch:
             slot_row = Fleet(session).slot(worker_id, device_uuid, incarnation)
             if slot_row.drain or slot_row.quarantined:
                 return LeaseReply(leases=[], drain=slot_row.drain)
-            same = slot_row.incarnation in (None, incarnation)  # another process of this worker may hold the jobs
+            same = slot_row.incarnation in (None, incarnation)  # else another process may have the jobs
             unreported = (
                 Leases(session).unreported(worker_id, device_uuid, holding) if same and holding is not None else []
             )
@@ -82,6 +82,6 @@ class Dispatch:
         return LeaseReply(leases=leases, drain=False)
 
     def _earlier_lease(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
-        """Return the lease that an earlier, lost answer granted."""
+        """Return a lease that was granted in an earlier answer, which did not reach the worker."""
         with self._registry.transaction(search_id) as transaction:
             return [] if transaction is None else claims.again(transaction, slot, attempt_id, self._clock())

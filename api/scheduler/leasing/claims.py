@@ -1,4 +1,4 @@
-"""Gives a slot jobs of one search: queued ones, then new proposals. All are stored before the worker is answered."""
+"""Leases jobs of one search to a slot: queued jobs, then new trials. All are stored before the worker gets them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ be waiting too.
 
 
 SHORT_MINUTES = 1.0
-"""A time budget below this is spent on trials alone: baselines may take ten seconds and more of it."""
+"""Searches with a shorter time budget measure baselines last, because they may take ten seconds or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class Slot:
 
 
 class StrategyFailed(EvoError, RuntimeError):
-    """A strategy raised instead of proposing. This ends the search, not the service."""
+    """A strategy raised an exception when asked for a trial. This ends the search, not the service."""
 
 
 def queued(transaction: SearchTransaction, slot: Slot, now: datetime, count: int) -> list[Granted]:
-    """Lease up to `count` queued jobs."""
+    """Lease up to `count` queued jobs of a search."""
     if not transaction.active.has_queued or count == 0:
         return []
     later = baselines_come_last(transaction.active)
@@ -56,13 +56,13 @@ def queued(transaction: SearchTransaction, slot: Slot, now: datetime, count: int
 
 
 def baselines_come_last(active: ActiveSearch) -> bool:
-    """Return True while a search with a short time budget leaves its baselines for its end, to spend it on trials."""
+    """Return True while a search with a short time budget runs: its baselines are measured after its trials."""
     minutes = active.search.budget.minutes
     return active.state == "running" and minutes is not None and minutes < SHORT_MINUTES
 
 
 def proposed(transaction: SearchTransaction, clock: Clock, count: int) -> list[ProposedTrial]:
-    """Propose up to `count` new trials, within the budget. A strategy may propose fewer."""
+    """Propose up to `count` new trials within the budget. A strategy may propose fewer."""
     active = transaction.active
     bars = active.search.bars()
     proposals: list[ProposedTrial] = []
@@ -81,7 +81,7 @@ def _wants_more(active: ActiveSearch, now: datetime) -> bool:
 
 
 def begun(transaction: SearchTransaction, slot: Slot, now: datetime, asked: Sequence[ProposedTrial]) -> list[Granted]:
-    """Lease the jobs of new trials."""
+    """Store new trials and lease their jobs."""
     return (
         Grants(transaction.session).begin(transaction.active.id, asked, _holder(transaction, slot, now))
         if asked
@@ -90,7 +90,7 @@ def begun(transaction: SearchTransaction, slot: Slot, now: datetime, asked: Sequ
 
 
 def again(transaction: SearchTransaction, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
-    """Renew a lease that was granted before; return nothing if it has ended."""
+    """Renew a lease that was granted before, and return it; return an empty list if it has ended."""
     attempt = Leases(transaction.session).live_or_none(attempt_id)
     if attempt is None:
         return []
@@ -99,7 +99,7 @@ def again(transaction: SearchTransaction, slot: Slot, attempt_id: int, now: date
 
 
 def leases_on(transaction: SearchTransaction, slot: Slot, granted: Sequence[Granted]) -> list[Lease]:
-    """Return the leases as sent to the worker."""
+    """Return leases in the form that workers receive."""
     return [
         Lease(
             attempt_id=each.attempt_id,
@@ -113,18 +113,21 @@ def leases_on(transaction: SearchTransaction, slot: Slot, granted: Sequence[Gran
 
 
 def _holder(transaction: SearchTransaction, slot: Slot, now: datetime) -> Holder:
-    """Return the holder of the new leases. The search's clock starts with its first lease."""
+    """Return the holder of new leases. The first lease of a search starts its clock."""
     if not transaction.active.started:
         transaction.active.start(Archive(transaction.session).search(transaction.active.id), now)
     return Holder(worker_id=slot.worker_id, device_uuid=slot.device.uuid, now=now, lease_s=slot.lease_s)
 
 
 def _prefers_other_slot(transaction: SearchTransaction, slot: Slot, job: JobRow, now: datetime) -> bool:
-    """Return True if a confirmation should wait briefly for another unit, so that one unit's bias is not repeated."""
+    """Return True if a confirmation should wait briefly for another unit of the device.
+
+    A measurement on another unit does not repeat the bias of the unit that measured the trial.
+    """
     if job.kind != "confirm" or job.trial_id is None or transaction.active.device_uuid is not None:
         return False
     if not timedelta(0) <= now - job.created_at < timedelta(seconds=transaction.active.search.policy.other_unit_s):
-        return False  # also if the clock was set back
+        return False  # the waiting time is over, or the clock was set back
     if Leases(transaction.session).measured_on(job.trial_id) != slot.device.uuid:
         return False
     others = Fleet(transaction.session).other_units(slot.device, slot.connected_since)

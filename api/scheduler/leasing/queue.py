@@ -1,4 +1,7 @@
-"""Batches results and work requests of one search into one transaction: the one waiting longest serves all others."""
+"""Batches results and work requests of one search into one transaction.
+
+The request that has waited longest serves all waiting requests.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -30,7 +33,7 @@ ReceiptOrRefusal: TypeAlias = Receipt | Refusal
 REPEATED = Receipt(repeated=True)
 
 MAX_RACES = 3
-"""Attempts of a batch that lost a race, each with a fresh view of the search."""
+"""Maximum number of attempts at a batch that conflicts with another process. Each reads the search again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +53,14 @@ class SearchResults:
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """Receipt of each result, and whether `api.scheduler.lifecycle.advance` must run."""
+    """Receipts of results, and True if `api.scheduler.lifecycle.advance` must run."""
 
     receipts: Sequence[ReceiptOrRefusal]
     due: bool
 
 
 class WorkQueue:
-    """Accepts results before it assigns work, so that proposals use them. Safe to share between threads."""
+    """Accepts results before it assigns work, so that new proposals use the results. Thread-safe."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
@@ -65,7 +68,7 @@ class WorkQueue:
         self._batcher: Batcher[WorkRequest | SearchResults, list[Lease] | Settled] = Batcher(self._serve)
 
     def claim(self, search_id: int, want: WorkRequest) -> list[Lease]:
-        """Return leases on jobs of a search for a slot."""
+        """Return leases of jobs of a search for a slot."""
         return cast(list[Lease], self._batcher.submit(search_id, want))
 
     def hand_in(self, search_id: int, results: SearchResults) -> Settled:
@@ -83,7 +86,7 @@ class WorkQueue:
                     )
             except StrategyFailed as error:
                 if len(requests) > 1:
-                    raise  # then each is served alone, so that no valid result is lost
+                    raise  # the batcher then serves the requests one by one, so that no valid result is lost
                 self._registry.fail(search_id, str(error))
             except IntegrityError:
                 log.warning("a concurrent transaction came first; the batch is retried", search=search_id)
@@ -119,10 +122,10 @@ class WorkQueue:
         if transaction.active.state == "running":
             more = [want.count - len(leases) for want, leases in zip(wants, granted, strict=True)]
             proposals = [claims.proposed(transaction, self._clock, count) for count in more]
-            now = self._clock()  # the time for proposals must not shorten the lease
+            now = self._clock()  # after the proposals, whose duration must not shorten the lease
             for want, leases, asked in zip(wants, granted, proposals, strict=True):
                 leases.extend(claims.begun(transaction, want.slot, now, asked))
-        lifecycle.follow(transaction, self._clock())  # its budget may be used up now
+        lifecycle.follow(transaction, self._clock())  # the budget may be used up now
         return [claims.leases_on(transaction, want.slot, each) for want, each in zip(wants, granted, strict=True)]
 
 
@@ -150,12 +153,12 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 MOST = 16
-"""Requests per batch: enough to share its cost, few enough that no request waits long."""
+"""Maximum number of requests per batch: enough to share its cost, few enough to keep waiting times short."""
 
 
 @dataclass(eq=False)
 class _Request(Generic[RequestT, ResponseT]):
-    """`ready` is set once the request is served, or must serve itself and the requests behind it."""
+    """A request with its response. `ready` is set when it was served, or when it must serve the next batch itself."""
 
     payload: RequestT
     ready: threading.Event = field(default_factory=threading.Event)
@@ -165,14 +168,18 @@ class _Request(Generic[RequestT, ResponseT]):
 
 
 class Batcher(Generic[RequestT, ResponseT]):
-    """Batches of requests by search. Safe to share between threads.
+    """Serves requests of a search in batches. Thread-safe.
+
+    A batch costs one transaction for any number of requests. While a batch runs, further requests wait, and the next
+    batch takes them in order of arrival. A request costs less under load, and never waits for others without load. A
+    request that was served returns at once, without waiting for the next batch.
 
     A batch costs one transaction for any number of requests. While one runs, further requests gather, and the next
     batch takes them in order of arrival. Under load each request costs less; without load none waits for others.
     A served request returns at once, without waiting for the next batch.
 
     Args:
-        serve: handles several requests for one search and returns their answers in order.
+        serve: handles several requests for one search, and returns their responses in order.
     """
 
     def __init__(self, serve: Callable[[int, Sequence[RequestT]], Sequence[ResponseT]]) -> None:
@@ -181,7 +188,7 @@ class Batcher(Generic[RequestT, ResponseT]):
         self._lock = threading.Lock()
 
     def submit(self, search_id: int, payload: RequestT) -> ResponseT:
-        """Return the answer to this request, or raise what `serve` raised for it."""
+        """Return the response to a request, or raise the error that `serve` raised for it."""
         request: _Request[RequestT, ResponseT] = _Request(payload)
         if not self._first(search_id, request):
             request.ready.wait()
@@ -192,7 +199,7 @@ class Batcher(Generic[RequestT, ResponseT]):
         return request.response  # type: ignore[return-value]  # served without an error
 
     def _first(self, search_id: int, request: _Request[RequestT, ResponseT]) -> bool:
-        """Return True if no batch of the search is running; otherwise queue the request."""
+        """Return True if no batch of the search is running. Otherwise queue the request and return False."""
         with self._lock:
             if search_id not in self._waiting:
                 self._waiting[search_id] = []
@@ -201,7 +208,10 @@ class Batcher(Generic[RequestT, ResponseT]):
             return False
 
     def _serve_batch(self, search_id: int, request: _Request[RequestT, ResponseT]) -> None:
-        """Serve this request and those queued after it, then pass control to the request that has waited longest."""
+        """Serve this request and the requests queued after it.
+
+        Then let the longest waiting request serve the next batch.
+        """
         with self._lock:
             waiting = self._waiting[search_id]
             requests = [request, *waiting[: MOST - 1]]
@@ -221,7 +231,10 @@ class Batcher(Generic[RequestT, ResponseT]):
                 del self._waiting[search_id]
 
     def _serve_all(self, search_id: int, requests: Sequence[_Request[RequestT, ResponseT]]) -> None:
-        """Serve all together; if that fails, serve each alone, so that one bad request does not fail the others."""
+        """Serve requests together.
+
+        If that fails, serve them one by one, so that a bad request does not affect others.
+        """
         try:
             response = self._serve(search_id, [request.payload for request in requests])
         except BaseException as error:  # noqa: BLE001 - raised in the thread of the request

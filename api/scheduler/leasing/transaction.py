@@ -1,4 +1,4 @@
-"""The exclusive transaction of one process on one search."""
+"""Exclusive transaction of one process on one search."""
 
 from contextlib import ExitStack
 
@@ -12,12 +12,12 @@ from db.repositories.coordination import Coordination
 
 
 class SearchTransaction:
-    """An unfinished search in memory, with the transaction that stores all its changes.
+    """An unfinished search in memory, with the transaction that stores its changes.
 
-    On a database that one process serves, the lock in memory is enough, and the transaction begins when the session
-    is first needed, so strategies propose outside it. On a shared database it begins at once by locking the search's
-    row, and changes of other processes are read first. If this process hangs, the server rolls the transaction back
-    and others continue; what this process then tries to store is refused.
+    With SQLite, which one process serves, the lock in memory is enough. The transaction begins when the session is
+    first used, so a strategy can propose outside it. With PostgreSQL, the transaction begins at once with a lock of the
+    search's row, and then reads the changes of other processes. If this process hangs, the server rolls the transaction
+    back so that other processes can continue, and refuses later writes of this process.
 
     Attributes:
         ended: ids of the trials that ended in this transaction.
@@ -33,13 +33,13 @@ class SearchTransaction:
 
     @property
     def session(self) -> Session:
-        """The database transaction. It is committed at the end, and rolled back after an error."""
+        """Session of the database transaction. It is committed at the end, and rolled back after an error."""
         if self._session is None:
             self._session = self._stack.enter_context(self._database.write())
         return self._session
 
     def lock(self) -> bool:
-        """Lock out other processes and read their changes; False if they ended the search."""
+        """Lock the search against other processes and read their changes. Return False if the search has ended."""
         locked = Coordination(self.session).lock(self.active.id)
         if locked is None:
             return False
@@ -48,17 +48,17 @@ class SearchTransaction:
         return True
 
     def queued(self) -> None:
-        """Note that a job was queued, so that waiting workers look for it."""
+        """Record that a job was queued, so that waiting workers request it."""
         self.active.has_queued = True
         self.milestone()
         announce(self.session, WORK)
 
     def milestone(self) -> None:
-        """Note a change beyond new trials and outcomes, so that other processes look for it."""
+        """Record a change other than new trials and outcomes, so that other processes read it."""
         self._milestone = True
 
     def end(self) -> None:
-        """Store the changes, and increment the revision so that other processes update their copies."""
+        """Store the events, and increment the revision so that other processes update their copies."""
         if self.ended:
             Events(self.session).trials_ended(self.active.id, self.ended)
         if self._database.shared:

@@ -1,1 +1,1 @@
-"""Receives results: each is accepted once, validated and stored."""
+"""Receives results: each result is accepted once, validated and stored."""

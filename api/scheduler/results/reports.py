@@ -1,4 +1,4 @@
-"""Receives results: each is stored once, and a repeated delivery gets the same answer.
+"""Receives results. Each result is stored once, and a repeated delivery gets the same answer.
 
 Results of one search share a transaction.
 """
@@ -17,14 +17,16 @@ from evo.messages.job import Answer, Delivery
 
 
 class ResultReceiver:
-    """Accepts deliveries of results. Safe to share between threads."""
+    """Accepts deliveries of results. Thread-safe."""
 
     def __init__(self, database: Database, queue: WorkQueue) -> None:
         self._database = database
         self._queue = queue
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[ReceiptOrRefusal], list[int]]:
-        """Return the receipt of each report, and the searches that must run `api.scheduler.lifecycle.advance`."""
+        """Return the receipt of each delivery, and the ids of searches for which
+        `api.scheduler.lifecycle.advance` must run.
+        """
         receipts: dict[int, ReceiptOrRefusal] = {}
         due: list[int] = []
         for search_id, indices in self._sorted(deliveries, receipts).items():
@@ -34,7 +36,10 @@ class ResultReceiver:
         return [receipts[index] for index in range(len(deliveries))], due
 
     def _sorted(self, deliveries: Sequence[Delivery], receipts: dict[int, ReceiptOrRefusal]) -> dict[int, list[int]]:
-        """Return the indices of deliveries by search. Those that concern no search are answered at once."""
+        """Return the indices of deliveries by search.
+
+        Add receipts for deliveries that need no transaction, such as refusals.
+        """
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
         indices: dict[int, list[int]] = defaultdict(list)
@@ -53,14 +58,14 @@ class ResultReceiver:
         return indices
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
-        """Return the results with the rulings on their samples, computed outside any transaction."""
+        """Return the results with the rulings on their samples. These are computed outside any transaction."""
         return SearchResults(
             results=[(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
         )
 
 
 def answer(delivery: Delivery, receipt: ReceiptOrRefusal) -> Answer:
-    """Return the answer to one of several deliveries, from its receipt or its error."""
+    """Return the answer to one of several deliveries, given its receipt or its error."""
     match receipt:
         case Receipt(repeated=repeated):
             return Answer(attempt_id=delivery.attempt_id, status="repeated" if repeated else "accepted")

@@ -1,4 +1,4 @@
-"""Results: a report is judged, stored and published in one step, once."""
+"""Stores results: a report is judged, stored and published once."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -33,18 +33,18 @@ from evo.trial.outcome import Crashed, Estimated, Impossible, Measured, Outcome,
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 Ruling: TypeAlias = Verdict | tuple[Effect | None, ...] | None
-"""Ruling on a report's samples: a confirmation's verdict, or an ablation's effects."""
+"""Result of judging the samples of a report: the verdict of a confirmation, or the effects of an ablation."""
 
 
 def settle(transaction: SearchTransaction, attempt: AttemptRow, report: Report, ruling: Ruling, now: datetime) -> None:
     """Accept the report of a live attempt.
 
     Args:
-        attempt: with its job and trial.
-        ruling: from `ruled`.
+        attempt: attempt, loaded with its job and trial.
+        ruling: result of `ruled` for the report.
 
     Raises:
-        InvalidInput: the report does not answer this job; nothing was changed.
+        InvalidInput: the report does not fit the job. Nothing was changed.
     """
     if attempt.job.kind != report.kind:
         raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
@@ -100,7 +100,10 @@ def end_trial(
     overhead_ms: float | None = None,
     delivery_ms: float | None = None,
 ) -> None:
-    """Give a pending trial its one outcome, in memory and in the database.
+    """Set the outcome of a pending trial, in memory and in the database.
+
+    Memory is changed first, because it determines the order of trials. If the commit fails, the registry drops the copy
+    in memory.
 
     Memory is changed first, because it decides the order. If the commit fails, the registry drops the copy in memory.
     """
@@ -123,9 +126,9 @@ def end_trial(
 
 
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
-    """Return the outcome, or `Impossible` for a time below the physical limit of the device.
+    """Return the outcome, or `Impossible` if its time is below the physical limit of the device.
 
-    A cost in the report is removed: only the service sets costs.
+    A cost in the report is removed, because only the service computes costs.
     """
     if isinstance(outcome, Measured | Estimated):
         outcome = replace(outcome, cost=None)
@@ -159,7 +162,7 @@ def _baselines(transaction: SearchTransaction, attempt: AttemptRow, report: Base
 
 
 def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -> Ruling:
-    """Return the ruling on a report's samples. Runs outside any transaction, because the bootstrap takes a while."""
+    """Return the ruling on the samples of a report. It runs outside any transaction, because the bootstrap is slow."""
     match report:
         case ConfirmReport():
             return judged(database, search_id, attempt_id, report)
@@ -169,7 +172,7 @@ def ruled(database: Database, search_id: int, attempt_id: int, report: Report) -
 
 
 def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmReport) -> Verdict:
-    """Return the verdict on a confirmation. A search has at most one confirmation in progress."""
+    """Return the verdict on a confirmation. A search has at most one open confirmation."""
     with database.read() as session:
         job = Leases(session).attempts([attempt_id])[attempt_id].job
         challengers = Leases(session).challengers(search_id)
@@ -197,7 +200,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
 
 
 def _quick(search: SearchRow, trial: TrialRow | None) -> Quick | None:
-    """Return the challenger's quick measurement, taken before its confirmation."""
+    """Return the quick measurement of the challenger from before its confirmation."""
     outcome = None if trial is None else trial.outcome
     return Quick(timing=outcome.timing, baselines=search.timed_baselines) if isinstance(outcome, Measured) else None
 
@@ -225,7 +228,7 @@ def _confirmed(transaction: SearchTransaction, attempt: AttemptRow, evidence: Ev
 
 
 def confirmed(transaction: SearchTransaction) -> None:
-    """End a confirmation, with any result: the next one may be due, in this and other processes."""
+    """Record the end of a confirmation, in memory and for other processes. The next confirmation may then be due."""
     transaction.active.confirming = False
     transaction.milestone()
 
@@ -233,8 +236,9 @@ def confirmed(transaction: SearchTransaction) -> None:
 def queue_confirmation(transaction: SearchTransaction, trial: TrialRow, seen: int, now: datetime) -> None:
     """Queue a confirmation of a trial against the current incumbent.
 
-    An incumbent of another variant is built from the files of that one. If an edited family no longer accepts the
-    incumbent's config, it cannot be measured. The challenger is then confirmed alone and still replaces it.
+    An incumbent from another variant is built from the files of that variant. If an edited family no longer accepts the
+    config of the incumbent, the incumbent cannot be measured. The challenger is then confirmed alone, and still
+    replaces the incumbent.
     """
     session, active = transaction.session, transaction.active
     search = Archive(session).search(active.id)
@@ -262,7 +266,7 @@ def _comparable(active: ActiveSearch, incumbent: ChampionRow) -> bool:
 
 
 def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) -> FamilyRef | None:
-    """Return the incumbent's family if it is another variant with the same contract; None if it is not."""
+    """Return the family of the incumbent if it is another variant with the same contract, else None."""
     if incumbent.family_digest == search.family_digest:
         return None
     family = Archive(session).family(incumbent.family_digest)
@@ -271,7 +275,10 @@ def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) 
 
 
 def _confirmation_seed(seed: int, position: int) -> int:
-    """Return a different input seed for each confirmation, the same when the search is repeated."""
+    """Return the seed of the inputs of a confirmation.
+
+    Confirmations have different seeds, the same in repeated searches.
+    """
     return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
 
 

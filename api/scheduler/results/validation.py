@@ -1,4 +1,4 @@
-"""Validation of incoming reports: limits of figures, contradictions, and whether a report answers its job."""
+"""Validation of reports: limits of figures, contradictions, and whether a report fits its job."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from evo.trial.timing import Power, Timing
 
 
 def check(report: Report) -> None:
-    """Check a report independent of its job.
+    """Check a report without regard to its job.
 
     Raises:
         InvalidInput: names the field of the report.
@@ -51,28 +51,28 @@ def check(report: Report) -> None:
 
 
 def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
-    """Check that a report answers its job, under the terms of the search.
+    """Check that a report fits its job and the terms of the search.
 
     Raises:
         InvalidInput: names the field of the report.
     """
     _check_kind(report, terms.device.runs)
-    if terms.device.runs != "recordings":  # a recording keeps the protocol it was taken with
+    if terms.device.runs != "recordings":  # recordings keep the protocol with which they were measured
         _check_protocol(report, terms.objective.protocol)
     if isinstance(report, ConfirmReport) and isinstance(job, Confirm):
         _check_incumbent(report, job)
 
 
 def _check_kind(report: Report, runs: Runs) -> None:
-    """Refuse estimates in a measuring search and times in a search of estimates."""
+    """Refuse estimates in a search that measures, and times in a search of estimates."""
     if runs == "nothing" and any(_timings(report)):
-        raise InvalidInput("report", "nothing is timed in a search of estimates")
+        raise InvalidInput("report", "contains times, but this is a search of estimates: report an estimate")
     if runs != "nothing" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
         raise InvalidInput("report.outcome.kind", "this search measures kernels: an estimate is not accepted")
 
 
 def _check_protocol(report: Report, protocol: int) -> None:
-    """Refuse times of another protocol version, which must not be ranked together."""
+    """Refuse times of another protocol version, because they cannot be ranked together."""
     for where, timing in _timings(report):
         if timing.protocol != protocol:
             remedy = "update the worker" if timing.protocol < protocol else "begin the search again"
@@ -83,7 +83,7 @@ def _check_protocol(report: Report, protocol: int) -> None:
 
 
 def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
-    """Require the incumbent's times. Without them a challenger would be judged as a first champion, and replace it."""
+    """Require the times of the incumbent. Without them, any challenger would replace it like a first champion."""
     if report.failure is not None:
         return
     if job.incumbent is not None and report.incumbent is None:
@@ -94,7 +94,7 @@ def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
 
 
 def _check_outcome(outcome: Outcome) -> None:
-    """Refuse an outcome that contradicts its own figures."""
+    """Refuse an outcome that contradicts its figures."""
     match outcome:
         case Measured(cases=cases):
             for index, case in enumerate(cases):
@@ -123,7 +123,7 @@ def _check_outcome(outcome: Outcome) -> None:
 def _check_rounds(report: ConfirmReport) -> None:
     _check_as_many("report", [timing for _, timing in _session(report)])
     if report.answers is not None and not 0 <= report.answers.wrong <= report.answers.judged:
-        raise InvalidInput("report.answers.wrong", "at least 0, and no more than were judged")
+        raise InvalidInput("report.answers.wrong", "must be at least 0, and at most the number of judged answers")
     if report.overwrite_check is not None:
         _check_as_many("report.overwrite_check", [report.overwrite_check.answered, report.overwrite_check.poisoned])
         if (repetition := report.overwrite_check.repetition) is not None:
@@ -132,27 +132,29 @@ def _check_rounds(report: ConfirmReport) -> None:
 
 
 def _check_repeats(report: ConfirmReport) -> None:
-    """Check that repeats in further processes compare with one kernel: the incumbent if there is one."""
+    """Check that repeats in further processes all compare with one kernel, which is the incumbent if there is one."""
     against = report.repeated_against
     if report.repeats and report.incumbent is not None and against != "incumbent":
-        raise InvalidInput("report.repeated_against", "incumbent: further processes compare with it where there is one")
+        raise InvalidInput("report.repeated_against", "must be `incumbent`, because this report has an incumbent")
     if against not in (None, "incumbent", *report.baselines):
         known = ", ".join(report.baselines) or "none"
         raise InvalidInput("report.repeated_against", f"{against} is not a baseline of this report: {known}")
     if against == "incumbent" and report.incumbent is None:
-        raise InvalidInput("report.repeated_against", "incumbent, but the report has no samples of one")
+        raise InvalidInput("report.repeated_against", "is `incumbent`, but the report has no samples of an incumbent")
     for index, repeat in enumerate(report.repeats):
         if (repeat.other is None) != (against is None):
-            needed = "is left out where `repeated_against` is" if against is None else f"needs the samples of {against}"
+            needed = (
+                "needs `repeated_against`: leave one out" if against is None else f"must have the samples of {against}"
+            )
             raise InvalidInput(f"report.repeats.{index}.other", needed)
         _check_as_many(f"report.repeats.{index}", _both(repeat))
 
 
 def _check_change(where: str, each: Ablated) -> None:
-    """Require all three series, or none and the reason."""
+    """Require all three series of a change, or a reason and no series."""
     timings = [timing for _, timing in _ablated_timings(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):
-        raise InvalidInput(where, "either champion, champion_again and changed are given, or a failure, or same_binary")
+        raise InvalidInput(where, "must have champion, champion_again and changed, or a failure, or same_binary")
     _check_as_many(where, timings)
 
 
@@ -163,7 +165,7 @@ def _both(repeat: Repeat) -> list[Timing]:
 def _check_as_many(where: str, timings: Sequence[Timing]) -> None:
     rounds = {len(timing.samples_us) for timing in timings}
     if len(rounds) > 1:
-        raise InvalidInput(where, f"every series needs one sample a round, found {sorted(rounds)} samples")
+        raise InvalidInput(where, f"every series must have one sample per round; found {sorted(rounds)} samples")
 
 
 def _timings(report: Report) -> Iterator[tuple[str, Timing]]:
@@ -211,13 +213,13 @@ Range: TypeAlias = tuple[float, float]
 
 TIME_US: Range = (SHORTEST_US, LONGEST_US)
 DURATION_US: Range = (0.0, LONGEST_US)
-"""Range of figures reported with a time: floor, threshold, anchor."""
+"""Range of durations that are compared with times: floor, threshold, anchor."""
 SPAN_S: Range = (-1.0, LONGEST_S)
 """Range of differences between clock readings, which may be slightly negative."""
 ERROR: Range = (0.0, sys.float_info.max)
-"""Range of errors of an output, which may come from uninitialised memory."""
+"""Range of the errors of an output. Uninitialised memory can make them large."""
 COUNT: Range = (0.0, 1e15)
-"""Range of counts of calls, samples and versions: at a nanosecond per call, more would take eleven days."""
+"""Range of counts of calls, samples and versions. 1e15 calls of a nanosecond take eleven days."""
 CALLS: Range = (1.0, 1e15)
 WATTS: Range = (1e-6, 1e6)
 RATE: Range = (1.0, LARGEST_FIGURE)
@@ -234,12 +236,14 @@ _CLASSES: Mapping[type, Range] = {OutputChecks: COUNT, Ceilings: RATE, CaseError
 
 
 def check_figures(where: str, content: Any, within: Range = FIGURE) -> None:
-    """Check all figures of a message, or a part of it, by the units in its field names.
+    """Check all figures in a message, or in part of one, against ranges by class and field name.
+
+    The error of a wrong output may be any finite number, because it may come from uninitialised memory.
 
     The error of a wrong output may be any finite number, because it may come from uninitialised memory.
 
     Raises:
-        InvalidInput: names the first figure out of its range.
+        InvalidInput: a figure is out of range. The error contains its path.
     """
     match content:
         case None | bool() | str():

@@ -1,4 +1,4 @@
-"""Files of a trial or a confirmation, as a page lists and shows them."""
+"""Files of a trial or a confirmation for the pages."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from evo.trial.results import ConfirmReport, EvaluateReport
 
 SOURCE, LOG = "source", "compiler.log"
 MOST_BYTES = 4 << 20
-"""Larger files are not shown; they can be downloaded."""
+"""Maximum size in bytes of a file that a page shows. Larger files can only be downloaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """One artefact.
+    """One artefact as a named file.
 
     Attributes:
-        text: its text; None for a binary, and for a text too large to show.
-        missing: True if it is no longer in the store.
+        text: content of the file; None if it is binary or too large to show.
+        missing: True if the artefact store no longer has the file.
     """
 
     name: str
@@ -41,14 +41,14 @@ class File:
 
     @property
     def filename(self) -> str:
-        """Name for downloads."""
+        """File name for downloads."""
         ending = self.ending or ("bin" if self.text is None else "txt")
         return self.name if "." in self.name else f"{self.name}.{ending}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialFiles:
-    """All files of one trial by name."""
+    """All files of one trial, by name."""
 
     files: Mapping[str, File]
 
@@ -61,7 +61,7 @@ class TrialFiles:
         return self.files.get(LOG)
 
     def about(self, *words: str) -> tuple[File, ...]:
-        """Return the files whose name begins with one of these words, e.g. ``profile``."""
+        """Return the files whose name begins with one of these prefixes, e.g. ``profile``."""
         return tuple(file for name, file in self.files.items() if name.startswith(words))
 
     @property
@@ -70,29 +70,29 @@ class TrialFiles:
 
 
 class ArtefactReader:
-    """Reads files from the store; removed files are listed as missing."""
+    """Reads artefacts from the store. Removed artefacts are listed as missing."""
 
     def __init__(self, session: Session, store: Artefacts) -> None:
         self._session = session
         self._store = store
 
     def of_trial(self, trial: TrialView, kind: DeviceKind) -> TrialFiles:
-        """Return the files of its evaluation and its confirmations, the latest of each name.
+        """Return the files of a trial's evaluation and confirmations; of equal names, the latest file.
 
         Args:
-            kind: device kind, which decides the language of the source.
+            kind: device kind, which determines the language of the source.
         """
         reports = self.reports(trial)
         named = {name: digest for report in reports for name, digest in report.artefacts.items()}
         return self.of(named | dict(trial.artefacts), kind)
 
     def reports(self, trial: TrialView) -> list[EvaluateReport | ConfirmReport]:
-        """Return the reports of its attempts, oldest first."""
+        """Return the reports of a trial's attempts, oldest first."""
         attempts = Leases(self._session).attempts_of_trial(trial.id)
         return [row.result for row in attempts if isinstance(row.result, EvaluateReport | ConfirmReport)]
 
     def of(self, named: Mapping[str, str], kind: DeviceKind) -> TrialFiles:
-        """Return the files of these digests, source and log first."""
+        """Return the files with these names and digests, source and compiler log first."""
         return TrialFiles(files={name: self._file(name, digest, kind) for name, digest in _ordered(named)})
 
     def _file(self, name: str, digest: str, kind: DeviceKind) -> File:
@@ -106,7 +106,7 @@ class ArtefactReader:
 
 
 def _ending(name: str, kind: DeviceKind) -> str:
-    """For a file whose name has none."""
+    """Return the file name extension for an artefact whose name has none."""
     source, binary = kind_of(kind).suffixes
     return {SOURCE: source, "binary": binary, "headers": "zip"}.get(name, "")
 
@@ -117,7 +117,7 @@ def _ordered(named: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def text_of(content: bytes) -> str | None:
-    """Return the content as text if it is text and short enough to be shown."""
+    """Return the content as text; None if it is binary or too large to show."""
     if len(content) > MOST_BYTES or b"\0" in content[:4096]:
         return None
     return content.decode(errors="replace")

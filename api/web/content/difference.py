@@ -1,4 +1,4 @@
-"""Differences of two texts by line, shown unified or side by side."""
+"""Differences between two texts by line, for a unified or a side-by-side view."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 CONTEXT = 3
-"""Equal lines shown around a change; longer stretches are folded."""
+"""Number of equal lines shown before and after a change."""
 
 JUNK_FROM = 3000
-"""Comparisons of texts with more lines than this do not use frequent lines as anchors, which would take too long."""
+"""Number of lines from which frequent lines are not used as anchors, because that would take too long."""
 
 Kind: TypeAlias = Literal["same", "changed", "removed", "added"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One line of one text; its number counts from 1."""
+    """One line of one text. Line numbers count from 1."""
 
     number: int
     text: str
@@ -25,7 +25,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A row of the side-by-side view. A side is None if its text has no line there."""
+    """One row of the side-by-side view. A side is None if its text has no line in this row."""
 
     kind: Kind
     left: Side | None
@@ -34,14 +34,14 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Hunk:
-    """A stretch with changes, after `skipped` equal lines."""
+    """A group of changes with the lines around them. It follows `skipped` lines that are equal and not shown."""
 
     skipped: int
     lines: tuple[Line, ...]
 
     @property
     def unified(self) -> Iterator[Line]:
-        """Yield the unified view: removed lines before the lines that replace them."""
+        """Yield the rows of the unified view: removed lines, then the lines that replace them."""
         pending: list[Line] = []
         for line in self.lines:
             if line.kind == "same":
@@ -55,7 +55,7 @@ class Hunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """All hunks that differ; empty for equal texts."""
+    """All hunks with changes; empty for equal texts."""
 
     hunks: tuple[Hunk, ...]
     added: int
@@ -63,7 +63,7 @@ class Difference:
 
 
 def difference(left: Sequence[str], right: Sequence[str]) -> Difference:
-    """Compare two texts by lines."""
+    """Return the difference between two texts by lines."""
     matcher = SequenceMatcher(None, left, right, autojunk=max(len(left), len(right)) > JUNK_FROM)
     hunks, end, added, removed = [], 0, 0, 0
     for group in matcher.get_grouped_opcodes(CONTEXT):
