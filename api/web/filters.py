@@ -1,4 +1,4 @@
-"""Template filters: figures and names for people."""
+"""Template filters: format figures and names."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -21,7 +21,7 @@ SIGNS: Mapping[str, str] = {
     "reference_failed": "?",
     "cancelled": "–",
 }
-"""Sign shown with an outcome's badge, so that it can be read without colour; all others are failures."""
+"""Signs in the badges of outcomes, for readers without colour. Outcomes that are not listed are failures."""
 
 TONES: Mapping[str, str] = {
     "measured": "good",
@@ -39,7 +39,7 @@ def sign(kind: str) -> str:
 
 
 def coded(text: str) -> Markup:
-    """Return a report's text as markup, with text between backticks as code."""
+    """Return a text of a report as HTML. Text between backticks becomes code."""
     parts = (Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in _pieces(text))
     return Markup("").join(parts)
 
@@ -54,7 +54,7 @@ def tone(kind: str) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Format a moment as ``2026-03-01 12:30:05 UTC``."""
+    """Format a time as ``2026-03-01 12:30:05 UTC``."""
     return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -19,15 +19,15 @@ from evo.text.visible import visible
 HERE = Path(__file__).parent
 
 LINK = re.compile(r'(\s(?:href|src|action|formaction|data-from|data-live-from|data-address)=")(?=/(?!/))')
-"""Start of an address on this service in a rendered page. Text cannot contain it, because quotes are escaped."""
+"""Start of a link to this service in a rendered page. Text cannot match it, because quotes are escaped."""
 
 
 def render(request: Request, template: str, *, code: int = 200, plotting: bool = False, **content: Any) -> HTMLResponse:
-    """Return a rendered page, or a part of one, with its security headers.
+    """Return a rendered page, or a fragment of one, with its security headers.
 
     Args:
-        content: the template's variables; a missing one is an error.
-        plotting: allow the styles and images that Plotly needs; scripts stay restricted.
+        content: variables of the template; a missing variable is an error.
+        plotting: True to allow the styles and images that Plotly needs. Scripts stay restricted.
     """
     who = caller()
     public = address_of(request).public
@@ -39,17 +39,17 @@ def render(request: Request, template: str, *, code: int = 200, plotting: bool =
         "csrf": who.csrf and masked(who.csrf),
     }
     html = environment().get_template(template).render(known | content)
-    html = visible(html.replace("\r\n", "\n"))  # marks of writing direction can misrepresent a line, e.g. of a source
+    html = visible(html.replace("\r\n", "\n"))  # direction marks could make source code look different
     return HTMLResponse(below(public.prefix, html), code, headers=security(plotting=plotting))
 
 
 def below(prefix: str, html: str) -> str:
-    """Add a path prefix to every address on this service in the page."""
+    """Return the page with a path prefix added to every link to this service."""
     return LINK.sub(rf"\1{prefix}", html) if prefix else html
 
 
 def security(*, plotting: bool = False) -> dict[str, str]:
-    """Return headers that forbid other hosts and inline scripts, so that no text in a page can run."""
+    """Return security headers. They forbid other hosts and inline scripts, so that text in a page never runs."""
     styles, images = "'self'", "'self'"
     if plotting:
         styles = f"'self' {EMPTY_STYLE} {MAP_STYLE}; style-src-attr 'unsafe-inline'"
@@ -65,7 +65,7 @@ def security(*, plotting: bool = False) -> dict[str, str]:
 
 @cache
 def environment() -> Environment:
-    """Return the Jinja environment. Every value is escaped, every unknown name is an error."""
+    """Return the Jinja environment. It escapes every value; an unknown name is an error."""
     made = Environment(
         loader=FileSystemLoader([HERE / "pages", HERE / "templates"]),
         autoescape=True,

@@ -1,6 +1,6 @@
-"""Downloads of search and champion reports: Markdown, or one self-contained page.
+"""Downloads of reports on searches and champions: Markdown, or one self-contained HTML file.
 
-They belong to the REST API. They are in this package because templates of the pages draw them.
+These routes belong to the REST API. They are in this package because page templates render the HTML.
 """
 
 from typing import Annotated, Literal
@@ -22,11 +22,11 @@ router = rest_router("/searches/{search_id}", tag="searches")
 champion_router = rest_router("/champions", tag="champions")
 
 LEAST, MOST = 1e-9, 1e9
-"""Rates and costs that a report can compute with: a smaller rate underflows when multiplied with times in µs."""
+"""Limits of rates and costs in reports. Products of smaller rates with times in µs could underflow."""
 
 
 class ReportTerms(BaseModel):
-    """Terms to judge the search by."""
+    """Terms by which the report rates the search."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,7 +58,10 @@ def get_search_report(
     request: Request,
     service: ServiceDep,
 ) -> Response:
-    """Report of a search: findings, changes without effect, cost, and next steps; from the database alone."""
+    """Return the report of a search: findings, changes without effect, cost, and next steps.
+
+    It reads only the database.
+    """
     asked = terms.read()
     with service.database.read() as session:
         reading = read(session, service.conductor.catalogue, search_id, service.conductor.clock())
@@ -85,7 +88,7 @@ def get_search_report(
 )
 @allow("viewer")
 def get_champion_report(champion_id: Id, request: Request, service: ServiceDep) -> Response:
-    """A champion's evidence as one self-contained page, as a download."""
+    """Return the evidence of a champion as one self-contained HTML file."""
     with service.database.read() as session:
         sheet = evidence_sheet(session, service.artefacts, champion_id, service.conductor.clock())
     headers = {

@@ -1,4 +1,4 @@
-"""Name of a trial for people: search and number, e.g. ``3.57`` for trial 57 of search 3."""
+"""Reference to a trial by search and number, e.g. ``3.57`` for trial 57 of search 3."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ FORM = re.compile(r"(?:([0-9]{1,18})\.)?([0-9]{1,18})")
 
 @dataclass(frozen=True, kw_only=True)
 class TrialReference:
-    """Search and number of a trial, independent of its database id."""
+    """Search id and number of a trial, independent of its database id."""
 
     search: int
     number: int
@@ -30,11 +30,11 @@ class TrialReference:
 
     @property
     def path(self) -> str:
-        """The path of its page."""
+        """Path of the trial's page."""
         return f"/searches/{self.search}/trials/{self.number}"
 
     def row(self, session: Session) -> int:
-        """Return its database id.
+        """Return the database id of the trial.
 
         Raises:
             NotFound: there is no such trial.
@@ -45,11 +45,11 @@ class TrialReference:
 
 
 def parse_reference(session: Session, field: str, text: str, search: int | None) -> TrialReference:
-    """Parse a trial's name: ``3.57``, a number if the search is given, or an id of old links.
+    """Parse a reference to a trial: ``3.57``, a number if the search is given, or a database id from an old link.
 
     Raises:
-        InvalidInput: it has none of these forms.
-        NotFound: no trial has this id.
+        InvalidInput: the text has none of these forms.
+        NotFound: no trial has this database id.
     """
     if not text.strip():
         raise InvalidInput(

@@ -228,7 +228,7 @@ def test_comparison_page_calls_the_result_indicative_only(stage: Stage, page: ht
     assert compared in board
     assert board.count("same binary as trial 0") == len(ordered) - 1
     mixed = shown(page, f"/compare?left={fast}&right={trials(stage, 2)[2]}&view=unified")
-    assert "They are of different devices" in text_of(mixed)
+    assert "The trials have different devices" in text_of(mixed)
     assert "registers" in mixed
     assert HOSTILE not in mixed
     assert "compared with another one" in text_of(shown(page, f"/compare?left={fast}&right={fast}"))

@@ -1,4 +1,4 @@
-"""Leaderboard of one search, or of all searches that compete for one champion, page by page."""
+"""Leaderboard pages: the trials of one search, or of all searches that compete for the same champion."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ from evo.trial.timing import Timing
 
 PAGE = 50
 COUNTED = 10_000
-"""Matches are counted up to this number; counting more would take longer than showing them."""
+"""Maximum number of matching trials that are counted. Counting more would be slow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
-    """One setting of a config; `differs` is True if the best trial's differs."""
+    """One setting of a config. `differs` is True if the best trial has another value."""
 
     name: str
     value: str
@@ -37,11 +37,11 @@ class Chip:
 
 @dataclass(frozen=True, kw_only=True)
 class RelativeTime:
-    """A time relative to other times.
+    """A time relative to the fastest baseline and to the roofline.
 
     Attributes:
-        speedup: over the fastest baseline; confirmed if the time is.
-        share: fraction of the roofline.
+        speedup: speedup over the fastest baseline; a confirmed one if the time is confirmed.
+        share: roofline time divided by the time, 0 to 1.
     """
 
     speedup: float | None
@@ -58,13 +58,13 @@ class RelativeTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row: a trial, or a baseline (`trial` is None) at its rank.
+    """One row: a trial, or a baseline, which has no `trial`.
 
     Attributes:
-        metric: value of the search's metric, as text; empty if the objective is the time.
-        same: an earlier trial of the search with the same binary, if any.
+        metric: value of the search's metric as text; empty if the search minimises the time.
+        same: number of the first trial of the search with the same binary; None if it is this one.
         figures: registers, shared memory and occupancy, if known.
-        detail: why it was not measured, in one line.
+        detail: reason why the trial was not measured, in one line.
     """
 
     name: str
@@ -83,14 +83,14 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """A page of a leaderboard.
+    """One page of a leaderboard.
 
     Attributes:
-        device: the model on which all of them are measured.
+        device: model of the device that measured all rows.
         metric: the search's metric; None if the objective is the time.
         found: number of matching trials, counted up to `COUNTED` unless `exact`.
-        shared: settings common to all rows, which the rows need not repeat.
-        wrong: invalid filters of the reader, by field; there are no rows then.
+        shared: settings that are the same in all rows and left out of them.
+        wrong: reasons by field if a filter of the reader is invalid; then there are no rows.
     """
 
     address: Address
@@ -105,7 +105,7 @@ class Listing:
 
     @property
     def orders(self) -> Mapping[str, str]:
-        """Sort keys with their labels."""
+        """Labels of all sort keys, by sort key."""
         names = [tunable.name for tunable in self.tunables if tunable.name not in KEYS]
         up, down = {name: f"{name}, up" for name in names}, {f"-{name}": f"{name}, down" for name in names}
         return {**ORDERS, **up, **down}
@@ -117,22 +117,22 @@ class Listing:
 
     @property
     def compared(self) -> bool:
-        """True if there is a baseline to compare with."""
+        """True if a row has a speedup over a baseline."""
         return any(row.relative.speedup for row in self.rows)
 
     @property
     def bounded(self) -> bool:
-        """True if the device's limit is known."""
+        """True if a row has a share of the roofline."""
         return any(row.relative.share for row in self.rows)
 
     @property
     def resourced(self) -> bool:
-        """True if the resource use of any row is known."""
+        """True if the resource use of a row is known."""
         return any(row.figures for row in self.rows)
 
     @property
     def first(self) -> int:
-        """The rank of the first row, from 1."""
+        """Position of the first row in the whole list, from 1."""
         return (self.address.page - 1) * PAGE + 1
 
     @property
@@ -146,7 +146,7 @@ class Listing:
 
     @property
     def counted_out(self) -> bool:
-        """True if there are more matches than were counted."""
+        """True if more trials match than were counted."""
         return not self.exact and self.found >= COUNTED
 
 
@@ -158,11 +158,11 @@ def listing_of(
     search: SearchView,
     searches: Sequence[int] | None = None,
 ) -> Listing:
-    """Return the leaderboard page of an address.
+    """Return the leaderboard page for a URL.
 
     Args:
-        search: times are compared with its baselines and its limit.
-        searches: ids of the searches whose trials compete; by default only `search`.
+        search: search whose baselines and roofline the times are compared with.
+        searches: ids of the searches whose trials are listed; by default only `search`.
     """
     ids = tuple(searches or (search.id,))
     try:
@@ -206,7 +206,7 @@ def listing_of(
 
 
 def _known_count(search: SearchView, selection: Selection) -> int | None:
-    """Return the number of matching trials if the search's counters give it."""
+    """Return the number of matching trials if the counters of the search contain it, else None."""
     if selection.conditions or selection.text:
         return None
     counts = {**search.counts, "pending": search.asked - search.finished}
@@ -214,7 +214,7 @@ def _known_count(search: SearchView, selection: Selection) -> int | None:
 
 
 def _shared(configs: Sequence[Config]) -> Config:
-    """Return the settings that all configs have in common."""
+    """Return the settings that are the same in all configs."""
     if len(configs) < 2:
         return {}
     first, *others = configs
@@ -244,7 +244,7 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
 
 
 def _interval(trial: TrialView, timing: object) -> Interval | None:
-    """Return the interval of the leading time."""
+    """Return the interval of the time that the row shows; None if the trial was not measured."""
     if trial.confirmed is not None:
         return trial.confirmed.time
     return order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None
@@ -255,7 +255,7 @@ def _one_line(text: str) -> str:
 
 
 def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
-    """Return at most two short lines: use per thread and block, and occupancy."""
+    """Return up to two short lines: the resources per thread and block, and the occupancy."""
     registers, shared = resources.get("registers"), resources.get("shared_memory_bytes")
     occupancy, spills = resources.get("occupancy"), resources.get("spill_bytes")
     used = [
@@ -267,7 +267,7 @@ def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, first: bool) -> list[Row]:
-    """Insert baselines at their ranks; the last page also has the slower ones."""
+    """Insert baselines between the rows by time. The last page also gets the slower baselines."""
     fastest = 0.0 if first or not rows else rows[0].time_us or 0.0
     slowest = float("inf") if whole or not rows else rows[-1].time_us or 0.0
     baselines = [_baseline_row(search, name, timing) for name, timing in search.baselines.items()]

@@ -1,4 +1,4 @@
-"""A text as a list of lines, with syntax highlighting for programs."""
+"""A text as a list of lines, with syntax highlighting for program sources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from pygments.lexers import get_lexer_by_name
 from evo.device.kind import Sources
 
 MOST_LINES, MOST_CHARACTERS = 2000, 150_000
-"""Lines shown of a longer text. The whole text is a download."""
+"""Maximum numbers of lines and characters of a text on a page. The whole text can be downloaded."""
 
 LANGUAGES: Mapping[Sources, str] = {"c": "c", "cuda": "cuda", "own": "text"}
-"""The highlighter of a kernel's source, by the sources of a device kind."""
+"""Name of the syntax highlighter, by the kind of sources that a device kind compiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Lines of escaped markup; `cut` is the number of lines left out."""
+    """Lines of escaped HTML. `cut` is the number of lines that were left out."""
 
     lines: tuple[Markup, ...]
     cut: int = 0
@@ -29,7 +29,7 @@ class Listing:
 
 @lru_cache(maxsize=64)
 def listing(text: str, language: str = "text") -> Listing:
-    """Return the listing of a text. The latest are cached, because artefacts never change."""
+    """Return the listing of a text. The latest listings are cached, because artefacts never change."""
     every = text.splitlines()
     shown = beginning(every)
     body = "\n".join(shown)
@@ -38,7 +38,7 @@ def listing(text: str, language: str = "text") -> Listing:
 
 
 def beginning(lines: list[str]) -> list[str]:
-    """Return the lines that a page shows; a very long line is shortened."""
+    """Return the lines that a page shows. A very long line is shortened."""
     shortened = [line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS] + " …" for line in lines[:MOST_LINES]]
     lengths = accumulate(len(line) + 1 for line in shortened)
     kept = takewhile(lambda length: length <= MOST_CHARACTERS + 3, lengths)
@@ -46,7 +46,7 @@ def beginning(lines: list[str]) -> list[str]:
 
 
 def _marked(body: str, language: str) -> list[Markup]:
-    """Return lines of spans with classes. Pygments escapes the text and closes all tags on each line."""
+    """Return lines of HTML spans with classes. Pygments escapes the text and closes all tags in each line."""
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     html = highlight(body, lexer, HtmlFormatter(nowrap=True, classprefix="k-"))
     return [Markup(line) for line in html.split("\n")][: body.count("\n") + 1]

@@ -1,4 +1,4 @@
-"""Figures of promotion rules as text: with unit, threshold and comparison, and an explanation of both."""
+"""Figures of promotion rules as text: each figure with its unit, its threshold, and explanations of both."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,11 +14,10 @@ NOISY = "too noisy to tell"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How the figures of one rule are shown.
-
+    """Format of the figures of one rule.
     Attributes:
-        unit: formats a figure or a threshold with its unit.
-        symbol: its symbol in statistics.
+        unit: function that formats a figure or a threshold with its unit.
+        symbol: symbol of the figure in statistics.
         side: relation of a passing figure to the threshold, e.g. ``≥``.
         figure: explanation of the figure.
         threshold: explanation of the threshold.
@@ -139,7 +138,7 @@ READINGS: Mapping[str, Reading] = {
         threshold="that is, faster than the baseline",
     ),
 }
-"""How to show each rule that has a figure."""
+"""Formats of the rules that have a figure, by rule."""
 
 SPREAD = Reading(
     unit=_share,
@@ -147,21 +146,21 @@ SPREAD = Reading(
     figure="by which two series of one kernel may differ here",
     threshold="the least gain that the policy counts",
 )
-"""How to show the noise of a first champion, which has no incumbent to gain on."""
+"""Format of the noise rule for a first champion, which has no incumbent to compare with."""
 
 
 def figure_text(rule: Rule) -> str:
-    """Return the figure as text; a dash if the rule has none, or it was not measured."""
+    """Return the figure of a rule as text; a dash if the rule has no figure or it was not measured."""
     reading = _reading(rule)
     if _noisy(rule):
         return NOISY
-    return NOTHING if reading is None or _unsought(rule) else reading.found(rule.figure)
+    return NOTHING if reading is None or _unchecked(rule) else reading.found(rule.figure)
 
 
 def figure_words(rule: Rule) -> str:
-    """Return the explanation of the figure."""
+    """Return the explanation of the figure; empty if no figure is shown."""
     reading = _reading(rule)
-    return "" if reading is None or _unsought(rule) or _noisy(rule) else reading.figure
+    return "" if reading is None or _unchecked(rule) or _noisy(rule) else reading.figure
 
 
 def threshold_text(rule: Rule) -> str:
@@ -171,14 +170,14 @@ def threshold_text(rule: Rule) -> str:
         return NOTHING
     if not reading.side and rule.threshold == 0.0:
         return "none"
-    if _noiseless(rule):
+    if _noise_unknown(rule):
         return UNKNOWN
-    side = _end(rule) if rule.name == "agreement" else reading.side
+    side = _relation(rule) if rule.name == "agreement" else reading.side
     return " ".join(filter(None, (reading.symbol, side, reading.unit(rule.threshold))))
 
 
-def _end(rule: Rule) -> str:
-    """Return the end of a range that lies nearer to the figure; the figure is inside if the rule is met."""
+def _relation(rule: Rule) -> str:
+    """Return the relation of the figure to the nearer end of a range. A figure inside the range passes."""
     return "≤" if (rule.figure <= rule.threshold) == rule.passed else "≥"
 
 
@@ -195,15 +194,15 @@ def _reading(rule: Rule) -> Reading | None:
 
 
 def _noisy(rule: Rule) -> bool:
-    """Return True if noise makes the figure meaningless. Other rules left open by noise still show theirs."""
+    """Return True if noise makes the figure meaningless. Figures of other inconclusive rules are still shown."""
     return rule.name == "work" and not rule.conclusive
 
 
-def _unsought(rule: Rule) -> bool:
-    """Return True if the counted events were not looked for."""
+def _unchecked(rule: Rule) -> bool:
+    """Return True if the events that the rule counts were not checked for."""
     return rule.name in ("sanitizers", "profile", "work", "answers") and not rule.passed and rule.figure == 0.0
 
 
-def _noiseless(rule: Rule) -> bool:
-    """Return True if no second series was taken, so that the session's noise is unknown."""
+def _noise_unknown(rule: Rule) -> bool:
+    """Return True if no second series was measured, so that the noise of the process is unknown."""
     return rule.name == "noise" and rule.threshold == 1.0

@@ -1,4 +1,4 @@
-"""Axes of drawings: linear and logarithmic positions, round tick values, and how figures are written."""
+"""Axes of drawings: linear and logarithmic positions, round tick values, and labels of figures."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -10,14 +10,14 @@ from evo.text.wording import time_text
 from evo.trial.objective import Objective
 
 CHARACTER = 8.6
-"""Largest width of a character in a label, in units of the drawing. Labels are 15 units high in a narrow window."""
+"""Maximum width of a character in a label, in units of the drawing, with labels of 15 units in narrow windows."""
 
 GAP = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A tick: position and label."""
+    """A tick on an axis: its position and label."""
 
     at: float
     label: str
@@ -25,7 +25,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """Maps `low` to `start` and `high` to `end`. An empty range is mapped to the middle."""
+    """Linear axis that maps `low` to `start` and `high` to `end`. An empty range is mapped to the middle."""
 
     low: float
     high: float
@@ -33,12 +33,12 @@ class Axis:
     end: float
 
     def at(self, value: float) -> float:
-        """Return the position, rounded to a tenth."""
+        """Return the position of a value, rounded to a tenth."""
         share = 0.5 if self.high <= self.low else (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
     def marks(self, wanted: int, text: Callable[[float], str], *, least_step: float = 0.0) -> tuple[Mark, ...]:
-        """Return about `wanted` round values inside the range, at least `least_step` apart."""
+        """Return about `wanted` ticks at round values, at least `least_step` apart."""
         if self.high <= self.low:
             return (Mark(at=self.at(self.low), label=text(self.low)),)
         step = round_step(max((self.high - self.low) / wanted, least_step))
@@ -48,22 +48,22 @@ class Axis:
 
 
 def margin(labels: Iterable[str]) -> float:
-    """Return the room that the widest label needs on the left, with a gap."""
+    """Return the width that the longest label needs, with a gap."""
     return round(GAP + CHARACTER * max(map(len, labels), default=0), 1)
 
 
 def round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 5, 10, 20, 50 … (and 0.1, 0.2 …) that is at least `least`."""
+    """Return the smallest round step (1, 2 or 5 times a power of ten) that is at least `least`."""
     magnitude = 10.0 ** math.floor(math.log10(least))
     return next(factor * magnitude for factor in (1, 2, 5, 10) if factor * magnitude >= least * (1 - 1e-9))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """The figures of a drawing: how they are written, and the range that can be drawn.
+    """Format and range of the figures in a drawing.
 
     Attributes:
-        what: names the best figure in summaries, e.g. ``time``.
+        what: noun for the figures in summaries, e.g. ``time``.
     """
 
     text: Callable[[float], str]
@@ -73,7 +73,7 @@ class Scale:
 
 
 def scale_of(objective: Objective, *, estimated: bool) -> Scale:
-    """Return the scale of a search's costs: times, or its metric."""
+    """Return the scale for the costs of a search: times, or values of its metric."""
     if objective.metric is not None:
         return Scale(text=objective.metric_text, what=objective.metric, least=1e-300, most=1e300)
     text = partial(time_text, estimated=estimated)
@@ -87,10 +87,10 @@ class Tick:
 
 
 class Logarithmic:
-    """Maps figures to positions on a logarithmic scale with some margin.
+    """Logarithmic axis with a margin at both ends.
 
     Args:
-        start, end: positions of the least and of the largest figure.
+        start, end: positions of the two ends of the axis.
     """
 
     def __init__(self, costs: Sequence[float], scale: Scale, start: float, end: float) -> None:
@@ -99,7 +99,7 @@ class Logarithmic:
         self.low, self.high = math.log10(least * 0.92), math.log10(most * 1.08)
 
     def _drawable(self, cost: float) -> float:
-        """Clamp an impossible figure to the range that can be drawn."""
+        """Return a figure clamped to the range of the scale."""
         return min(max(cost, self._scale.least), self._scale.most)
 
     def at(self, cost: float) -> float:
@@ -107,7 +107,7 @@ class Logarithmic:
         return self._start + (self._end - self._start) * share
 
     def ticks(self, most: int = 8) -> tuple[Tick, ...]:
-        """Return at most `most` round figures: 1, 2 and 5 of each power of ten, and finer ones in a narrow range."""
+        """Return at most `most` round figures: 1, 2 and 5 times powers of ten, with finer steps in a narrow range."""
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
         for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [index / 10 for index in range(10, 100)]):
             figures = [mantissa * 10.0**power for power in powers for mantissa in mantissas]

@@ -1,4 +1,4 @@
-"""The best-so-far chart and its sparkline as SVG coordinates; templates only draw them."""
+"""Best-so-far chart and sparkline in SVG coordinates. Templates only draw them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,19 +9,19 @@ from evo.trial.objective import Objective
 
 WIDTH, HEIGHT = 760.0, 330.0
 NARROW = 340.0
-"""Width for a phone, so that the chart needs no scrolling."""
+"""Width of the chart for phones, where it fits without scrolling."""
 RIGHT, TOP, BOTTOM = 12.0, 16.0, 24.0
 LABEL_HEIGHT = 15.0
 LABEL_WIDTH = 180.0
-"""Length of a label, measured from the right end of its line."""
+"""Width of the area at the right end of a horizontal line that its label may cover."""
 
 MAX_DOTS = 500
-"""Maximum number of dots. Of a longer search every n-th trial is drawn; the best line uses all of them."""
+"""Maximum number of dots. In a longer search, every n-th trial is drawn; the line of the best uses all trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """A horizontal line with a label: a baseline, the champion to beat, the roofline."""
+    """A horizontal line with a label: a baseline, the incumbent champion, or the roofline."""
 
     y: float
     label_y: float
@@ -31,7 +31,7 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Coordinates of a drawing; `summary` describes it in words."""
+    """Coordinates of a chart. `summary` describes it in words."""
 
     dots: tuple[tuple[float, float], ...]
     best_line: str
@@ -55,14 +55,14 @@ def best_so_far(
     width: float = WIDTH,
     scale: Scale | None = None,
 ) -> Chart | None:
-    """Return the chart of a search, or None before the first measurement or estimate.
+    """Return the chart of a search; None before the first trial with a cost.
 
     Args:
         progress: (index among the ended trials, cost) of each measured trial, in order.
-        ended: number of ended trials, measured or not: the length of the axis.
-        levels_us: (kind, label) of each horizontal line → its time; times of 0 µs are left out.
-        width: of the drawing; a narrow one has fewer dots and ticks.
-        scale: of the costs; None: measured times.
+        ended: number of ended trials, which is the length of the horizontal axis.
+        levels_us: times of the horizontal lines in µs by (kind, label). Times of 0 µs are left out.
+        width: width of the drawing. A narrow drawing has fewer dots and ticks.
+        scale: scale of the costs; None: measured times.
     """
     if not progress:
         return None
@@ -82,7 +82,7 @@ def best_so_far(
         best_line="".join(step + drop for step, drop in zip(steps, drops, strict=True)).strip() + last_x,
         x_ticks=x.ticks(),
         y_ticks=y_ticks,
-        levels=_levels({key: y.at(time_us) for key, time_us in lines.items()}, _beside_labels(best, x, y)),
+        levels=_levels({key: y.at(time_us) for key, time_us in lines.items()}, _range_at_labels(best, x, y)),
         left=left,
         right=width - RIGHT,
         width=width,
@@ -91,7 +91,7 @@ def best_so_far(
 
 
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
-    """Place labels above their lines, or below if the best line, which spans `drawn`, would cross them."""
+    """Place each label above its line, or below if the line of the best, which spans `drawn`, would cross the label."""
     levels: list[Level] = []
     for (kind, label), y in sorted(heights.items(), key=lambda item: item[1]):
         above = levels[-1].label_y + LABEL_HEIGHT if levels else TOP
@@ -100,8 +100,8 @@ def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]
     return tuple(levels)
 
 
-def _beside_labels(best: Sequence[tuple[int, float]], x: "_Linear", y: Logarithmic) -> tuple[float, float]:
-    """Return the vertical range of the best line in the area of the labels."""
+def _range_at_labels(best: Sequence[tuple[int, float]], x: "_Linear", y: Logarithmic) -> tuple[float, float]:
+    """Return the vertical range of the line of the best in the area of the labels."""
     before = [time_us for seq, time_us in best if x.at(seq) < x.right - LABEL_WIDTH]
     heights = [y.at(time_us) for _, time_us in best[max(0, len(before) - 1) :]]
     return min(heights), max(heights)
@@ -120,7 +120,7 @@ def _thinned(progress: Sequence[tuple[int, float]], width: float) -> Sequence[tu
 
 
 class _Linear:
-    """Maps the number of ended trials to a horizontal position."""
+    """Linear axis of the number of ended trials."""
 
     def __init__(self, low: float, high: float, left: float, right: float) -> None:
         self.low, self.high, self.left, self.right = low, high, left, right
@@ -145,7 +145,7 @@ SPARK_WIDTH, SPARK_HEIGHT, MARGIN = 120.0, 28.0, 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Spark:
-    """Sparkline as an SVG path in its own coordinates; `summary` describes it in words."""
+    """Sparkline as an SVG path. `summary` describes it in words."""
 
     path: str
     summary: str
@@ -154,10 +154,10 @@ class Spark:
 
 
 def spark_of(lows: Sequence[tuple[int, float]], scale: Scale | None = None) -> Spark | None:
-    """Return the line through the running minimum of (number, cost); None without points.
+    """Return the line of the running minimum of (number, cost) pairs; None without pairs.
 
     Args:
-        scale: of the costs; None: measured times.
+        scale: scale of the costs; None: measured times.
     """
     if not lows:
         return None

@@ -1,4 +1,4 @@
-"""Forest plot of an ablation: an interval per change, and a line for no effect."""
+"""Forest plot of an ablation: an interval for each change, and a line at the ratio of no effect."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from evo.report.sections.ablation import by_effect, change_text, sentence
 
 ROW, NAMES = 26.0, 330.0
 NEAR, FAR = 0.05, 6.0
-"""Limits of the scale around 1: its least extent, and its largest as a multiple of the median change. Without it, one
+"""Extent of the scale around 1: at least `NEAR`, at most `FAR` times the median change. Without this limit, one
 expensive change would compress all others into a line."""
 
 PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
-"""Colours by finding; the table repeats it in words."""
+"""Index of the colour, by finding. The table also states the finding in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stem:
-    """Interval of one change as a line; `beyond` holds the ratio if it lies outside the scale."""
+    """Interval of one change as a line. `beyond` is the ratio as text if it lies outside the scale, else empty."""
 
     name: str
     place: int
@@ -33,14 +33,14 @@ class Stem:
 
 @dataclass(frozen=True, kw_only=True)
 class Forest(Rows):
-    """Changes one below the other on a scale of ratios; `even_x` is the position of no effect."""
+    """All changes, one below the other, on a scale of ratios. `even_x` is the position of the ratio 1 (no effect)."""
 
     stems: tuple[Stem, ...]
     even_x: float
 
 
 def forest(found: Sequence[AblationView]) -> Forest | None:
-    """Return the drawing of all changes with a ratio; None without any."""
+    """Return the drawing of all changes that have a ratio; None if no change has one."""
     drawn = [(each, each.effect) for each in by_effect(found) if each.effect is not None]
     if not drawn:
         return None

@@ -1,4 +1,4 @@
-"""Plotly's script, taken from its Python package, so that browsers load nothing from other hosts."""
+"""Plotly's script from its Python package, so that browsers load nothing from other hosts."""
 
 import gzip
 from functools import cache
@@ -12,7 +12,7 @@ MAP_STYLE = "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='"
 
 
 def address() -> str:
-    """Return the script's path. It contains the version, so browsers may cache it for ever."""
+    """Return the path of the script. The path contains the version, so browsers may cache the script forever."""
     return f"/static/plotly/{version('plotly')}/plotly.min.js"
 
 
@@ -22,7 +22,7 @@ def script() -> bytes:
 
 @cache
 def packed_script() -> bytes:
-    """Return the gzipped script, a third of its size. It is compressed once."""
+    """Return the script compressed by gzip. It is compressed once, to a third of its size."""
     return gzip.compress(script(), 6)
 
 

@@ -1,4 +1,4 @@
-"""Drawings of samples, in order and as histograms, in SVG coordinates."""
+"""Drawings of samples, as traces in measured order and as histograms, in SVG coordinates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ TRACE_HEIGHT, LEAST_ROW = 250.0, 54.0
 RIGHT, TOP, BOTTOM = 14.0, 12.0, 26.0
 BINS = 60
 MOST_POINTS = 400
-"""Maximum number of points per series in the trace. Of more, every n-th is drawn; the histogram counts all."""
+"""Maximum number of points per series. In a longer series, every n-th sample is drawn; the histogram counts all."""
 
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "plus")
-"""Shapes of the series, so that they can be distinguished without colour."""
+"""Shapes of the points by series, so that series can be distinguished without colour."""
 
 OUTLYING = 4.0
-"""Samples further from the middle half than this multiple of its width are drawn at the edge and marked."""
+"""Number of interquartile ranges outside the quartiles from which a sample is drawn at the edge and marked."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Frame of a drawing with one row per item on a common scale; `summary` describes it in words."""
+    """Frame of a drawing that has one row per item and a common scale. `summary` describes it in words."""
 
     marks: tuple[Mark, ...]
     summary: str
@@ -45,7 +45,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Bin:
-    """A bar; `height` is a fraction of the tallest."""
+    """One bar of a histogram. `height` is relative to the tallest bar."""
 
     x: float
     width: float
@@ -54,12 +54,12 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One kernel's samples: points of the trace and a histogram.
+    """Samples of one kernel: points of the trace, and a histogram.
 
     Attributes:
         place: index that selects colour and shape.
         base: vertical position of the histogram.
-        outlying: number of samples beyond the edges.
+        outlying: number of samples outside the drawn range.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Trace and histograms of one or more series on a common time scale; `summary` describes them in words."""
+    """Traces and histograms of series on a common time scale. `summary` describes them in words."""
 
     series: tuple[Series, ...]
     time_marks: tuple[Mark, ...]
@@ -101,12 +101,14 @@ class Drawing:
 
 
 def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) -> Drawing | None:
-    """Return the drawing of these series in the given order; None without any.
+    """Return the drawing of these series in the given order; None without series.
+
+    Samples with the same index have the same horizontal position, because interleaved series are measured together.
 
     Entries i of all series share a horizontal position, because interleaved samples were taken together.
 
     Args:
-        first: index of the first series, if other series are drawn next to this drawing.
+        first: index of the first series, which selects its colour and shape.
     """
     if not timings:
         return None
@@ -135,7 +137,7 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
 
 
 def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tuple[float, float]:
-    """Return the range drawn to scale: all samples except far outliers of each series."""
+    """Return the range of the drawing: all samples except the far outliers of each series."""
     lows, highs = [], []
     for samples in series:
         low, high = np.percentile(samples, (25, 75))
@@ -144,7 +146,7 @@ def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tu
         lows.append(float(inside.min()))
         highs.append(float(inside.max()))
     low, high = min(lows), max(highs)
-    room = max(0.04 * (high - low), 1e-9 * high) if high > low else 0.01 * high  # bins need more than a few digits
+    room = max(0.04 * (high - low), 1e-9 * high) if high > low else 0.01 * high  # histogram bins need different edges
     return low - room, high + room
 
 
@@ -169,7 +171,7 @@ def _series(index: int, item: tuple[str, Timing], below: float, axes: tuple[Axis
 
 
 def _drawable(timing: Timing) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Clamp impossible samples to the valid range."""
+    """Return the samples clamped to the range of valid times."""
     samples: np.ndarray[tuple[int], np.dtype[np.float64]] = np.asarray(timing.samples_us)
     return samples.clip(SHORTEST_US, LONGEST_US)
 

@@ -1,4 +1,4 @@
-"""Trials by two objectives as SVG coordinates, with the Pareto front; the template only draws them."""
+"""Drawing of trials by two objectives, with the Pareto front, in SVG coordinates. Templates only draw it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from evo.trial.objective import Objective, front
 
 HEIGHT, TOP, RIGHT, BOTTOM = 330.0, 16.0, 28.0, 44.0
 CLOSE = 14.0
-"""Front trials that are drawn closer together than this share one label."""
+"""Distance below which neighbouring trials of the front share one label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """A trial with its costs by two objectives; less is better in both."""
+    """A trial with its costs by two objectives. Lower is better in both."""
 
     number: int
     first: float
@@ -23,7 +23,7 @@ class Weighed:
 
 @dataclass(frozen=True, kw_only=True)
 class Spot:
-    """A trial of the front in the drawing; `label` is empty where there is no room."""
+    """A trial of the front in the drawing. `label` is empty if there is no room for it."""
 
     x: float
     y: float
@@ -32,11 +32,11 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True)
 class TradeOff:
-    """Coordinates of a drawing; `summary` describes it in words.
+    """Coordinates of a drawing. `summary` describes it in words.
 
     Attributes:
-        dots: trials that another one beats in both.
-        line: the front as a path of steps.
+        dots: positions of the trials that are not on the front.
+        line: SVG path of the front, in steps.
     """
 
     dots: tuple[tuple[float, float], ...]
@@ -54,7 +54,7 @@ class TradeOff:
 
 
 def front_of(trials: Sequence[Weighed]) -> tuple[Weighed, ...]:
-    """Return the trials that no other beats in both objectives, the best in the first one first."""
+    """Return the trials on the Pareto front, best in the first objective first."""
     best = front([(each.first, each.second) for each in trials])
     chosen = (each for index, each in enumerate(trials) if index in best)
     return tuple(sorted(chosen, key=lambda each: (each.first, each.number)))
@@ -63,7 +63,9 @@ def front_of(trials: Sequence[Weighed]) -> tuple[Weighed, ...]:
 def trade_off(
     trials: Sequence[Weighed], axes: tuple[Objective, Objective], *, width: float, estimated: bool
 ) -> TradeOff | None:
-    """Return the drawing of a search with a metric or two objectives; None for less than two trials.
+    """Return the drawing of a search with a metric or two objectives; None for fewer than two trials.
+
+    The lower the first cost, the further left a trial is; the lower the second cost, the further down.
 
     The better a trial, the further left (first objective) and down (second objective) it is.
     """
@@ -95,7 +97,7 @@ def trade_off(
 
 
 WIDE = 500.0
-"""Drawings that are narrower have fewer ticks."""
+"""Width below which a drawing has fewer ticks."""
 
 
 def _spots(points: Sequence[tuple[float, float, str]]) -> tuple[Spot, ...]:

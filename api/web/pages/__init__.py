@@ -1,4 +1,4 @@
-"""Web pages, one folder each: routes (`page.py`), view and templates. Scripts only update them.
+"""Web pages, one folder per page: routes (`page.py`), view and templates. Scripts only update pages.
 
 The router of every `page.py` is served.
 """
@@ -32,7 +32,7 @@ def routes() -> list[BaseRoute]:
 
 
 def routers() -> Iterator[APIRouter]:
-    """Yield the router of each folder's `page` module; the folders `error` and `search_report` have none."""
+    """Yield the router of the `page` module of each folder. The folders `error` and `search_report` have no router."""
     for folder in iter_modules(__path__, f"{__name__}."):
         if find_spec(f"{folder.name}.page") is not None:
             router = getattr(import_module(f"{folder.name}.page"), "router", None)
@@ -41,19 +41,19 @@ def routers() -> Iterator[APIRouter]:
 
 
 def install(app: FastAPI) -> None:
-    """Set up the pages' data in the application's state."""
+    """Store the error page and the plot gallery in the state of the application."""
     app.state.error_page = error_page
     app.state.gallery = Gallery()
 
 
 def _form_address(request: Request) -> str | None:
-    """Return the address of the refused form with the user's input; None for other pages."""
+    """Return the URL of a refused search form with the user's input; None for other requests."""
     typed = {name: text for name, text in typed_of(request).items() if name not in (FIELD, CHOSEN)}
     return cut_address_of(typed) if typed and (request.method, request.url.path) == ("POST", "/start") else None
 
 
 def error_page(request: Request, refused: Refusal) -> HTMLResponse:
-    """Return the error page for a link or a button."""
+    """Return the error page for a request of a browser."""
     content = error_content(refused, request.url.path, again=_form_address(request))
     return render(request, "error/error.html", status=refused.status, content=content, code=refused.status)
 
@@ -62,7 +62,7 @@ WORKER_POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Policy of shared workers: import scripts of the service and follow its events."""
+"""Content security policy of shared workers. They may import scripts of the service and read its events."""
 
 
 class Files(StaticFiles):
@@ -71,7 +71,10 @@ class Files(StaticFiles):
     def file_response(
         self, full_path: "str | os.PathLike[str]", stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """Return a file, or 304 if the browser has it.
+        """Return a file, or 304 if the browser has the current version.
+
+        A shared worker has the content security policy of its script, not that of a page. Browsers must check every
+        file for changes, because new scripts do not work with cached old ones after an upgrade.
 
         A shared worker has the policy of its own script, not that of a page. Browsers revalidate every file (304 if
         unchanged), because after an upgrade new scripts do not work with cached old ones.

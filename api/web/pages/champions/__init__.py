@@ -1,1 +1,1 @@
-"""Pages that list the champions and roll one back."""
+"""Pages that list champions, roll a champion back, and restore a former one."""

@@ -1,1 +1,1 @@
-"""Two trials side by side."""
+"""Page that compares two trials."""

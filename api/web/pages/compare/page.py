@@ -1,4 +1,4 @@
-"""Page that compares two trials: settings, rendered source, measurements."""
+"""Page that compares two trials: settings, source code and measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,12 +49,12 @@ def compare_page(
     trial: Annotated[list[str] | None, Query(max_length=100)] = None,
     view: View | None = None,
 ) -> Response:
-    """Show two trials named like ``left=3.57&right=3.60``. Other forms are redirected to this address.
+    """Show two trials given as ``left=3.57&right=3.60``. Other parameters are redirected to such a URL.
 
     Args:
-        search: search of `left` and `right` if they are mere numbers.
-        trial: the two trials ticked in a leaderboard.
-        view: layout of the sources; None: side by side if the window is wide enough, else unified.
+        search: id of the search that contains the trials, if `left` and `right` are numbers only.
+        trial: the two trials that were ticked in a leaderboard.
+        view: layout of the source difference; None: side by side in wide windows, else unified.
     """
     with service.database.read() as session:
         names = _ticked(trial) if trial else {"left": left, "right": right}
@@ -79,7 +79,7 @@ def _address(references: list[TrialReference], view: View | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Half:
-    """One of the two trials."""
+    """One of the two trials, with its search and its files."""
 
     trial: TrialView
     search: SearchView
@@ -108,9 +108,9 @@ class Compared:
     """Content of the comparison page.
 
     Attributes:
-        caveats: reasons why the figures may not be comparable, in sentences.
-        comparison: None if one trial has no timing, or too few samples.
-        profiles: profile reports by name, with the differences from left to right where both have one.
+        caveats: sentences on why the times are not comparable.
+        comparison: statistical comparison of the times; None if a trial has no timing or too few samples.
+        profiles: (name, difference) of each profile report that both trials have.
     """
 
     left: Half
@@ -125,7 +125,7 @@ class Compared:
 
 
 def compared(session: Session, store: Artefacts, trials: Sequence[int], now: datetime) -> Compared:
-    """Compare two trials of one search or of two.
+    """Compare two trials, of the same search or of two searches.
 
     Args:
         trials: ids of the left and the right trial.
@@ -157,7 +157,7 @@ def _half(session: Session, store: Artefacts, trial_id: int, now: datetime) -> H
 
 
 def _comparison(left: Half, right: Half) -> Comparison | None:
-    """Compare the timings with a seed derived from the trials, so that the page is reproducible."""
+    """Compare the timings. The seed is derived from the trials, so the page shows the same figures every time."""
     if left.timing is None or right.timing is None or left.trial.id == right.trial.id:
         return None
     rng = np.random.default_rng((left.trial.id, right.trial.id))
@@ -183,5 +183,7 @@ def _caveats(left: Half, right: Half) -> list[str]:
         "objectives": one.objective != other.objective,
     }
     return [
-        f"They are of different {name}: their times are not comparable." for name, differ in different.items() if differ
+        f"The trials have different {name}: their times are not comparable."
+        for name, differ in different.items()
+        if differ
     ]

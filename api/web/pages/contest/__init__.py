@@ -1,1 +1,1 @@
-"""Champion and leaderboard of one problem."""
+"""Page with the champion and the leaderboard of one problem."""

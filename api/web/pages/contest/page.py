@@ -1,4 +1,4 @@
-"""Leaderboard of all searches that compete for one champion: a family, a problem, a device and an objective."""
+"""Leaderboard of all searches that compete for the same champion."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -30,7 +30,7 @@ Text = Annotated[str, Query(max_length=2000)]
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """Key of a champion: family, problem, device, objective."""
+    """Key of a champion: family, problem, device model and objective."""
 
     family: str
     problem: str
@@ -48,7 +48,7 @@ class Contest:
 
     @property
     def address(self) -> Address:
-        """The address of its leaderboard."""
+        """URL of the leaderboard for this key."""
         return Address().at("/leaderboard", vars(self))
 
 
@@ -80,7 +80,7 @@ def contest_fragment(contest: ContestDep, address: AddressDep, request: Request,
 def contest_file(
     contest: ContestDep, address: AddressDep, form: Literal["csv", "json"], service: ServiceDep
 ) -> StreamingResponse:
-    """Download all trials that match, from all pages."""
+    """Download all matching trials, not only those of one page."""
     with service.database.read() as session:
         searches = _searches(session, contest)
         tunables = tunables_of(session, service.conductor.catalogue, searches[-1])
@@ -117,10 +117,10 @@ def _contest(session: Session, service: Service, contest: Contest, address: Addr
 
 
 def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
-    """Return the competing searches, oldest first.
+    """Return the ids of the competing searches, oldest first.
 
     Raises:
-        NotFound: no search competes.
+        NotFound: there is no such search.
     """
     found = Leaderboard(session).searches_of(
         family=contest.family,

@@ -1,1 +1,1 @@
-"""The page of an error."""
+"""Error page."""

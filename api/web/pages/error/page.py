@@ -1,4 +1,4 @@
-"""Error pages, with links to pages instead of hints for the REST API."""
+"""Error page: the reason, and links to pages on which the user can continue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from api.http.errors import NO_ADDRESS, Refusal
 from db.models.columns import UnreadableValue
 
 NOUNS: Mapping[str, str] = {"searches": "search", "champions": "champion"}
-"""Items with pages of their own, by the first part of the address."""
+"""Nouns of the items that have pages, by the first segment of the path."""
 
 LISTS: Mapping[str, tuple[str, str]] = {
     "champions": ("/champions", "All champions"),
@@ -18,7 +18,7 @@ LISTS: Mapping[str, tuple[str, str]] = {
     "families": ("/families", "All families"),
     "start": ("/start", "New search"),
 }
-"""Link target by the first part of the address; otherwise the list of searches."""
+"""Link to a list, by the first segment of the path. For other paths, the list of searches is linked."""
 
 TITLES: Mapping[int, str] = {
     401: "Sign in first",
@@ -36,10 +36,10 @@ UNREADABLE = "This item cannot be read"
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorPage:
-    """An error as a page shows it.
+    """Content of an error page.
 
     Attributes:
-        links: (address, text) of pages to continue on, the most specific first.
+        links: (URL, text) of pages on which the user can continue, the most specific first.
     """
 
     title: str
@@ -52,7 +52,7 @@ def error_content(refused: Refusal, path: str, *, again: str | None = None) -> E
 
     Args:
         path: the requested path.
-        again: the address of the form with the user's input.
+        again: URL of the refused form with the user's input; None for other requests.
     """
     return ErrorPage(
         title=UNREADABLE if refused.code == UnreadableValue.code else TITLES.get(refused.status, "This did not work"),

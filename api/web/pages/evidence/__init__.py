@@ -1,1 +1,1 @@
-"""Evidence of a champion, and its report."""
+"""Page and downloads of a champion's evidence."""

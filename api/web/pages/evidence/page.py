@@ -1,4 +1,4 @@
-"""Pages and downloads of a champion's evidence."""
+"""Page of a champion with its evidence, and its downloads."""
 
 import io
 import zipfile
@@ -29,7 +29,7 @@ def evidence_page(champion_id: Id, request: Request, service: ServiceDep) -> HTM
 @router.get("/report.html")
 @allow("viewer")
 def report_page(champion_id: Id, request: Request, service: ServiceDep) -> Response:
-    """Download the evidence as one self-contained page."""
+    """Download the evidence as one self-contained HTML file."""
     sheet = _sheet(service, champion_id)
     return _download(champion_report(request, sheet), "text/html; charset=utf-8", f"{_stem(sheet)}.html")
 
@@ -45,7 +45,7 @@ def report_text(champion_id: Id, service: ServiceDep) -> Response:
 @router.get("/profile_summary.md")
 @allow("viewer")
 def profile_summary(champion_id: Id, service: ServiceDep) -> Response:
-    """Download the profiler's counters of the champion and of the kernel it replaced."""
+    """Download the profiler counters of the champion and of the kernel that it replaced."""
     sheet = _sheet(service, champion_id)
     text = profile_markdown(sheet.champion)
     if text is None:
@@ -63,7 +63,7 @@ def evidence_document(champion_id: Id, service: ServiceDep) -> Response:
 @router.get("/export.zip")
 @allow("viewer")
 def export_archive(champion_id: Id, request: Request, service: ServiceDep) -> Response:
-    """Download the archive that `kernel-evo champion export` writes."""
+    """Download the ZIP with the files that `kernel-evo champion export` writes."""
     with service.database.read() as session:
         now = service.conductor.clock()
         bundle = bundle_of(session, service.artefacts, champion_id, now)
@@ -98,6 +98,6 @@ def _stem(sheet: EvidenceSheet) -> str:
 
 
 def _download(content: bytes, media_type: str, filename: str) -> Response:
-    """Return a download, never a page. `filename` must not contain users' text."""
+    """Return a response that browsers save as a file. `filename` must not contain text from users."""
     headers = {"Content-Disposition": f'attachment; filename="{filename}"', "X-Content-Type-Options": "nosniff"}
     return Response(content, media_type=media_type, headers=headers)

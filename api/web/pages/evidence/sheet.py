@@ -1,4 +1,4 @@
-"""Content of a champion's evidence page: rules, interleaved samples, and earlier champions."""
+"""Content of a champion's page: promotion rules, interleaved samples, and the champion's history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from evo.text.wording import time_text
 from evo.trial.timing import Timing
 
 FAR_SLOWER = 3.0
-"""Baselines slower than the champion by this factor have their own drawing, as they would compress the rest."""
+"""Factor over the champion's time from which baselines have a separate drawing, so that it stays readable."""
 
 ROW, NAMES = 34.0, 150.0
 HISTORY = 50
@@ -36,7 +36,7 @@ HISTORY = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A time interval as a line of a drawing."""
+    """A confidence interval of a time, as a line in a drawing."""
 
     name: str
     place: int
@@ -49,7 +49,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Spans(Rows):
-    """Intervals one below the other on a common scale."""
+    """Confidence intervals, one below the other, on a common scale."""
 
     spans: tuple[Span, ...]
 
@@ -59,10 +59,10 @@ class EvidenceSheet:
     """Content of a champion's page.
 
     Attributes:
-        samples: champion, its second series, incumbent and baselines by name; entry i of each was taken in round i.
-        slower: baselines too slow for the same drawing, drawn separately.
-        history: all champions of the same key, newest first, this one included.
-        not_exportable: why no export can be downloaded; None if it can.
+        samples: timings of the champion, its second series, the incumbent and baselines; sample i is of round i.
+        slower: drawing of the baselines that are too slow for `drawing`.
+        history: champions with the same key, newest first, including this one.
+        not_exportable: reason why there is no export to download; None if there is one.
     """
 
     champion: ChampionView
@@ -81,11 +81,13 @@ class EvidenceSheet:
 
     @property
     def called(self) -> str | None:
-        """The champion's time as PyTorch calls it, or how to measure it; None if no exported package can contain it."""
+        """Text about the champion's time when PyTorch calls it; None if no exported package can contain the
+        champion.
+        """
         return called_text(self.champion, self.search.device.kind)
 
     def as_fast(self, name: str) -> float | None:
-        """Return the champion's speed relative to another series: the median of the ratios of all rounds."""
+        """Return the speedup of the champion over another series: the median of the ratios of all rounds."""
         own, other = self.samples["champion"], self.samples[name]
         alike = len(own.samples_us) == len(other.samples_us)
         return times_as_fast(own, other) if alike else None
@@ -117,7 +119,7 @@ def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: da
 
 
 def samples_of(champion: ChampionView) -> dict[str, Timing]:
-    """Return the interleaved series of the champion's confirmation, its own first."""
+    """Return the interleaved series of a champion's confirmation, the series of the champion first."""
     report = champion.report
     if report is None:
         return {}
@@ -131,11 +133,11 @@ def samples_of(champion: ChampionView) -> dict[str, Timing]:
 
 
 def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetime) -> Bundle:
-    """Return the champion's export.
+    """Return the files of a champion's export.
 
     Raises:
-        NotFound: no such champion, or its files were removed from the store.
-        Conflict: it has no form that works outside kernel-evo, or its files were never stored.
+        NotFound: there is no such champion, or its files were deleted from the store.
+        Conflict: this kind of champion cannot run outside kernel-evo, or its files were never stored.
     """
     champion = champion_view(Champions(session).champion(champion_id))
     search = search_view(session, champion.search_id, now)
@@ -200,7 +202,7 @@ def _between(interval: Interval) -> str:
 
 
 def champion_report(request: Request, sheet: EvidenceSheet) -> bytes:
-    """Return the page, to be stored, sent, or added to an export."""
+    """Return the evidence as one self-contained HTML file."""
     champion, search = sheet.champion, sheet.search
     page = render(
         request, "evidence/report.html", sheet=sheet, champion=champion, search=search, verdict=champion.verdict

@@ -1,1 +1,1 @@
-"""The families and their kernels."""
+"""Pages of the kernel families."""

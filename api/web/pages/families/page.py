@@ -1,4 +1,4 @@
-"""Pages of kernel families: those that can be searched, and the reason why others cannot."""
+"""Pages of kernel families: those that can be searched, and why others cannot."""
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse

@@ -1,1 +1,1 @@
-"""Plots of a search: Plotly figures as plain data, each with a summary and a table of the same content."""
+"""Plots of a search: Plotly figures as data, each with a summary and a table of the same figures."""

@@ -1,4 +1,4 @@
-"""Best-so-far plot: every measured trial, the best up to each, and reference lines."""
+"""Best-so-far plot: measured trials, the best time up to each trial, and reference lines."""
 
 from api.web.pages.plots.figure import Figure, Plot, Table, Trace, label, nothing, time_axis
 from db.queries.landscape import Landscape
@@ -7,7 +7,7 @@ from evo.text.wording import bound_text, count_text, time_text
 
 DOTS = 2000
 ROOFLINE_SHOWN = 0.02
-"""Limits further from the best time than this factor are left out, because they would compress the rest."""
+"""Minimum ratio of the roofline to the best time. A lower roofline is not drawn, to keep the plot readable."""
 
 
 def best_so_far(landscape: Landscape, search: SearchView) -> Plot:

@@ -1,4 +1,4 @@
-"""Plot data: traces and layout for Plotly, with a summary and a table as text."""
+"""Data of a plot: traces and layout for Plotly, with a summary and a table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ from evo.text.wording import time_text, value_text
 from evo.trial import Config
 
 Trace: TypeAlias = Mapping[str, Any]
-"""A Plotly trace. Colours such as ``@accent`` name colours of the page, light or dark."""
+"""A Plotly trace. The page replaces colours such as ``@accent`` by those of its light or dark style."""
 
 ROOM = 1.08
-"""Margin above and below the times of an axis, as a factor."""
+"""Factor of the margin above and below the times on an axis."""
 
 Cell: TypeAlias = str | int | float | None
 
@@ -38,11 +38,11 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """One or more figures; none if there is nothing to draw, and `summary` then gives the reason.
+    """One or more figures. If there are none, `summary` gives the reason.
 
     Attributes:
-        choices: names that a reader may choose from.
-        chosen: the names this plot shows.
+        choices: names of tunables that the reader can choose.
+        chosen: names of the tunables that this plot shows.
     """
 
     summary: str
@@ -58,12 +58,12 @@ def nothing(why: str) -> Plot:
 
 
 def label(text: str) -> str:
-    """Escape text for Plotly, which renders some HTML."""
+    """Return the text escaped for Plotly, which interprets some HTML."""
     return escape(text, quote=False)
 
 
 def config_label(config: Config) -> str:
-    """Return a config for the hover box, a few settings per line."""
+    """Return a config as text for the hover box, with four settings per line."""
     settings = [f"{label(name)}={label(value_text(value))}" for name, value in config.items()]
     return "<br>".join(", ".join(settings[at : at + 4]) for at in range(0, len(settings), 4))
 
@@ -82,7 +82,7 @@ def time_axis(times_us: Sequence[float], title: str = "Time") -> dict[str, Any]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return round times inside the range, with finer steps until there are a few."""
+    """Return round times inside the range, in steps that give at least three ticks if possible."""
     for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [index / 10 for index in range(10, 100)]):
         found = [
             mantissa * 10.0**power

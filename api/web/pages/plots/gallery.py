@@ -1,4 +1,4 @@
-"""Gallery: all plots of a search by name, with a cache of the latest drawings."""
+"""All plots of a search by name, with a cache of the latest."""
 
 import threading
 from collections import OrderedDict
@@ -35,7 +35,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class PlotRequest:
-    """Input of a plot.
+    """Input of the function that draws a plot.
 
     Attributes:
         pair: the two tunables of a contour; None: chosen automatically.
@@ -48,7 +48,7 @@ class PlotRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """One plot of the gallery, and the function that draws it."""
+    """Title of a plot, and the function that draws it."""
 
     title: str
     draw: Callable[[PlotRequest], Plot | Parallel]
@@ -76,14 +76,14 @@ EXHIBITS: Mapping[str, Exhibit] = {
 
 
 class Gallery:
-    """Draws plots and caches the latest. An unchanged search is not drawn again. Thread-safe."""
+    """Draws plots and caches the latest. A plot of an unchanged search is not drawn again. Thread-safe."""
 
     def __init__(self) -> None:
         self._drawn: OrderedDict[Key, bytes] = OrderedDict()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def figures(self, session: Session, search_id: int, name: str, now: datetime) -> Plot | Parallel:
-        """Return a plot's data, to be shown as a table.
+        """Return the data of a plot.
 
         Raises:
             NotFound: there is no such search or plot.
@@ -100,7 +100,7 @@ class Gallery:
 
         Raises:
             NotFound: there is no such search or plot.
-            InvalidInput: a contour of an unknown tunable.
+            InvalidInput: `pair` contains a name that is not a varied tunable.
         """
         if name not in EXHIBITS:
             raise NotFound(unknown(name, EXHIBITS, "plots"))
@@ -108,14 +108,14 @@ class Gallery:
         row = archive.search(search_id)
         counts = archive.counts([search_id])[search_id]
         key = (search_id, name, pair, row.state, tuple(sorted(counts.items(), key=str)))
-        with self._turn:
+        with self._lock:
             if key in self._drawn:
                 self._drawn.move_to_end(key)
                 return self._drawn[key]
         search = search_view(session, search_id, now)
         request = PlotRequest(landscape=Landscape(session, search_id), search=search, pair=pair)
         made = JSON.dump_json(_captioned(EXHIBITS[name].draw(request), search))
-        with self._turn:
+        with self._lock:
             self._drawn[key] = made
             while len(self._drawn) > REMEMBERED:
                 self._drawn.popitem(last=False)
@@ -123,5 +123,5 @@ class Gallery:
 
 
 def _captioned(plot: Plot | Parallel, search: SearchView) -> Plot | Parallel:
-    """Mark plots of estimates as such."""
+    """Return the plot. If its trials are estimates, its summary says so."""
     return replace(plot, summary=f"{ESTIMATES} {plot.summary}") if search.estimated else plot

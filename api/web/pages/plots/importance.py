@@ -1,4 +1,4 @@
-"""Importance of tunables, computed by Optuna's PED-ANOVA over an in-memory study of the trials."""
+"""Importance of tunables, computed by Optuna's PED-ANOVA on an in-memory study of the trials."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from db.queries.landscape import Landscape, Point
 
 TRIALS = 1000
 FEWEST = 12
-"""Fewest measured trials. With fewer, importances would be noise."""
+"""Minimum number of measured trials. With fewer, the importances would be noise."""
 
 
 def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
-    """Plot the importance of each tunable for being among the fastest tenth; not for estimates."""
+    """Plot how important each tunable is for being among the fastest tenth. There is no such plot for estimates."""
     if estimated:
         return nothing("Importances of estimates would describe the estimate, not the time on a GPU.")
     points = landscape.even(TRIALS)
@@ -50,7 +50,7 @@ def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
 
 
 def evaluate(points: Sequence[Point]) -> dict[str, float]:
-    """Return the importance of each tunable, largest first. They sum to 1."""
+    """Return the importance of each tunable, largest first. The importances sum to 1."""
     import optuna
     from optuna.distributions import CategoricalDistribution
     from optuna.trial import create_trial

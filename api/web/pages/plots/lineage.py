@@ -1,4 +1,4 @@
-"""Lineage plot: the champion's ancestors and the changes of each step."""
+"""Lineage plot: the ancestors of the champion, and the settings that changed in each step."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,13 @@ from evo.text.wording import count_text, outcome_text, time_text, value_text
 from evo.trial import Config
 
 MOST, LONGEST = 120, 60
-"""Maximum number of ancestors drawn, and how many of them in the line of first parents."""
+"""Maximum numbers of ancestors in the plot, and of those in the line of first parents."""
 
 TICKS = 12
 
 
 def lineage(landscape: Landscape, search: SearchView) -> Plot:
-    """Plot the ancestors of this search's champion, or of its best trial."""
+    """Plot the ancestors of the champion from this search, or else of its best trial."""
     number = _descendant(search)
     if number is None:
         return nothing("Nothing is measured yet.")
@@ -40,7 +40,7 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
 
 
 def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
-    """Return a trial and its ancestors by number: its line of first parents, then the others, nearest first."""
+    """Return a trial and its ancestors, by number. The line of first parents takes precedence over other ancestors."""
     family = dict(landscape.relatives([number]))
     newest = family[number]
     while newest.parents and newest.parents[0] not in family and len(family) < LONGEST:
@@ -56,7 +56,7 @@ def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
 
 
 def main_line(family: Mapping[int, Relative], number: int) -> list[int]:
-    """Return the trial, its first parent, that trial's first parent, and so on as far as known."""
+    """Return the numbers of a trial, its first parent, the first parent of that trial and so on."""
     line = [number]
     while (parents := family[line[-1]].parents) and parents[0] in family and parents[0] not in line:
         line.append(parents[0])
@@ -114,7 +114,7 @@ def _figure(family: Mapping[int, Relative], line: Sequence[int]) -> Figure:
 
 
 def _label_position(number: int, family: Mapping[int, Relative]) -> str:
-    """Return a label position that is not cut off at either end."""
+    """Return a label position at which the label is not cut off at an end of the axis."""
     return (
         {min(family): "top right", max(family): "top left"}.get(number, "top center")
         if len(family) > 1

@@ -1,4 +1,4 @@
-"""Outcomes of trials over the course of a search."""
+"""Plot of the outcomes of trials over the course of a search."""
 
 import math
 
@@ -11,13 +11,13 @@ from evo.text.wording import outcome_text
 
 PARTS = 40
 FEW = 6
-"""Up to this height every whole number has a tick; Plotly's own ticks would include halves."""
+"""Maximum height with a tick at every whole number. Plotly's default ticks would include halves."""
 PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
 """Fill patterns of the bars, so that outcomes can be distinguished without colour."""
 
 
 def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
-    """Plot stacked bars: trials of each part of the search by outcome, pending ones included."""
+    """Plot stacked bars of the number of trials by outcome, including pending trials, in each part of the search."""
     if not search.asked:
         return nothing("No trial has begun yet.")
     parts = min(PARTS, search.asked)

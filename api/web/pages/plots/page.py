@@ -1,4 +1,4 @@
-"""Plots of a search: the page, the data of each plot, and the plotting library's script."""
+"""Plots of a search: the page, the data of each plot, and Plotly's script."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Acc
 @router.get("/searches/{search_id}/plots")
 @allow("viewer")
 def plots_page(search_id: Id, request: Request, service: ServiceDep, where: Where = "") -> HTMLResponse:
-    """Show the plots of a search. Only the brush of the parallel coordinates uses `where`."""
+    """Show the plots of a search. `where` is the initial selection in the plot of parallel coordinates."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
         selection_of((search_id,), tunables_of(session, service.conductor.catalogue, search_id), where=where)
@@ -47,7 +47,7 @@ def plots_page(search_id: Id, request: Request, service: ServiceDep, where: Wher
 @router.get("/searches/{search_id}/lead")
 @allow("viewer")
 def lead_fragment(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    """Return the search's state and number of trials as a fragment."""
+    """Return an HTML fragment with the state and the number of trials of a search."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
     return render(request, "plots/lead.html", search=search, live=search.state not in TERMINAL)

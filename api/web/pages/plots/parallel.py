@@ -1,4 +1,7 @@
-"""Parallel coordinates: data for the page's own drawing. Plotly's would need `eval`, which the CSP forbids."""
+"""Data of the parallel coordinates, which a script of the page draws.
+
+Plotly would need `eval`, which the CSP forbids.
+"""
 
 from dataclasses import dataclass
 
@@ -11,7 +14,7 @@ EVEN, FASTEST = 500, 200
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinate:
-    """One axis: a tunable and its values, lowest first, spelled as in leaderboard filters."""
+    """One axis: a tunable and its values in ascending order, formatted as in leaderboard filters."""
 
     name: str
     values: tuple[str, ...]
@@ -19,7 +22,7 @@ class Coordinate:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One trial: its position on each axis, and its speed from 0 (slowest drawn) to 1 (fastest)."""
+    """One trial: its position on each axis, and its rank by speed from 0 (slowest in the plot) to 1 (fastest)."""
 
     number: int
     places: tuple[int, ...]
@@ -29,7 +32,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Parallel:
-    """All axes and lines, the slowest line first, so that the fastest is drawn on top."""
+    """All axes and lines. The slowest line comes first, so that the fastest is drawn on top."""
 
     summary: str
     axes: tuple[Coordinate, ...] = ()
@@ -39,7 +42,7 @@ class Parallel:
 
 
 def parallel_coordinates(landscape: Landscape) -> Parallel:
-    """Return measured trials over the tunables with several values. Colours follow ranks, not times."""
+    """Return the measured trials on axes of the tunables that have several values. Colours follow ranks, not times."""
     points = {point.number: point for point in [*landscape.even(EVEN), *landscape.fastest(FASTEST)]}
     shown = sorted(points.values(), key=lambda point: (point.time_us, point.number), reverse=True)
     names = varied(shown)

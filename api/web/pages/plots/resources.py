@@ -1,4 +1,4 @@
-"""Resource use of kernels against their time."""
+"""Plots of the resource use of kernels against their time."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ FIRST = ("registers", "occupancy", "shared_memory_bytes", "spill_bytes", "stack_
 
 
 def resources_against_time(landscape: Landscape) -> Plot:
-    """Plot a figure per resource that the compiler reports: use against time."""
+    """Plot one figure per resource that the compiler reports: resource use against time."""
     points = {point.number: point for point in [*landscape.even(EVEN), *landscape.fastest(FASTEST)] if point.resources}
     shown = list(points.values())
     if not shown:

@@ -1,4 +1,4 @@
-"""Slices and contours: which values of one or two tunables are fast."""
+"""Slice and contour plots: which values of one or two tunables are fast."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -15,7 +15,7 @@ PER_SLICE = 700
 
 
 def slices(landscape: Landscape) -> Plot:
-    """Plot a figure per tunable with several values: time by value, and the best of each."""
+    """Plot one figure per tunable with several values: times by value, and the best time of each value."""
     points = landscape.even(EVEN)
     fastest = landscape.fastest(FASTEST)
     names = varied(points)
@@ -30,12 +30,12 @@ def slices(landscape: Landscape) -> Plot:
         summary="Fastest by tunable: " + ", ".join(f"{name} {_best_value(name, shown)}" for name in names) + ".",
         figures=figures,
         table=Table(head=("Tunable", "Value", "Trials drawn", "Best", "Median"), rows=rows),
-        note=f"Each dot is a trial, the line joins the best of each value. {drawn_note(landscape)}",
+        note=f"Each dot is a trial. The line connects the best times of the values. {drawn_note(landscape)}",
     )
 
 
 def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
-    """Plot the best time of each pair of values of two tunables.
+    """Plot the best time for each pair of values of two tunables.
 
     Raises:
         InvalidInput: `x` or `y` is not a tunable with several values.
@@ -80,7 +80,7 @@ def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
         summary=f"Best at {x}={value_text(best_x)}, {y}={value_text(best_y)}: {time_text(least)}.",
         figures=(Figure(data=(trace,), layout=layout, height=420),),
         table=Table(head=(f"{y} by {x}", *map(value_text, columns)), rows=rows),
-        note=f"Each field holds the best time of its pair. {drawn_note(landscape)}",
+        note=f"Each field shows the best time of its pair of values. {drawn_note(landscape)}",
         choices=tuple(names),
         chosen=(x, y),
     )
@@ -94,7 +94,7 @@ def varied(points: Sequence[Point]) -> list[str]:
 
 
 def values_of(name: str, points: Sequence[Point]) -> list[Value]:
-    """Return all values of a tunable, numbers in order."""
+    """Return all values of a tunable in the points, numbers in ascending order."""
     found = {point.config[name] for point in points if name in point.config}
     return sorted(
         found, key=lambda value: (isinstance(value, str), value if not isinstance(value, str) else 0, value_text(value))
@@ -102,7 +102,7 @@ def values_of(name: str, points: Sequence[Point]) -> list[Value]:
 
 
 def drawn_note(landscape: Landscape) -> str:
-    """Return a note if not every trial is drawn."""
+    """Return a note that not all trials are drawn; empty if all are."""
     if landscape.extent() <= EVEN:
         return ""
     return "Of a search this long, the fastest trials and an even sample of the others are drawn."

@@ -12,7 +12,7 @@ from evo.text.limits import LONGEST_S
 from evo.text.wording import duration_text
 
 JOBS = 300
-"""Number of jobs drawn, the latest ones."""
+"""Number of latest jobs that are drawn."""
 
 Slot: TypeAlias = tuple[str, str]
 """Ids of a worker and of one of its devices."""
@@ -61,7 +61,7 @@ def timeline(landscape: Landscape) -> Plot:
 
 
 def bars(work: Work) -> tuple[StageBar, ...]:
-    """Return the stages of a job, computed backwards from the moment its result arrived."""
+    """Return the stages of a job. Their times are computed backwards from the arrival of the result."""
     stages = work.stages
     building, verify_s, measure_s = (
         min(max(spent_s, 0.0), LONGEST_S)
@@ -78,7 +78,9 @@ def bars(work: Work) -> tuple[StageBar, ...]:
 
 
 def short_names(slots: Mapping[Slot, str]) -> dict[Slot, str]:
-    """Return a short name per slot: the worker's name, with as much of the device id as is needed to be unique.
+    """Return a short unique name per slot: the name of the worker, and a prefix of the device id.
+
+    If these are not unique, the name consists of the ids of the worker and the device.
 
     Workers with the same name are named by their ids.
     """
@@ -117,7 +119,7 @@ def _text(bar: StageBar) -> str:
 
 
 def _shares(name: str, work: Sequence[Work]) -> tuple[str | int, ...]:
-    """Return the share of each stage in the time between a slot's first and last job."""
+    """Return the share of each stage in the time between the first and the last job of a slot."""
     begun = min(bar.begun for each in work for bar in bars(each) or [_empty(each)])
     span_s = max(1e-9, (max(each.ended_at for each in work) - begun).total_seconds())
     spent = {stage: sum(bar.seconds for each in work for bar in bars(each) if bar.stage == stage) for stage in STAGES}

@@ -1,1 +1,1 @@
-"""One search: progress, elite, champion."""
+"""Page of one search: progress, best trials, champion."""

@@ -1,4 +1,4 @@
-"""Data of the search pages as text and figures; templates only arrange them."""
+"""Data of the search pages as text and figures. Templates only arrange it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ from evo.trial.explain import detail_text, headline
 
 FAILURES = 4
 WEIGHED = 1_000
-"""Trials drawn of the best in each of two figures."""
+"""Maximum number of trials per objective in the drawing: those that are best in it."""
 FRONT = 20
-"""Trials of the Pareto front in its table."""
+"""Maximum number of rows in the table of the Pareto front."""
 DRAWN = 500
-"""Points of the chart. A longer search is divided into this many parts, and the fastest trial of each is drawn."""
+"""Maximum number of points of the chart. A longer search is split into so many parts, with the best trial of each."""
 
 ROOFLINE_SHOWN = 0.05
-"""Limits further from the best time than this factor are left out; they would compress the rest of the chart."""
+"""Minimum ratio of the roofline to the best time. A lower roofline is not drawn, to keep the chart readable."""
 
 REASONS = {
     "trials": "every trial of its budget has ended",
@@ -48,7 +48,7 @@ REASONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A trial that was not measured, with the reason in one line."""
+    """A trial that was not measured, and the reason in one line."""
 
     number: int
     kind: str
@@ -60,8 +60,8 @@ class Weighing:
     """Trials of a search by two objectives, or by time and metric.
 
     Attributes:
-        drawings: for wide windows and for phones.
-        most: trials that are drawn, of the best in each figure.
+        drawings: one drawing for wide windows and one for phones.
+        most: maximum number of trials per objective in the drawings.
     """
 
     drawings: tuple[TradeOff, ...]
@@ -71,15 +71,15 @@ class Weighing:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """One search as its page shows it, without its leaderboard.
+    """Content of the page of a search, without its leaderboard.
 
     Attributes:
         spark: sparkline of the best time so far.
-        fallen: the search's last champion, if it is no longer current.
-        since: outcome of its former promotions by trial: ``rolled back``, ``retired``.
-        charts: the best time so far, drawn for wide windows and for phones.
-        attended: True if a connected worker has a device for it.
-        trade_off: two objectives, or time and metric; None if the only objective is the time.
+        fallen: last champion from this search, if no champion from it is current.
+        since: ``rolled back`` or ``retired`` for each promoted trial whose champion is no longer current.
+        charts: chart of the best time so far for wide windows, and one for phones.
+        attended: True if a connected worker has a device for the search.
+        trade_off: trials by two objectives, or by time and metric; None if time is the only objective.
     """
 
     search: SearchView
@@ -101,12 +101,12 @@ class Board:
 
     @property
     def reason(self) -> str | None:
-        """Why it ended or is stopping, in words."""
+        """Reason why the search ended or is stopping, in words; None while it runs."""
         return None if self.search.reason is None else REASONS.get(self.search.reason, self.search.reason)
 
     @property
     def done(self) -> float | None:
-        """The used fraction of the budget, 0 to 1; None without a budget."""
+        """Used fraction of the budget, 0 to 1; None if nothing was used or there is no budget."""
         budget, search = self.search.budget, self.search
         parts = [
             search.elapsed_s / (60 * budget.minutes) if budget.minutes else None,
@@ -117,7 +117,7 @@ class Board:
 
 
 def boards_of(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[Board, ...]:
-    """Return the boards of searches, each with its sparkline."""
+    """Return the boards of searches, with sparklines."""
     views = listed_views(session, rows, now)
     lows = Trends(session).lows([view.id for view in views], SPARK_POINTS)
     return tuple(Board(search=view, spark=_spark(view, lows[view.id])) for view in views)
@@ -128,10 +128,10 @@ def _spark(search: SearchView, lows: Points) -> Spark | None:
 
 
 def board_of(session: Session, search_id: int, now: datetime, *, connected_since: datetime | None = None) -> Board:
-    """Return the board of one search with its chart and latest failures.
+    """Return the board of one search, with its charts and latest failures.
 
     Args:
-        connected_since: workers seen since then are connected; None: not needed.
+        connected_since: time since which connected workers were seen; None: `attended` is not checked.
     """
     archive, search = Archive(session), search_view(session, search_id, now)
     failed = trial_views(session, archive.latest_failures(search_id, FAILURES))
@@ -150,7 +150,7 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
 
 
 def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[Chart, ...]:
-    """Return the chart for wide windows and for phones; none before the first measurement."""
+    """Return the chart for wide windows and the one for phones; none before the first measurement."""
     scale = scale_of(search.objective, estimated=search.estimated)
     drawn = [
         best_so_far(progress, search.finished, _levels(search), width=width, scale=scale) for width in (WIDTH, NARROW)
@@ -200,7 +200,10 @@ def _failure(trial: TrialView) -> Failure:
 
 
 def _levels(search: SearchView) -> dict[tuple[str, str], float]:
-    """Return times to compare with; under a metric there are none, because baselines and limits have times only."""
+    """Return the times of the horizontal lines.
+
+    With a metric there are none, because baselines and limits are times.
+    """
     if search.objective.metric is not None:
         return {}
     levels = {("baseline", name): timing.median_us for name, timing in search.baselines.items()}

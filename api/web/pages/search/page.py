@@ -51,7 +51,7 @@ def leaderboard_fragment(search_id: Id, address: AddressDep, request: Request, s
 @router.get("/{search_id}/cancel")
 @allow("submitter")
 def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    """Ask whether to cancel the search."""
+    """Ask the user to confirm that the search should be cancelled."""
     with service.database.read() as session:
         search = search_view(session, search_id, service.conductor.clock())
     return render(request, "search/cancel.html", search=search, ended=search.state in TERMINAL)
@@ -63,7 +63,7 @@ def cancel_page(search_id: Id, request: Request, service: ServiceDep) -> HTMLRes
 @router.post("/{search_id}/cancel")
 @allow("submitter")
 def command_search(search_id: Id, request: Request, service: ServiceDep) -> Response:
-    """Carry out a command. Each command has its own route; a parameter would match every mistyped address."""
+    """Carry out a command. Each command has a route, because a path parameter would match every mistyped URL."""
     command = cast(Command, request.url.path.rpartition("/")[2])
     service.conductor.orders.command(search_id, command)
     return RedirectResponse(f"/searches/{search_id}", 303)

@@ -1,1 +1,1 @@
-"""The report of a search as one HTML file."""
+"""Report of a search as one HTML file."""

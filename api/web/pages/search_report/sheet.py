@@ -1,4 +1,4 @@
-"""The report of a search as a page: reads its data, and adds drawings to its document."""
+"""Report of a search: reads its data, and adds drawings to the document for the HTML file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from evo.report import Document, Example, Found, Material, Spent
 from evo.trial.explain import detail_text, headline
 
 TRIALS_COMPARED = 6000
-"""Trials compared in a report: half of them the fastest, the others an even sample."""
+"""Maximum number of trials compared in a report: half are the fastest, half an even sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Material of a search report, and the drawing of its progress."""
+    """Data of a search for its report, and the board with its charts."""
 
     material: Material
     board: Board
 
 
 def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) -> Reading:
-    """Read one search.
+    """Read the data of one search.
 
     Raises:
         NotFound: there is no such search.
@@ -56,7 +56,7 @@ def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) 
 
 
 def _ablations(session: Session, search: SearchView) -> list[AblationView]:
-    """Return the ablation of the champion in the report."""
+    """Return the ablation of the champion that the report shows."""
     champion = None if search.champion is None else search.champion.id
     return [each for each in ablation_views(session, search.id) if each.champion_id == champion]
 
@@ -77,14 +77,14 @@ def _why(trial: TrialView) -> str:
 
 
 FAR_SLOWER = 3.0
-"""Series slower than the first by this factor have a separate drawing, because they would compress the rest."""
+"""Factor over the first series from which series have a separate drawing, so that it stays readable."""
 
 BAR_HEIGHT, NAMES, SHARES = 26.0, 190.0, 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportanceBar:
-    """Importance of a tunable as a bar."""
+    """Bar of one tunable's importance."""
 
     name: str
     y: float
@@ -94,7 +94,7 @@ class ImportanceBar:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSheet:
-    """Content of the template; `samples` and `slower` are drawings of the same rounds on two scales."""
+    """Content of the template. `samples` and `slower` draw series of the same rounds on two scales."""
 
     document: Document
     samples: Drawing | None
@@ -115,7 +115,7 @@ class ReportSheet:
 
 
 def report_sheet(document: Document, reading: Reading) -> ReportSheet:
-    """Return the page's content."""
+    """Return the content of the HTML report."""
     series = reading.material.samples
     first_us = next((timing.median_us for timing in series.values()), 0.0)
     drawn = {name: timing for name, timing in series.items() if timing.median_us <= FAR_SLOWER * first_us}

@@ -1,1 +1,1 @@
-"""All searches."""
+"""List of all searches."""

@@ -1,4 +1,4 @@
-"""List of searches, the first page of the service."""
+"""List of searches, which is the first page of the service."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -27,7 +27,7 @@ Words = Annotated[str, Query(max_length=200)]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Filters of the list, named as in the REST API; empty ones match everything."""
+    """Filters of the list, named as in the REST API. Empty filters match everything."""
 
     state: State | None
     family: str
@@ -38,7 +38,7 @@ class Wanted:
 
     @property
     def given(self) -> dict[str, str]:
-        """Parameters that differ from the default, without the cursor."""
+        """Query parameters that differ from their defaults, without the cursor."""
         usual = {"state": None, "family": "", "text": "", "archived": "false", "sort": "newest"}
         return {name: value for name in usual if (value := getattr(self, name)) != usual[name]}
 

@@ -1,1 +1,1 @@
-"""Sign in and out."""
+"""Pages to sign in and sign out."""

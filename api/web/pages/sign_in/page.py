@@ -1,4 +1,4 @@
-"""Pages for signing in with a token and signing out."""
+"""Pages to sign in with a token and to sign out."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlencode
@@ -20,7 +20,7 @@ router = page_router()
 
 HOME = "/"
 KIND = f"{SIGN_IN}?wrong=kind"
-"""Redirect target for a valid token that sees no pages. It does not count as an invalid token."""
+"""Redirect target after a sign-in with a valid token that may not see pages. It does not count as a failure."""
 
 REASONS = {
     "token": "This token is not valid here: it may be mistyped, expired or revoked.",
@@ -32,7 +32,7 @@ REASONS = {
 @router.get(SIGN_IN)
 @public
 def sign_in_page(request: Request, next: str = HOME, wrong: Literal["token", "kind"] | None = None) -> Response:
-    """Show the form; `wrong` is true after a token that is invalid or cannot see pages."""
+    """Show the form. `wrong` is ``token`` after an invalid token, and ``kind`` after a token that may not see pages."""
     if caller().roles:
         return RedirectResponse(own_path(next), 303)
     reason = "" if wrong is None else REASONS[wrong]
@@ -47,7 +47,9 @@ def sign_in(
     token: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=LONGEST_ADDRESS)] = HOME,
 ) -> Response:
-    """Begin a session. Worker and join tokens cannot, because they may see no pages.
+    """Begin a session. Worker tokens and join tokens are refused, because they may not see pages.
+
+    A refusal redirects to a page that can be reloaded safely. `api.auth.admission` counts these redirects.
 
     A refusal redirects to its own address, which is safe to reload; `api.auth.admission` counts these redirects.
     """
@@ -89,7 +91,7 @@ def sign_out(request: Request, service: ServiceDep) -> Response:
 
 
 def own_path(wanted: str) -> str:
-    """Return where to go after signing in, never another site, whatever the address looks like."""
+    """Return the path to open after the sign-in. URLs of other sites are replaced by the first page."""
     own = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
     return wanted if own else HOME
 

@@ -1,1 +1,1 @@
-"""Form that starts a search: its fields, the user's input, and validation."""
+"""Form that starts a search: fields, user input, and validation."""

@@ -1,4 +1,4 @@
-"""Families that can be searched."""
+"""Families that the form offers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from templates import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A family that can be searched; `location` is the location that the service registers."""
+    """A family that can be searched. `location` is the location to register."""
 
     name: str
     title: str
@@ -26,15 +26,15 @@ class Candidate:
 
     @property
     def family(self) -> Family:
-        """The family, from this installation if it has it, else from its document.
+        """The family from this installation, or else from its document.
 
         Raises:
-            InvalidInput: another version registered the document, and this one cannot read it.
+            InvalidInput: another version registered the document, and this version cannot read it.
         """
         return self.installed or parsed(self.document)
 
     def register(self, service: Service) -> None:
-        """Register the family, which a search needs. Repeating it changes nothing."""
+        """Register the family, because a search needs a registered one. Registering it again changes nothing."""
         with service.database.write() as session:
             Archive(session).register_family(
                 digest=self.digest,
@@ -46,7 +46,7 @@ class Candidate:
 
 
 def candidates(session: Session) -> tuple[Candidate, ...]:
-    """Return the families by name: those of this installation and registered ones."""
+    """Return the families of this installation and the registered families, by name."""
     own = {
         package.family.name: Candidate(
             name=package.family.name,
@@ -72,5 +72,5 @@ def candidates(session: Session) -> tuple[Candidate, ...]:
 
 
 def candidate(session: Session, name: str | None) -> Candidate | None:
-    """Return the family of this name, or None."""
+    """Return the family with this name, or None."""
     return next((each for each in candidates(session) if each.name == name), None)

@@ -1,4 +1,4 @@
-"""Fields that every family has in the form: names, labels, hints, options, and parsers with errors for people."""
+"""Form fields that every family has: names, labels, hints, options, and parsers with error messages for users."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ from evo.strategy import STRATEGIES
 from evo.text.limits import MOST
 
 Reading: TypeAlias = Callable[[str], object]
-"""Parses a text that is not blank. Raises `ValueError` that names valid values."""
+"""Parser of a non-blank text. It raises a `ValueError` that lists valid values."""
 
 
 def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
-    """Return a parser of whole numbers within limits."""
+    """Return a parser of integers from `least` to `most`."""
 
     def read(text: str) -> int:
         if not WHOLE.fullmatch(text) and not HUGE.fullmatch(text):
@@ -50,7 +50,7 @@ def above_zero(such_as: str) -> Reading:
 
 
 def one_of(names: Mapping[str, str]) -> Reading:
-    """Return a parser of the options of a choice."""
+    """Return a parser that accepts the options of a choice."""
 
     def read(text: str) -> str:
         if text not in names:
@@ -61,7 +61,7 @@ def one_of(names: Mapping[str, str]) -> Reading:
 
 
 def words(what: str, most: int) -> Reading:
-    """Return a parser of texts of limited length."""
+    """Return a parser of text with at most `most` characters."""
 
     def read(text: str) -> str:
         if len(text) > most:
@@ -72,7 +72,7 @@ def words(what: str, most: int) -> Reading:
 
 
 def toolkit(text: str) -> dict[str, str]:
-    """Parse ``cuda>=12.4, gcc>=12`` to minimum versions by name."""
+    """Return minimum versions by name, parsed from text such as ``cuda>=12.4, gcc>=12``."""
     found: dict[str, str] = {}
     for piece in filter(None, (piece.strip() for piece in text.split(","))):
         try:
@@ -88,10 +88,10 @@ def toolkit(text: str) -> dict[str, str]:
 
 
 Options = Mapping[str, str]
-"""Value → label."""
+"""Labels of options, by value."""
 
 NOTES = 2000
-"""Maximum length in characters. The REST API accepts longer notes."""
+"""Maximum number of characters of notes in the form. The REST API accepts longer notes."""
 
 
 def _itself(*names: str) -> Options:
@@ -108,12 +108,12 @@ class Entry:
     """A form field.
 
     Attributes:
-        name: of the field, which is also its path in the REST body: ``budget.minutes``.
-        read: parses a text that is not blank; an empty field is left out.
-        options: of a choice; None: free text. Options of devices are known only when the form is shown.
+        name: name of the field, and its path in the REST body, e.g. ``budget.minutes``.
+        read: parser of a non-blank text; an empty field is left out.
+        options: options of a choice; None: free text. Device options are added when the form is shown.
         usual: default value.
-        long: True for several lines.
-        keys: keyboard that a phone offers.
+        long: True for a text of several lines.
+        keys: kind of keyboard on a phone.
     """
 
     name: str
@@ -131,7 +131,7 @@ def _choice(name: str, label: str, options: Options, hint: str = "") -> Entry:
 
 
 _COUNT = whole("100", most=MOST)
-_LAUNCHES = {"plain": "plain", "pdl": "pdl: overlaps the end of the launch before"}
+_LAUNCHES = {"plain": "plain", "pdl": "pdl: overlaps the end of the previous launch"}
 _CACHES = {"hot": "hot: the same buffers", "cold": "cold: past the last-level cache"}
 
 GROUPS: Mapping[str, tuple[Entry, ...]] = {
@@ -203,7 +203,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             label="Unit",
             read=words("a name", 200),
             options={},
-            hint="only this device gets the work",
+            hint="only this device gets jobs",
         ),
     ),
     "Cost, priority, notes": (
@@ -231,6 +231,6 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
         Entry(name="notes", label="Notes", read=words("a text", NOTES), long=True),
     ),
 }
-"""All fields by their heading."""
+"""All fields, by heading."""
 
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for group in GROUPS.values() for entry in group}

@@ -1,4 +1,4 @@
-"""Content of the form that starts a search, also when it is shown again with faults."""
+"""Content of the form that starts a search, including the faults of a refused input."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from evo.family.problem import BOOLS, Field
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One line of the summary; `field` is None for a fault that belongs to no field."""
+    """One line of the summary of faults. `field` is None for a fault that belongs to no field."""
 
     field: str | None
     label: str
@@ -30,12 +30,12 @@ class StartForm:
     """The form with the user's input.
 
     Attributes:
-        fields: of the chosen family's problems.
+        fields: problem fields of the chosen family.
         groups: the other fields by heading, each with its options.
         devices: True if a connected device can run the family.
-        kinds: device kinds the family supports.
-        typed: field → text; other fields have their defaults.
-        wrong: field → what is wrong with it.
+        kinds: device kinds that the family supports.
+        typed: entered text by field; other fields have their defaults.
+        wrong: fault by field.
     """
 
     families: tuple[Candidate, ...]
@@ -49,12 +49,12 @@ class StartForm:
 
     @property
     def filled(self) -> bool:
-        """True if the user entered something, in the form or in the address."""
+        """True if the user entered text in the form or in the URL."""
         return any(name != "family" for name in self.typed)
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """All faults in the order of the page; those that belong to no field come last."""
+        """All faults in the order of the fields. Faults that belong to no field come last."""
         labels = {PROBLEM + each.name: each.name for each in self.fields}
         labels |= {name: entry.label for name, entry in ENTRIES.items()}
         here = [
@@ -71,31 +71,31 @@ class StartForm:
 
     @property
     def first(self) -> str | None:
-        """The first invalid field, which gets the focus."""
+        """Name of the first invalid field, which gets the focus; None if no field is invalid."""
         return next((fault.field for fault in self.faults if fault.field), None)
 
     def value(self, entry: Entry) -> str:
         return self.typed.get(entry.name, entry.usual)
 
     def options(self, entry: Entry) -> Options:
-        """Return the options of a choice, with the user's value even if it is no longer offered."""
+        """Return the options of a choice, including the user's value even if it is no longer offered."""
         offered, typed = dict(entry.options or {}), self.value(entry)
         return offered if typed in offered else {**offered, typed: typed}
 
     def problem(self, each: Field) -> str:
-        """Return the text of a problem's field."""
+        """Return the text of a problem field: the entered text, or else its default."""
         usual = "" if each.default is None else str(each.default)
         return self.typed.get(PROBLEM + each.name, usual.lower() if isinstance(each.default, bool) else usual)
 
     def truth(self, each: Field) -> bool:
-        """Return True if a field's box is ticked."""
+        """Return True if the box of a boolean problem field is ticked."""
         return BOOLS.get(self.problem(each), False)
 
 
 def form_of(
     session: Session, service: Service, typed: Mapping[str, str], wrong: Mapping[str, str] | None = None
 ) -> StartForm:
-    """Return the form for the family named in `typed`; without a known family, the form has no problem fields."""
+    """Return the form for the family in `typed`. Without a known family, the form has no problem fields."""
     families = candidates(session)
     chosen = next((each for each in families if each.name == typed.get("family")), None)
     if chosen is None:
@@ -120,12 +120,12 @@ def form_of(
 
 
 def _runs_on(family: Family, row: DeviceRow) -> bool:
-    """Return True if the family runs on the device; estimates are of CUDA kernels."""
+    """Return True if the family supports the device. Estimates need a CUDA implementation."""
     return kind_of(row.kind).implementation in family.implementations
 
 
 def _models(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:
-    """Yield every device model once."""
+    """Yield (value, label) of each device model."""
     yield "auto", "the best available"
     for row in offered:
         estimate = kind_of(row.kind).runs == "nothing"

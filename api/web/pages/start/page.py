@@ -1,7 +1,7 @@
-"""Form that starts a search. It is checked like a REST request, faults are shown at their fields, and input is kept.
+"""Form that starts a search. Input is checked like a REST request; faults appear at their fields, and input is kept.
 
-A refused form redirects to an address that holds its content, so reloading and going back never send it again, and the
-link can be shared.
+A refused form redirects to a URL that contains the input. Reloading and going back therefore never send the form again,
+and the link can be shared.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ async def _typed(request: Request) -> dict[str, str]:
 @allow("submitter")
 @declares_parameters
 def start_page(request: Request, service: ServiceDep) -> HTMLResponse:
-    """Show the form, filled in from the address, with its faults."""
+    """Show the form with the input from the URL, and the faults of the input."""
     typed = dict(request.query_params)
     with service.database.read() as session:
         chosen = candidate(session, typed.get("family"))
@@ -66,7 +66,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
         return _show_again(request, service, typed, dict(terms.wrong))
     try:
         search_id = service.conductor.orders.submit(SearchRequest.model_validate(terms.body(chosen)))
-    except (InvalidInput, Unavailable) as error:  # e.g. the last worker has just left
+    except (InvalidInput, Unavailable) as error:  # for example because the last worker has just left
         return _show_again(request, service, typed, {error.field: str(error)})
     return RedirectResponse(f"/searches/{search_id}", 303)
 
@@ -74,7 +74,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
 @router.post("/family")
 @allow("submitter")
 def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[str, str], Depends(_sent)]) -> Response:
-    """Show the form of another family, with all input that this family also has."""
+    """Show the form of another family. Input for fields that this family also has is kept."""
     with service.database.read() as session:
         before, after = candidate(session, typed.get("family")), candidate(session, typed.pop(CHOSEN, None))
     if after is None:
@@ -84,13 +84,13 @@ def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[s
 
 
 def _fields(chosen: Candidate | None, typed: dict[str, str]) -> set[str]:
-    """Return the form's fields. Without a family the problem's fields are unknown."""
+    """Return the names of the form fields. Without a family, the entered problem fields are accepted."""
     problem = typed if chosen is None else [PROBLEM + each.name for each in chosen.family.fields]
     return {"family", *ENTRIES, *(name for name in problem if name.startswith(PROBLEM))}
 
 
 def _unticked(chosen: Candidate) -> dict[str, str]:
-    """Return False for boxes that are not ticked, because browsers do not send them."""
+    """Return ``false`` for all boolean problem fields, because browsers do not send boxes that are not ticked."""
     return {PROBLEM + each.name: "false" for each in chosen.family.fields if each.type == "bool"}
 
 

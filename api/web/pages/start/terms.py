@@ -1,4 +1,4 @@
-"""Turns the form's input into the REST body, with each fault at its field."""
+"""Converts the input of the form to the REST body, and assigns each fault to its field."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class Terms:
     """Parsed input of a form.
 
     Attributes:
-        given: field → value, without empty and invalid ones.
-        wrong: field → its fault, and valid values.
+        given: parsed value by field, without empty and invalid fields.
+        wrong: fault and valid values by field.
     """
 
     given: Mapping[str, object]
@@ -43,7 +43,10 @@ class Terms:
 
 
 def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """Parse each field. Empty fields are left out, except those of the problem, which have no safe default."""
+    """Parse each field. Empty fields are left out.
+
+    Empty problem fields are faults, because they have no safe default.
+    """
     values: dict[str, object] = {}
     wrong: dict[str, str] = {}
     for field in chosen.family.fields:
@@ -69,7 +72,10 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
 
 
 def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """Return all faults at once: invalid values are replaced by defaults, and the rest is checked again."""
+    """Parse and check the input, and return all faults at once.
+
+    Fields with a fault are replaced by their defaults, and the other fields are checked again.
+    """
     terms = read(chosen, typed)
     while found := _faults(service, terms.body(chosen)):
         guessed = any(name.startswith(PROBLEM) for name in terms.wrong)
@@ -78,13 +84,13 @@ def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Ter
         dropped = (fresh.keys() & terms.given.keys()) - terms.wrong.keys()
         rest = {name: value for name, value in terms.given.items() if name not in dropped}
         terms = Terms(given=rest, wrong=fresh | dict(terms.wrong))
-        if not dropped or "device" in dropped:  # further checks depend on the device
+        if not dropped or "device" in dropped:  # the other checks depend on the device
             break
     return terms
 
 
 def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
-    """Return the faults that the REST API would report; empty if it would start the search."""
+    """Return the faults that the REST API would report, by field; empty if it would start the search."""
     try:
         service.conductor.orders.check(SearchRequest.model_validate(body))
     except ValidationError as error:
@@ -93,33 +99,33 @@ def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
         return {error.field: error.reason}
     except Unavailable as error:
         return {error.field: str(error)}
-    except NotFound:  # an unregistered family: checks that need it run when the search starts
+    except NotFound:  # the family is not registered yet: it is checked when the search starts
         return {}
     return {}
 
 
 def _nearest(field: str) -> str:
-    """Return the form field that a fault concerns: ``requirements.toolkit.cuda`` is ``requirements.toolkit``."""
+    """Return the form field to which a fault belongs: ``requirements.toolkit`` for ``requirements.toolkit.cuda``."""
     inside = [name for name in ENTRIES if field.startswith(f"{name}.")]
     return max(inside, key=len, default=field)
 
 
 CHOSEN = "chosen"
-"""Field that selects another family's form. It is not part of a search."""
+"""Form field with the newly chosen family. It is not part of a search."""
 
 LONGEST_ADDRESS = 7000
-"""Longest address in characters that proxies accept."""
+"""Maximum number of characters of a URL that common proxies accept."""
 
 
 def address_of(typed: Mapping[str, str]) -> str:
-    """Return the address of the form with this input, without defaults."""
+    """Return the URL of the form with this input, without default values."""
     usual = {name: entry.usual for name, entry in ENTRIES.items()}
     parameters = {"family": ""} | {name: text for name, text in typed.items() if text != usual.get(name)}
     return f"/start?{urlencode(parameters)}"
 
 
 def cut_address_of(typed: Mapping[str, str]) -> str:
-    """Return the same address, short enough to be a parameter of another address: the longest texts are cut."""
+    """Return the URL of the form, with the longest texts shortened until it can be a parameter of another URL."""
     kept = dict(typed)
     while len(quote(address_of(kept))) > LONGEST_ADDRESS:
         name = max(kept, key=lambda each: len(quote(kept[each])))

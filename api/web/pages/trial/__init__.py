@@ -1,1 +1,1 @@
-"""One trial."""
+"""Page of one trial."""

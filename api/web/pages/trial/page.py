@@ -1,4 +1,4 @@
-"""Page of one trial: config, source and changes, samples, correctness, log, attempts, files."""
+"""Page of one trial: config, source and differences, samples, correctness, log, attempts, files."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -49,7 +49,7 @@ def trial_page(
 def trial_by_id(
     trial_id: Id, request: Request, service: ServiceDep, against: Against = None, view: View = "unified"
 ) -> Response:
-    """Redirect links of earlier versions to the current address."""
+    """Redirect URLs of earlier versions to the present URL of the trial."""
     with service.database.read() as session:
         row = Archive(session).trial(trial_id)
     query = f"?{request.url.query}" if request.url.query else ""
@@ -59,7 +59,7 @@ def trial_by_id(
 @router.get("/artefacts/{digest}/{filename}")
 @allow("viewer")
 def raw_artefact(digest: Digest, filename: str, service: ServiceDep) -> Response:
-    """Download a stored text or binary; it is never shown as a page."""
+    """Download a stored text or binary. It is never shown as a page."""
     with service.database.read() as session:
         _, content = service.artefacts.get(session, digest)
     media_type = "application/octet-stream" if text_of(content) is None else "text/plain"

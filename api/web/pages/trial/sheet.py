@@ -1,4 +1,4 @@
-"""Content of a trial's page: all its data, and the difference of its source from another trial's."""
+"""Content of a trial's page, including the differences from another trial."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ from evo.trial.results import ConfirmReport
 from evo.trial.timing import Power, Timing
 
 ROLES = ("parent", "champion")
-"""Names of trials that a trial can be compared with."""
+"""Names of related trials with which a trial can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One tunable's value, and the other trial's value if it differs."""
+    """Value of one tunable, and the other trial's value."""
 
     name: str
     value: Value | None
@@ -45,11 +45,11 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Differences from another trial: settings and source.
+    """Differences in settings and source from another trial.
 
     Attributes:
         role: relation of the other trial to this one: ``parent``, ``champion`` or ``trial``.
-        source: None if one of the two sources is not in the store.
+        source: difference of the sources; None if a source is not in the store.
     """
 
     role: str
@@ -63,11 +63,11 @@ class Sheet:
     """Content of a trial's page.
 
     Attributes:
-        rank: among the `measured` trials that have a time.
-        drawings: its samples by cache state; the ranking state comes first.
+        rank: rank among the `measured` trials that have a cost; None if the trial has none.
+        drawings: drawings of the samples by cache state; the state that ranks trials comes first.
         challenges: verdicts on this trial, oldest first.
-        workers: names of the workers that attempted it, by id.
-        reachable: names that a comparison accepts in place of a number: ``parent``, ``champion``.
+        workers: names of the workers that attempted the trial, by id.
+        reachable: names of related trials that exist: ``parent``, ``champion``.
     """
 
     trial: TrialView
@@ -88,19 +88,19 @@ class Sheet:
 
     @property
     def interval(self) -> Interval | None:
-        """The interval of the leading time: of the confirmation, or of the quick samples at `CONFIDENCE`."""
+        """Interval of the shown time: of the confirmation, or else of the quick samples at `CONFIDENCE`."""
         if self.trial.confirmed is not None:
             return self.trial.confirmed.time
         return next((order_interval(each.samples_us, CONFIDENCE) for each in self.timings.values()), None)
 
     @property
     def shown_us(self) -> float | None:
-        """The time that ranks, or else the median of the samples taken."""
+        """Time of the trial; if it has none, the median of its samples."""
         return self.trial.time_us or next((each.median_us for each in self.timings.values()), None)
 
     @property
     def cases(self) -> tuple[CaseError, ...]:
-        """All correctness checks."""
+        """Results of all correctness checks."""
         outcome = self.trial.outcome
         return outcome.cases if isinstance(outcome, Measured | WrongAnswer) else ()
 
@@ -111,18 +111,18 @@ class Sheet:
 
     @property
     def power(self) -> Power | None:
-        """The power measured with the ranking time; None if the search's metric needs none."""
+        """Power that was measured with the time; None if the search's metric needs no power."""
         outcome = self.trial.outcome
         return outcome.timing.power if isinstance(outcome, Measured) else None
 
     @property
     def speedup(self) -> Figure | None:
-        """The speed-up over the fastest baseline; confirmed if the time is."""
+        """Speedup over the fastest baseline; a confirmed one if the time is confirmed."""
         return self.trial.speedup(self.search.baselines)
 
     @property
     def share(self) -> float | None:
-        """The fraction of the roofline."""
+        """Roofline time divided by the trial's time, 0 to 1."""
         roofline, time_us = self.search.roofline, self.trial.time_us
         return None if roofline is None or not time_us or not roofline.floor_us else roofline.floor_us / time_us
 
@@ -131,18 +131,18 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
     """Return the content of a trial's page.
 
     Args:
-        against: the trial to compare sources with: ``parent``, ``champion``, a number of this search, or search and
+        against: trial to compare with: ``parent``, ``champion``, a number in this search, or search and
             number of a trial, ``3.57``.
 
     Raises:
-        NotFound: no such trial, or none to compare it with.
-        InvalidInput: `against` is not one of these.
+        NotFound: the trial, or the trial to compare with, does not exist.
+        InvalidInput: `against` has another form.
     """
     trial = trial_view(session, trial_id)
     search = search_view(session, trial.search_id, now)
     genealogy, reader, kind = Genealogy(session, search.id), ArtefactReader(session, store), search.device.kind
     artefacts = reader.of_trial(trial, kind)
-    reachable = tuple(_places(trial, search))
+    reachable = tuple(_related(trial, search))
     changes, against = None, against or next(iter(reachable), None)
     if against is not None:
         other = trial_view(session, _chosen(against, trial, search).row(session))
@@ -167,7 +167,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
 
 
 def timings_of(outcome: Outcome | None, objective: Objective) -> dict[str, Timing]:
-    """Return the timings of an outcome by cache state, the ranking state first."""
+    """Return the timings of an outcome by cache state. The state that ranks trials comes first."""
     match outcome:
         case Measured(other=Timing() as other):
             return {objective.cache: outcome.timing, "cold" if objective.cache == "hot" else "hot": other}
@@ -182,7 +182,7 @@ def settings_of(config: Config, other: Config) -> tuple[Setting, ...]:
 
 
 def source_difference(left: TrialFiles, right: TrialFiles) -> Difference | None:
-    """Return the difference from the left source to the right one; None if either is missing."""
+    """Return the difference from the left source to the right source; None if a source is missing."""
     texts = [None if artefacts.source is None else artefacts.source.text for artefacts in (left, right)]
     lines = [beginning(text.splitlines()) for text in texts if text is not None]
     return difference(*lines) if len(lines) == 2 else None
@@ -201,15 +201,15 @@ def _chosen(against: str, trial: TrialView, search: SearchView) -> TrialReferenc
     if match := FORM.fullmatch(against.strip()):
         named, number = match.groups()
         return TrialReference(search=int(named or search.id), number=int(number))
-    if (found := _places(trial, search).get(against)) is not None:
+    if (found := _related(trial, search).get(against)) is not None:
         return found
     if against in ROLES:
-        raise NotFound(f"trial {trial.number} has no {against} but itself: compare it with a trial's number")
+        raise NotFound(f"trial {trial.number} has no {against} but itself: give the number of a trial to compare with")
     raise InvalidInput("against", "must be `parent`, `champion`, a trial number of this search, or e.g. `3.57`")
 
 
-def _places(trial: TrialView, search: SearchView) -> dict[str, TrialReference]:
-    """Return the related trials; the champion may come from another search."""
+def _related(trial: TrialView, search: SearchView) -> dict[str, TrialReference]:
+    """Return the related trials by name. The champion may come from another search."""
     champion = search.champion
     found = {
         "parent": TrialReference(search=search.id, number=trial.parents[0]) if trial.parents else None,

@@ -1,1 +1,1 @@
-"""The variants of a search, and each of them."""
+"""Pages of a search's variants, and of one variant."""

@@ -1,4 +1,4 @@
-"""Pages of variants: all of a search in the order of their lineage, and one with its source or difference."""
+"""Pages of variants: all variants of a search as a tree, and one variant with its source or a difference."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def variant_page(
     *,
     against: Ordinal | None = None,
 ) -> HTMLResponse:
-    """Show one variant with its source; with `against`, the difference to another variant's source."""
+    """Show one variant with its source; with `against`, the difference from another variant's source."""
     with service.database.read() as session:
         base = base_of(session, search_id)
         view = variant_view(session, base.id, number)
@@ -98,12 +98,12 @@ def _text(files: object, table: object) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A variant in the tree.
+    """One variant in the tree.
 
     Attributes:
-        depth: generations from the family's own implementation, along first parents.
-        usd: cost of the proposal that it came from; None if no model proposed it.
-        best_of_niche: True for the fastest of the variants whose binaries use the same mechanisms.
+        depth: number of generations from the family's own implementation, along first parents.
+        usd: cost of the proposal that gave the variant; None if no language model proposed it.
+        best_of_niche: True if no variant whose binary uses the same mechanisms is faster.
     """
 
     view: VariantView
@@ -114,7 +114,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Niche:
-    """Variants whose binaries use the same mechanisms: the fastest, and how many there are."""
+    """Variants whose binaries use the same mechanisms: the fastest variant, and the number of variants."""
 
     elite: VariantView
     variants: int
@@ -122,7 +122,7 @@ class Niche:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposer:
-    """Number of variants of an author, and how many of them are valid."""
+    """An author, with the numbers of submitted and of valid variants."""
 
     author: str
     submitted: int
@@ -130,7 +130,7 @@ class Proposer:
 
 
 def listed(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> list[Entry]:
-    """Return the variants, each after its first parent."""
+    """Return the entries of the tree. Each variant follows its first parent."""
     costs = {each.variant: each.usd for each in proposals if each.variant is not None}
     leaders = {each.number for each in elites(views)}
     return [
@@ -140,13 +140,13 @@ def listed(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> l
 
 
 def niches(views: Sequence[VariantView]) -> list[Niche]:
-    """Return the niches of the variants that work, the one with the fastest variant first."""
+    """Return the niches of the valid variants. The niche with the fastest variant comes first."""
     counts = Counter(view.niche for view in views if view.usable)
     return [Niche(elite=each, variants=counts[each.niche]) for each in elites(views)]
 
 
 def validity(views: Sequence[VariantView]) -> list[Proposer]:
-    """Return the authors of variants, each with the number of valid ones."""
+    """Return the authors of variants, with their numbers of valid variants."""
     own: dict[str, list[VariantView]] = {}
     for view in views:
         if view.number > 0:

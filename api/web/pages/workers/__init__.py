@@ -1,1 +1,1 @@
-"""Workers and their devices."""
+"""Page of the workers and their devices."""

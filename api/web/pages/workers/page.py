@@ -66,7 +66,7 @@ def quarantine_page(
     service: ServiceDep,
     missing: Literal["reason"] | None = None,
 ) -> HTMLResponse:
-    """Explain quarantine and ask for a reason; `missing` is true after an empty one."""
+    """Show the quarantine form, which asks for a reason. `missing` is ``reason`` if the form was sent without one."""
     with service.database.read() as session:
         fleet = Fleet(session)
         row = fleet.device(worker_id, device_uuid)
@@ -105,7 +105,7 @@ def _back() -> Response:
 
 
 def _context(service: Service, cursor: str | None) -> dict[str, Any]:
-    """Return a page of workers, the latest seen first."""
+    """Return the content of one page of workers, latest seen first."""
     now = service.conductor.clock()
     after = parse_cursor(cursor, SORTED["seen"])
     with service.database.read() as session:
@@ -121,12 +121,12 @@ LOSSES = timedelta(hours=24)
 WorkerStatus: TypeAlias = Literal["working", "idle", "draining", "silent", "left"]
 
 LAST: Mapping[WorkerStatus, int] = {"silent": 1, "left": 2}
-"""Workers shown after all others."""
+"""Sort key of the workers that are listed after all others, by status."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One live lease, in words."""
+    """One live lease of a worker."""
 
     device_uuid: str
     kind: str
@@ -137,11 +137,11 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A worker.
+    """A worker with its leases and recent results.
 
     Attributes:
         per_minute: results per minute over the last `MINUTES`.
-        lost: leases it lost within `LOSSES`.
+        lost: number of leases that the worker lost within `LOSSES`.
     """
 
     worker: WorkerView
@@ -152,7 +152,7 @@ class Member:
 
     @property
     def slots(self) -> Sequence[tuple[Device, SlotView | None]]:
-        """Each device with the activity of its slot."""
+        """Each device with its slot; None if the slot has reported nothing."""
         by_device = {slot.device_uuid: slot for slot in self.worker.slots}
         return [(device, by_device.get(device.uuid)) for device in self.worker.devices]
 
@@ -160,7 +160,7 @@ class Member:
 def workers_of(
     session: Session, rows: Sequence[WorkerRow], now: datetime, *, connected_since: datetime
 ) -> tuple[Member, ...]:
-    """Return the workers by name, those that left last. The order is stable while the page is open."""
+    """Return workers by name; workers that left come last. The order does not change with their activity."""
     load = Workload(session)
     current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
     lost = load.lost(now - LOSSES)
