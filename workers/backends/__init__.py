@@ -1,4 +1,4 @@
-"""Backend contract: drivers discover devices; sessions, opened only in runners, call and time kernels."""
+"""Contract of a backend: a driver discovers devices; a session, opened in a runner only, calls and times kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from workers.build import Compiler, Launch
 from workers.build.kernel import Argument
 
 GROUP = "kernel_evo.backends"
-"""Entry-point group in which packages add a device kind: its name and its `Driver`."""
+"""Entry-point group for the drivers of device kinds from other packages. The name of an entry is the kind."""
 
 
 class LaunchError(EvoError, RuntimeError):
-    """The kernel could not be loaded or started; the device is unaffected (outcome LaunchFailed)."""
+    """The kernel could not be loaded or started; the device is unaffected. The outcome is LaunchFailed."""
 
 
 class DeviceLostError(EvoError, RuntimeError):
-    """The device no longer responds in this process (a sticky error): the outcome is Crashed and the runner ends.
+    """The device no longer responds in this process. The outcome is Crashed, and the runner ends.
 
     Attributes:
-        killed: a signal that other processes may send ended the kernel's process.
+        killed: True if a signal ended the kernel's process that other processes may have sent.
     """
 
     def __init__(self, reason: str, *, killed: bool = False) -> None:
@@ -39,26 +39,26 @@ class DeviceLostError(EvoError, RuntimeError):
 
 
 class DeviceUnfitError(EvoError, RuntimeError):
-    """The device cannot be opened or gives wrong results for a known kernel, so it cannot judge candidates."""
+    """The device cannot be opened, or gives wrong results for a known kernel, so it cannot judge candidates."""
 
 
 class TrespassError(EvoError, RuntimeError):
-    """The kernel accessed forbidden memory; the message says which (outcome WrongAnswer)."""
+    """The kernel accessed forbidden memory, which the message names. The outcome is WrongAnswer."""
 
 
 class InvalidMeasurementError(EvoError, RuntimeError):
-    """Other clocks contradict the times of a kernel (outcome InvalidMeasurement)."""
+    """Other clocks contradict the measured times of a kernel. The outcome is InvalidMeasurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Position of the data in every buffer's memory, and so of the memory next to it.
+    """Position of buffers in memory, which determines the memory next to them.
 
     Attributes:
-        where: ``page``: at the start of a page, with a guard band on both sides. ``first``: at the start of a page,
-            behind an inaccessible page. ``last``: its end is directly before an inaccessible page. ``unaligned``: at
-            some element within a page.
-        shift: number of the element for ``unaligned``; any number.
+        where: ``page``: the buffer begins at the start of a page, with a guard band on both sides. ``first``: it begins
+            at the start of a page that follows an inaccessible page. ``last``: it ends directly before an inaccessible
+            page. ``unaligned``: it begins at an element within a page.
+        shift: number of that element for ``unaligned``; any number.
     """
 
     where: Literal["page", "first", "last", "unaligned"] = "page"
@@ -70,8 +70,8 @@ class CallMode:
     """How a kernel is called when its output is checked.
 
     Attributes:
-        own_thread: call it on a new thread with a stack of `stack_bytes`.
-        perturb: fill the memory that it allocates with arbitrary bytes.
+        own_thread: call the kernel on a new thread with a stack of `stack_bytes`.
+        perturb: fill memory that the kernel allocates with arbitrary bytes.
     """
 
     own_thread: bool = False
@@ -80,7 +80,7 @@ class CallMode:
 
 
 class Pace(Protocol):
-    """Consecutive calls, as another core observes them."""
+    """Progress of consecutive calls, observed from another core."""
 
     @property
     def running(self) -> bool:
@@ -88,20 +88,21 @@ class Pace(Protocol):
         ...
 
     def wait_for(self, calls: int) -> None:
-        """Return once this many calls, or all, have ended."""
+        """Wait until this many calls, or all calls, have ended."""
         ...
 
     def halt_after_next(self) -> int:
-        """Let the calls end after the first one that certainly begins after this request.
+        """End the calls after the first call that certainly begins after this request.
 
         Returns:
-            Calls that had ended, and the one that may have begun before: if more were made, the last one began later.
+            The number of calls that had ended, plus the call that may have been running. If more calls were made, the
+            last one began after the request.
         """
         ...
 
 
 Change: TypeAlias = Callable[[Pace], None]
-"""Changes buffers while a kernel runs."""
+"""Function that changes buffers while a kernel runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ class Overlap:
     Attributes:
         made: number of calls.
         call_us: average time of a call.
-        interrupted: other programs used the core meanwhile.
+        interrupted: True if other programs used the core during the calls.
     """
 
     made: int
@@ -132,39 +133,45 @@ class Buffers(Protocol):
         ...
 
     def sibling(self) -> "Buffers":
-        """Return a set that shares these inputs and has its own outputs and workspaces, guarded and poisoned.
+        """Return a set that shares these inputs, with new outputs and workspaces, which are guarded and poisoned.
 
         Raises:
-            MemoryError: they do not fit.
+            MemoryError: the buffers do not fit into memory.
         """
         ...
 
     def siblings(self, count: int) -> "list[Buffers]":
-        """Return a list of `count` siblings."""
+        """Return `count` siblings of this set."""
         ...
 
     def place(self, placement: Placement) -> None:
-        """Move all buffers to another placement, keep the inputs and poison the rest. GPU buffers do not move."""
+        """Move all buffers to another placement. Inputs keep their contents; other buffers are poisoned.
+
+        GPU buffers do not move.
+        """
         ...
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
-        """Overwrite the inputs in place and wait until that is done; never used on siblings."""
+        """Overwrite the inputs in place, and wait until that is done. Never call this on a sibling."""
         ...
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Overwrite one element or a slice of an input, in memory order; `renew` follows. Requires `places`."""
+        """Overwrite an element or a slice of an input, in memory order. Call `renew` afterwards.
+
+        Requires `Session.places`.
+        """
         ...
 
     def rewrite(self, source: "Buffers") -> None:
-        """Copy outputs and workspaces from a set of the same arguments and wait until that is done."""
+        """Copy outputs and workspaces from a set with the same arguments, and wait until that is done."""
         ...
 
     def refill(self, source: "Buffers") -> None:
-        """Copy the inputs from a set of the same arguments and wait until that is done; never used on siblings."""
+        """Copy inputs from a set with the same arguments, and wait until that is done. Never call this on a sibling."""
         ...
 
     def same_outputs(self, other: "Buffers") -> bool:
-        """True if all outputs equal those of another set bit for bit. The comparison runs on the device."""
+        """Return True if all outputs equal those of another set bit for bit. The comparison runs on the device."""
         ...
 
     def read(self, name: str) -> NDArray[Any]:
@@ -172,24 +179,24 @@ class Buffers(Protocol):
         ...
 
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:
-        """Return the distance of an output from its reference, which must not change afterwards."""
+        """Return the distance of an output from its reference. The reference array must not change afterwards."""
         ...
 
     def fingerprint(self, name: str) -> int:
-        """Return a 64-bit hash of an output's bytes, computed on the device."""
+        """Return a 64-bit hash of the bytes of an output, computed on the device."""
         ...
 
     def damage(self) -> str | None:
-        """Name the guard band or input that the kernel changed; None if it changed none."""
+        """Return which guard band or input the kernel changed; None if it changed none."""
         ...
 
 
 class Timer(Protocol):
-    """Calls that are ready to be timed: buffers bound, calls per sample calibrated, graph captured."""
+    """Timer that is ready to measure: buffers are bound, calls per sample are calibrated, and graphs are captured."""
 
     @property
     def calls(self) -> int:
-        """Number of calls that each sample averages over."""
+        """Number of calls whose average is one sample."""
         ...
 
     @property
@@ -198,13 +205,13 @@ class Timer(Protocol):
         ...
 
     def sample(self) -> float:
-        """Take one sample: microseconds per call."""
+        """Take one sample. Return its microseconds per call."""
         ...
 
 
 @runtime_checkable
 class Warming(Protocol):
-    """A timer that can also make untimed calls, at less cost than by taking samples."""
+    """Timer that can also make untimed calls, which cost less than samples."""
 
     def warm_up(self, span_us: float) -> None:
         """Make untimed calls for about this many microseconds."""
@@ -212,11 +219,11 @@ class Warming(Protocol):
 
 
 class Session(Protocol):
-    """A device opened in this process. Any method may raise `DeviceLostError`. Not thread-safe."""
+    """A device that is opened in this process. Any method may raise `DeviceLostError`. Not thread-safe."""
 
     @property
     def cold_bytes(self) -> int:
-        """Size of the last-level cache. Cold timing rotates buffer sets of more than five times this size."""
+        """Bytes of the last-level cache. Cold timing rotates buffer sets whose total size exceeds five times this."""
         ...
 
     @property
@@ -225,7 +232,9 @@ class Session(Protocol):
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Limit what kernels loaded from now on may allocate, if the device can account for it separately."""
+        """Limit the memory that kernels may allocate which are loaded from now on, if the
+        device can count it separately.
+        """
         ...
 
     def load(
@@ -237,33 +246,33 @@ class Session(Protocol):
         *,
         elsewhere: int | None = None,
     ) -> Any:
-        """Load a kernel, perhaps in the background. The kernel is unloaded when the opaque handle is deleted.
+        """Load a kernel, perhaps in the background. Deleting the returned opaque handle unloads the kernel.
 
         Args:
-            elsewhere: a number that selects cores other than those for timing; None: those for timing.
+            elsewhere: number that selects cores on which nothing is timed; None: the cores for timing.
 
         Raises:
-            LaunchError: the binary is not loadable, lacks the entry, or the launch exceeds the device's limits. Where
-                loading goes on in the background, the first use raises it.
+            LaunchError: the binary is not loadable, lacks the entry, or the launch exceeds the device's limits. If
+                loading continues in the background, the first use of the kernel raises the error.
         """
         ...
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
-        """Copy the inputs to new guarded buffers and poison the outputs and workspaces.
+        """Copy the inputs to new guarded buffers, and poison the outputs and workspaces.
 
         Raises:
-            MemoryError: they do not fit.
+            MemoryError: the buffers do not fit into memory.
         """
         ...
 
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
     ) -> Sequence[Buffers]:
-        """Allocate `count` sets, which are called in turn."""
+        """Allocate `count` buffer sets, which timers call in rotation."""
         ...
 
     def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
-        """Run the kernel once and wait for it.
+        """Call the kernel once and wait until it ends.
 
         Raises:
             LaunchError: the launch was refused.
@@ -271,21 +280,23 @@ class Session(Protocol):
         ...
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
-        """Run the kernel `calls` times on the first half of the sets in turn, while another thread runs it on the rest.
+        """Call the kernel on the first half of the sets in rotation, while another thread calls it on the second half.
 
-        The other thread runs it at least once on each of them. Requires `places`. Returns the µs that a call took.
+        The other thread calls it at least once on each of its sets. Requires `places`. Returns the µs per call.
 
         Args:
-            jitter: seed of random waits between the calls of the other thread; 0: both call in step.
+            calls: number of calls on the first half of the sets.
+            jitter: seed of random waits between the calls of the other thread; 0: both threads begin each call
+                together.
         """
         ...
 
     def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
-        """Run the kernel repeatedly while another core makes a change. Requires `places`.
+        """Call the kernel repeatedly while another core changes buffers. Requires `places`.
 
         Args:
             calls: number of calls, unless `change` ends them earlier.
-            change: begins at once; it may wait before it changes anything.
+            change: function that changes buffers. It starts with the first call, and may wait before the change.
 
         Returns:
             None if there is no other core.
@@ -293,67 +304,69 @@ class Session(Protocol):
         ...
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        """Return a timer that calls the kernel on each set in turn: one set is hot, many are cold.
+        """Return a timer that calls the kernel on the sets in rotation.
+
+        One set gives hot times, many sets give cold times.
 
         Args:
-            once: each sample calls each set exactly once, even if that is very short.
+            once: True if a sample makes one call per set, even if that is very short.
         """
         ...
 
     def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
-        """Return a timer as `timer` does, with this number of calls in a sample. Requires `places`."""
+        """Return a timer as `timer` does, with a given number of calls per sample. Requires `places`."""
         ...
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
-        """Return a timer of a baseline: zero-argument calls, one for each buffer set, made in turn."""
+        """Return a timer of a baseline, given one zero-argument call per buffer set. The calls are made in rotation."""
         ...
 
     def anchor(self) -> Timer:
-        """Return a timer of a small fixed kernel, whose time is stored with every measurement."""
+        """Return a timer of a small fixed kernel. Its time is stored with every measurement."""
         ...
 
     def floor(self) -> Timer:
-        """Return a timer of an empty call or kernel, timed like a candidate."""
+        """Return a timer of an empty kernel or call, timed like a candidate."""
         ...
 
     def settle(self) -> None:
-        """Exclude the threads and processes that run now, e.g. a library's threads, from `residue`."""
+        """Exclude the threads and processes that run now, e.g. those of a library, from `residue`."""
         ...
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Describe anything that calls left running after they returned, e.g. threads; None if nothing.
+        """Describe threads and processes that calls have left running; None if there are none.
 
         Args:
             kernel: the kernel that was called; None: all loaded kernels.
-            brief: look only for what later calls may hide, because a complete look at the same kernel follows.
+            brief: True to check only for what later calls could hide, if a complete check of the same kernel follows.
         """
         ...
 
     def self_test(self) -> str | None:
-        """Run a kernel with a known result; return its error, or None. May raise `LaunchError`."""
+        """Run a kernel with a known result. Return the error in its result, or None. May raise `LaunchError`."""
         ...
 
     def environment(self) -> Mapping[str, str]:
-        """Return clocks, temperature, throttling and versions, which are recorded with a measurement."""
+        """Return clocks, temperature, throttling and versions, to be stored with a measurement."""
         ...
 
 
 class Driver(Protocol):
-    """One kind of device. `discover` and `compiler` run in the daemon and must never open the device there."""
+    """One kind of device. `discover` and `compiler` run in the daemon, where they must never open the device."""
 
     kind: DeviceKind
     baselines: str
     """Name of the function in reference.py that returns baselines for this kind."""
     limits_address_space: bool
-    """True if runners can have an address-space limit (a GPU driver reserves far more than it uses)."""
+    """True if runners can have an address-space limit. GPU drivers reserve far more addresses than they use."""
     modules: tuple[str, ...]
-    """Python modules that a session imports; a runner that is started ahead imports them before it is needed."""
+    """Python modules that a session imports. A runner that is started in advance imports them before it has a job."""
 
     def discover(self, folder: Path) -> list[Device]:
-        """Return every device of this kind on this machine; none if its libraries or drivers are absent.
+        """Return all devices of this kind on this machine; none if their libraries or drivers are missing.
 
         Args:
-            folder: the worker's folder, a cache of results that are measured or compiled once per machine.
+            folder: cache folder of the worker, for results that are measured or compiled once per machine.
         """
         ...
 
@@ -361,7 +374,7 @@ class Driver(Protocol):
         """Return the compiler for this kind.
 
         Raises:
-            EvoError: none is installed; the message says how to install one.
+            EvoError: no compiler is installed. The message says how to install one.
         """
         ...
 
@@ -374,16 +387,18 @@ class Driver(Protocol):
         ...
 
     def open(self, device: Device, objective: Objective, folder: Path) -> Session:
-        """Open the device in this process, which must be a runner; `folder` is as for `discover`."""
+        """Open the device in this process, which must be a runner. `folder` is the folder of `discover`."""
         ...
 
 
 def driver(kind: DeviceKind) -> Driver:
-    """Return the driver of a kind. It is imported on demand, so its libraries are needed only with such a device.
+    """Return the driver of a device kind.
+
+    It is imported on demand, so its libraries are needed only with such a device.
 
     Raises:
         NotFound: no backend provides this kind.
-        EvoError: the package that adds it has no driver.
+        EvoError: the package that adds the kind has no driver.
     """
     kind_of(kind)
     if any(kind == each.name for each in BUILTIN):

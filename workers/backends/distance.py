@@ -11,7 +11,7 @@ from evo.reference.encoding import decoded, is_floating
 from evo.reference.pieces import in_pieces
 
 POISON = 0xFF
-"""Value of every byte in outputs, workspaces and guard bands before a call: NaN in every floating-point format."""
+"""Value of every byte of outputs, workspaces and guard bands before a call. It gives NaN in all float formats."""
 
 EXACT_INTEGERS = 2.0**53
 """Magnitude up to which float64 represents every integer."""
@@ -19,13 +19,13 @@ EXACT_INTEGERS = 2.0**53
 
 @dataclass(frozen=True, kw_only=True)
 class Distance:
-    """One output compared with its reference.
+    """Result of comparing one output with its reference.
 
     Attributes:
-        unwritten: number of elements that still hold the poison; None for integers, whose correct value may equal it.
+        unwritten: number of elements that still have the poison value; None for integers, for which it may be correct.
         not_finite: number of elements that are NaN or infinite, including unwritten ones.
         squares: sum of the squared differences of finite elements.
-        max_abs: largest difference of finite elements; for integers never less than the exact one.
+        max_abs: largest difference of finite elements. For integers, it is never less than the exact difference.
     """
 
     elements: int
@@ -36,13 +36,15 @@ class Distance:
 
 
 def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = None) -> Distance:
-    """Compare an output with its reference, piece by piece, on the host.
+    """Compare an output with its reference on the host, in pieces.
+
+    Integers and bools are subtracted as integers, so that a difference of one is visible even between large values.
 
     Integers and bools are subtracted as integers, so that a difference of one is visible even between large values.
 
     Args:
         values, reference: arrays of the same shape. For integers the reference may be integers or float64.
-        dtype: dtype of the values if they are codes of a dtype that NumPy lacks.
+        dtype: dtype that the values encode, if NumPy has no such dtype.
     """
     dtype = dtype or values.dtype.name
     floating = is_floating(dtype)
@@ -50,7 +52,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
     poison = int.from_bytes(bytes([POISON]) * values.itemsize)
 
     def judge(piece: slice) -> tuple[int, int, float, float]:
-        """Return the numbers of unwritten and of non-finite elements, the sum of squares, and the largest
+        """Return the number of unwritten elements, that of non-finite elements, the sum of squares, and the largest
         difference.
         """
         written, wanted = flat[piece], right[piece]
@@ -62,7 +64,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
             not_finite = int(difference.size - np.count_nonzero(finite))
             difference = difference[finite]
         largest = max(float(difference.max(initial=0.0)), -float(difference.min(initial=0.0)))
-        squares = float(np.einsum("i,i->", difference, difference))  # not with BLAS, whose threads wait for each other
+        squares = float(np.einsum("i,i->", difference, difference))  # without BLAS, whose threads wait for each other
         return unwritten, not_finite, squares, largest
 
     judged = in_pieces(judge, flat.size)
@@ -77,14 +79,17 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
 
 
 def not_below(difference: float) -> float:
-    """Return a difference of integers as a float64 that is at least the exact one, also after rounding."""
+    """Return a difference of integers as a float64 that is at least the exact difference."""
     return difference if difference < EXACT_INTEGERS else float(np.nextafter(difference, np.inf))
 
 
 def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
-    """Return integers or bools minus their reference; exact up to `EXACT_INTEGERS`, else the nearest float64."""
+    """Return integers or bools minus their reference.
+
+    The result is exact up to `EXACT_INTEGERS`, else the nearest float64.
+    """
     integral = np.floor(reference) if reference.dtype.kind == "f" else reference
-    if values.dtype.kind == "b":  # a byte other than 0 and 1 would count as True
+    if values.dtype.kind == "b":  # so that bytes other than 0 and 1 are not True
         values = values.view(np.uint8)
     wide = np.uint64 if values.dtype.kind == "u" else np.int64
     left, right = values.astype(wide), integral.astype(wide)

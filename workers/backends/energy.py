@@ -1,4 +1,4 @@
-"""Energy meters: counters of the energy that a device has drawn, read while kernels run on it."""
+"""Energy meters: counters of the energy that a device consumes."""
 
 from typing import Protocol, runtime_checkable
 
@@ -6,11 +6,11 @@ from evo.errors import EvoError
 
 
 class NoMeterError(EvoError, RuntimeError):
-    """The device has no energy meter; the message gives the reason and a remedy."""
+    """The device has no energy meter. The message contains the reason and a remedy."""
 
 
 class EnergyMeter(Protocol):
-    """A counter of energy. It may advance in steps."""
+    """Counter of energy. It may advance in steps."""
 
     @property
     def name(self) -> str:
@@ -19,26 +19,26 @@ class EnergyMeter(Protocol):
 
     @property
     def span_s(self) -> float:
-        """Seconds of calls that one sample needs, so that the steps of the counter do not matter."""
+        """Minimum seconds of calls per sample, so that the steps of the counter do not matter."""
         ...
 
     def read_uj(self) -> float:
-        """Return the energy that the device has drawn since some fixed moment, in microjoules. It never decreases.
+        """Return the energy in microjoules that the device has consumed since a fixed time. It never decreases.
 
         Raises:
-            NoMeterError: the counter cannot be read any more.
+            NoMeterError: the counter can no longer be read.
         """
         ...
 
 
 @runtime_checkable
 class Metered(Protocol):
-    """A session on a device that may have an energy meter."""
+    """Session of a device that may have an energy meter."""
 
     def meter(self) -> EnergyMeter:
         """Return the meter of the device.
 
         Raises:
-            NoMeterError: it has none.
+            NoMeterError: the device has no energy meter.
         """
         ...

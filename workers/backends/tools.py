@@ -1,4 +1,4 @@
-"""Tools that examine a kernel: sanitizers and profilers, as a backend offers them."""
+"""Contracts of the tools that examine a kernel: sanitizers and profilers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from workers.system.interruption import Interruption
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One case of a candidate, ready to be called directly or after a rebuild.
+    """One case of a candidate, ready to be called directly or after another compilation.
 
     Attributes:
-        unit: source rendered for this case's problem, with everything needed to compile it.
+        unit: source for the problem of this case, with the data that is needed to compile it.
         inputs: folder with the bytes of each input, ``NAME.bin``.
         threads: number of threads that the kernel may use.
-        device_uuid: UUID of the device on which it was timed.
-        interruption: interruption of the job that examines it.
+        device_uuid: UUID of the device that timed the candidate.
+        interruption: interruption of the job that examines the candidate.
         call_us: time of a call on the device; None if it is unknown.
-        builds: folder in which a tool keeps programs for further cases of the same kernel; None: there are none.
+        builds: folder in which a tool keeps programs for further cases of the kernel; None: there are no further cases.
     """
 
     kernel: KernelFile
@@ -36,10 +36,12 @@ class Subject:
 
 
 class Sanitizer(Protocol):
-    """Contract: failures of a candidate and missing tools are findings, never exceptions. `examine` is thread-safe.
+    """Contract of a sanitizer. Faults of a candidate and missing tools are results, never exceptions.
+
+    `examine` is thread-safe.
 
     Attributes:
-        at_once: number of subjects that may be examined at the same time.
+        at_once: maximum number of subjects that may be examined concurrently.
 
     Raises:
         GaveUp: the job was interrupted.
@@ -53,12 +55,12 @@ class Sanitizer(Protocol):
 
 
 class Profiler(Protocol):
-    """Contract: failures of a candidate and missing tools are results, never exceptions.
+    """Contract of a profiler. Faults of a candidate and missing tools are results, never exceptions.
 
     Raises:
         GaveUp: the job was interrupted.
     """
 
     def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
-        """Profile one launch; `cold` empties the caches before it."""
+        """Profile one launch. With `cold`, the caches are emptied before the launch."""
         ...

@@ -1,4 +1,4 @@
-"""Kernel arguments in a GPU's memory, with a guard band on both sides of every buffer."""
+"""Kernel arguments in GPU memory, with a guard band on both sides of every buffer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
@@ -13,10 +13,10 @@ from workers.build.kernel import Argument
 
 GUARD_BYTES = 4096
 MOST_BUFFERS = 64
-"""Maximum buffers of one kernel. CUDA passes 4 KB of parameters; no real kernel has this many."""
+"""Maximum number of arguments of a kernel. CUDA limits the parameters of a kernel to 4 KB."""
 
 DISTANCES = ("float16", "float32", "float64")
-"""Dtypes of outputs that are judged on the device; other outputs are judged on the host."""
+"""Dtypes of outputs that are compared with references on the device. Others are compared on the host."""
 
 Span: TypeAlias = tuple[int, int]
 """Address and size in bytes."""
@@ -30,12 +30,12 @@ class Kernels(Protocol):
         ...
 
     def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
-        """Return the distance of a buffer of one of the dtypes in `DISTANCES`."""
+        """Return the distance of a buffer, whose dtype is in `DISTANCES`, from its reference."""
         ...
 
 
 class GuardedBuffer:
-    """Device memory with a guard band on both sides; the trailing band starts at the next byte."""
+    """Device memory with a guard band on both sides. The second band begins directly after the last byte."""
 
     def __init__(self, argument: Argument, runtime: Any) -> None:
         self.argument = argument
@@ -67,7 +67,7 @@ class GuardedBuffer:
         return host
 
     def overrun(self) -> str | None:
-        """Return which guard band was written and where, or None."""
+        """Return which guard band was written, and where; None if neither was."""
         for side, place in self._bands.items():
             band = np.empty(GUARD_BYTES, np.uint8)
             self._runtime.memcpy(band.ctypes.data, place, GUARD_BYTES, self._runtime.memcpyDeviceToHost)
@@ -86,19 +86,19 @@ class GuardedBuffer:
 
 
 class DeviceBuffers:
-    """A `workers.backends.Buffers` in plain device allocations: a pool would hide overruns.
+    """A `workers.backends.Buffers` in plain device allocations. A memory pool would hide overruns.
 
     Args:
         runtime: CuPy's ``cuda.runtime``.
         kernels: kernels that check, fill and compare memory.
-        sharing: set whose inputs are shared, so that they need no copy.
+        sharing: set whose inputs the new set shares instead of copying inputs.
 
     Raises:
-        LaunchError: there are more than `MOST_BUFFERS`.
+        LaunchError: there are more than `MOST_BUFFERS` arguments.
 
     Attributes:
         pointers: device addresses by argument name.
-        restores: how arguments get the contents that callers restore before a call.
+        restores: operations that give arguments the contents that they must have before a call.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class DeviceBuffers:
                 buffer.guard()
                 if buffer.argument.written:
                     buffer.fill(byte)
-            self._runtime.deviceSynchronize()  # copies and fills are on a stream that kernels do not wait for
+            self._runtime.deviceSynchronize()  # kernels do not wait for the stream of copies and fills
 
     def sibling(self) -> "DeviceBuffers":
         return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, sharing=self)
@@ -164,7 +164,7 @@ class DeviceBuffers:
         self._sums = self._sum(self._inputs)
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Never called: this device does not change inputs during calls."""
+        """Not supported: inputs on this device are not changed during calls."""
         raise NotImplementedError
 
     def rewrite(self, source: Buffers) -> None:
@@ -203,7 +203,7 @@ class DeviceBuffers:
         return next((f"modifies its input `{name}`" for name in changed), None)
 
     def _source(self, name: str) -> GuardedBuffer:
-        """Return the buffer that holds an input before a call."""
+        """Return the buffer that contains an input before a call."""
         return self._originals.get(name) or self._buffers[name]
 
     def _restore(self, buffer: GuardedBuffer) -> Restore:
@@ -223,7 +223,7 @@ class DeviceBuffers:
             self._runtime.deviceSynchronize()  # such copies return before they have finished
 
     def _sum(self, names: Sequence[str]) -> list[int]:
-        """Return the checksums of the inputs as they are before a call."""
+        """Return the checksums of inputs with the contents that they have before a call."""
         return self._checksums(self._source(name) for name in names)
 
     def _sum_of(self, names: Sequence[str]) -> list[int]:

@@ -38,12 +38,12 @@ from workers.system.sandbox import sandbox_here
 
 _SELF_TEST_BYTES = 1 << 20
 _RING_SHARE = 0.4
-"""Share of the cache that all buffers of hot calls may fill if each call needs its own buffers."""
+"""Maximum share of the L2 cache for the buffers of hot calls if each call needs separate buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A loaded kernel; `module` keeps it loaded, and `functions` has a function for each step."""
+    """A loaded kernel. `module` keeps it loaded; `functions` contains the function of each step."""
 
     module: Any
     functions: tuple[int, ...]
@@ -55,7 +55,7 @@ class CudaSession:
     """A `workers.backends.Session` on one GPU.
 
     Raises:
-        CudaUnusableError: it is no longer present, or the driver refuses it.
+        CudaUnusableError: the GPU is no longer present, or the driver cannot open it.
     """
 
     places = False
@@ -158,7 +158,7 @@ class CudaSession:
         return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
     def _function(self, module: Any, entry: str, dynamic_bytes: int) -> int:
-        """Return a function of a module, allowed to use this much dynamic shared memory."""
+        """Return a function of a module that may use this much dynamic shared memory."""
         function = module.get_function(entry)
         if dynamic_bytes:
             attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -174,7 +174,7 @@ class CudaSession:
             restore.enqueue(self._stream.ptr)
 
     def _restored_call(self, kernel: Kernel, buffers: Buffers) -> Callable[[], object]:
-        """Return a call that restores its arguments, if it has any to restore, and then runs the kernel."""
+        """Return a call that runs the kernel. If the kernel has arguments to restore, the call restores them first."""
         bound = self._bind(kernel, buffers)
         if not cast(DeviceBuffers, buffers).restores:
             return bound
@@ -186,7 +186,10 @@ class CudaSession:
         return call
 
     def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
-        """Return a timer of calls on separate buffers; a single set is copied while copies fit in the cache."""
+        """Return a timer of calls on separate buffers.
+
+        A single set is copied as often as its copies fit in the cache.
+        """
         ring, last = list(sets), len(sets) - 1
         if len(sets) == 1:
             own_bytes = sum(argument.bytes for argument in kernel.arguments if argument.written)
@@ -206,7 +209,9 @@ class CudaSession:
             self._cuda.runtime.deviceSynchronize()
 
     def _warm(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Call each function before the capture: libraries choose kernels and allocate workspaces on first calls."""
+        """Call each function before the capture, because libraries choose kernels and
+        allocate workspaces on first calls.
+        """
         torch = sys.modules.get("torch")
         for call in [*calls[:3], *calls]:
             if torch is not None and torch.cuda.is_initialized():
@@ -219,7 +224,7 @@ class CudaSession:
 
 
 class CudaDriver:
-    """Finds GPUs and opens them; see `workers.backends.Driver`."""
+    """Finds and opens GPUs; see `workers.backends.Driver`."""
 
     kind: DeviceKind = "cuda"
     baselines = "cuda_baselines"
@@ -236,14 +241,14 @@ class CudaDriver:
         return with_measured_copies(found, folder)
 
     def _surveyed(self) -> tuple[list[Device], bool]:
-        """Return the usable GPUs, and True if there are no others."""
+        """Return the usable GPUs, and True if there are no unusable ones."""
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
             log().info("cuda.unusable", reason=obstacle)
         return found, obstacle is None
 
     def look(self) -> tuple[list[Device], str | None]:
-        """Return the usable GPUs, and why other GPUs cannot be used, if there are any."""
+        """Return the usable GPUs, and the reason why other GPUs cannot be used; None if there are none."""
         if find_spec("cupy") is None:
             return [], "CuPy is not installed: install kernel-evo with the extra `cuda12` or `cuda13`"
         if not driver_installed():

@@ -1,4 +1,4 @@
-"""Timing by CUDA graphs: all calls of a sample are enqueued at once, between two events."""
+"""Timing with CUDA graphs: all calls of a sample are enqueued at once, between two events."""
 
 import math
 import sys
@@ -12,19 +12,19 @@ from workers.backends.cuda.launch import cuda_errors, record
 SAMPLE_US = 1000.0
 FIRST_CALLS = 20
 SHORT_US, SHORT_CALLS = 5.0, 200
-"""A sample lasts at least `SAMPLE_US`. For kernels shorter than `SHORT_US` it averages over at least `SHORT_CALLS`."""
+"""A sample lasts at least `SAMPLE_US`. If a call is shorter than `SHORT_US`, a sample has at least `SHORT_CALLS`."""
 
 
 class GraphTimer:
-    """Times zero-argument calls that enqueue work on one stream: all calls of a sample are one CUDA graph.
+    """Times zero-argument calls that enqueue work on one stream. All calls of a sample form one CUDA graph.
 
-    Results that the calls allocate rotate like their inputs: a graph has as many of them as there are different calls.
-    A library would otherwise write every result to the same memory, which stays in the L2 cache.
+    Results that the calls allocate rotate like the inputs: a graph has as many results as there are different calls.
+    Otherwise a library would write every result to the same memory, which would stay in the L2 cache.
 
     Args:
         cuda: CuPy's ``cuda``.
         keep: object that must live as long as the graph.
-        once: a sample makes each call exactly once, even if that is very short.
+        once: True if a sample makes each call exactly once, even if that is very short.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class GraphTimer:
     ) -> None:
         self._cuda, self._stream, self._keep = cuda, stream, keep
         self._events = cuda.Event(), cuda.Event()
-        self._turn, self.last = cycle(calls), len(calls) - 1
+        self._rotation, self.last = cycle(calls), len(calls) - 1
         self.calls = self._sets = len(calls)
         self._capture()
         if once:
             return
         estimate = min(self.sample(), self.sample())
-        if estimate * self.calls < SAMPLE_US:  # with so few calls, the start may dominate
+        if estimate * self.calls < SAMPLE_US:  # with few calls, the start may dominate
             self.calls = self._rounded(FIRST_CALLS, len(calls))
             self._capture()
             estimate = min(self.sample(), self.sample())
@@ -66,14 +66,15 @@ class GraphTimer:
 
     @staticmethod
     def _rounded(calls: int, sets: int) -> int:
-        """Round the number of calls so that each set is called equally often."""
+        """Return the number of calls rounded up so that each set is called equally often."""
         return math.ceil(calls / sets) * sets
 
     def _capture(self) -> None:
-        """Capture one sample's calls. PyTorch calls need PyTorch's own capture, which keeps their memory for the
-        graph.
+        """Capture the calls of one sample.
+
+        PyTorch calls need PyTorch's own capture, which keeps their memory for the graph.
         """
-        due = list(islice(self._turn, self.calls))
+        due = list(islice(self._rotation, self.calls))
         with cuda_errors():
             if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
                 self._replay = _torch_graph(self._stream, due, self._sets)
@@ -88,14 +89,15 @@ class GraphTimer:
 
 
 class RestoredTimer:
-    """Times calls that change their own arguments. A sample is one graph: it restores the arguments of all calls, then
-    makes the calls between two events.
+    """Times calls that change their own arguments.
+
+    A sample is one graph, which restores the arguments of all calls and then makes the calls between two events.
 
     Args:
         cuda: CuPy's ``cuda``.
-        calls: functions that each enqueue one call on its own buffers.
-        restores: functions that enqueue the restoring of all calls' arguments.
-        last: index of the caller's set that is called last.
+        calls: functions that each enqueue one call on separate buffers.
+        restores: functions that enqueue operations which restore the arguments of all calls.
+        last: index of the caller's buffer set that is called last.
         keep: object that must live as long as the graph.
     """
 
@@ -134,7 +136,7 @@ class RestoredTimer:
 
 
 def _call(calls: Sequence[Callable[[], object]], sets: int) -> None:
-    """Make all calls; the results of the latest `sets` calls, the present one included, have memory of their own."""
+    """Make all calls. The results of the latest `sets` calls stay allocated, so that each has separate memory."""
     recent: deque[object] = deque(maxlen=sets - 1)
     for call in calls:
         recent.append(call())

@@ -1,4 +1,4 @@
-"""Launches kernels through the driver, which supports programmatic dependent launch, and translates its errors."""
+"""Launches kernels through the CUDA driver, with programmatic dependent launch if requested, and translates errors."""
 
 import ctypes
 import sys
@@ -16,7 +16,9 @@ from workers.build.kernel import Argument, Step
 
 OUT_OF_MEMORY = 2
 STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
-"""Errors after which the context is dead: illegal address, misaligned access, launch failure, time-out, ECC …"""
+"""CUDA errors after which the context is unusable: illegal address, misaligned access, launch failure, ECC and so
+on.
+"""
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 _SHARED_SIZE_BYTES = 1
@@ -61,12 +63,12 @@ class _Config(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class Restore:
-    """Memory to restore before a call.
+    """Memory that must be restored before a call.
 
     Attributes:
-        size: in bytes.
-        original: address of the contents; None: `pattern` is repeated.
-        pattern: eight bytes of equal elements.
+        size: size in bytes.
+        original: address of the original contents; None: `pattern` is repeated.
+        pattern: eight bytes that contain equal elements.
     """
 
     pointer: int
@@ -84,7 +86,7 @@ class Restore:
         _check(driver.cuMemcpyDtoDAsync_v2(ctypes.c_uint64(self.pointer), source, ctypes.c_size_t(self.size), on))
 
     def _fill(self, driver: Any, on: ctypes.c_void_p) -> None:
-        """Enqueue the fill with the widest word that repeats; elements of 8 bytes take one fill for each half."""
+        """Enqueue the fill with the widest word that repeats. Elements of 8 bytes take one fill per half."""
         for width, fill in ((1, driver.cuMemsetD8Async), (2, driver.cuMemsetD16Async), (4, driver.cuMemsetD32Async)):
             word = self.pattern[:width]
             if word * (8 // width) == self.pattern:
@@ -98,14 +100,14 @@ class Restore:
 
 
 class BoundKernel:
-    """A function with its launch and arguments, ready to be started on a stream.
+    """A function with its launch and its arguments, ready to be started on a stream.
 
     Args:
-        function: CUfunction.
-        pointers: device addresses by argument name; scalars have their value in the argument.
+        function: CUDA driver handle (CUfunction).
+        pointers: device addresses by argument name, without scalars.
 
     Raises:
-        LaunchError: an argument cannot be passed, or has no tensor map.
+        LaunchError: an argument cannot be passed, or a tensor map cannot be created.
     """
 
     def __init__(
@@ -131,11 +133,11 @@ class BoundKernel:
 
 
 class BoundCall:
-    """A complete call, ready to be started on a stream: it fills arguments, then starts its launches in order.
+    """A complete call, ready to be started on a stream: it fills arguments, and then starts its launches in order.
 
     Args:
-        functions: CUfunction of each step.
-        arguments: of the call.
+        functions: CUDA driver handle (CUfunction) of each step.
+        arguments: arguments of the call.
         pointers: device addresses by argument name.
     """
 
@@ -171,7 +173,7 @@ def translated(status: int, text: str) -> Exception:
 
 @contextmanager
 def cuda_errors() -> Iterator[None]:
-    """Translate CuPy's errors in the block to those of `workers.backends`."""
+    """Translate CuPy's errors in the block to errors of `workers.backends`."""
     try:
         yield
     except RuntimeError as error:
@@ -182,7 +184,7 @@ def cuda_errors() -> Iterator[None]:
 
 
 def error_name(status: int) -> str:
-    """Return the name of an error, e.g. ``CUDA_ERROR_ILLEGAL_ADDRESS``."""
+    """Return the name of a CUDA error, e.g. ``CUDA_ERROR_ILLEGAL_ADDRESS``."""
     name = ctypes.c_char_p()
     library().cuGetErrorName(status, ctypes.byref(name))
     return name.value.decode() if name.value else f"CUDA error {status}"
@@ -196,8 +198,9 @@ def static_shared_bytes(function: int) -> int:
 
 
 def record(event: int, stream: int) -> None:
-    """Record an event on a stream; during a capture it becomes part of the graph, so that two events time the work
-    between them.
+    """Record an event on a stream.
+
+    During a capture, the event becomes part of the graph, so that two events can time the work between them.
     """
     _check(library().cuEventRecordWithFlags(ctypes.c_void_p(event), ctypes.c_void_p(stream), _EXTERNAL))
 
@@ -231,7 +234,7 @@ def _encoded(tensor_map: TensorMap, pointers: dict[str, int]) -> Any:
 
 
 def driver_installed() -> bool:
-    """Return True if a driver is installed; opens no device."""
+    """Return True if a CUDA driver is installed. No device is opened."""
     try:
         library()
     except OSError:
@@ -241,5 +244,5 @@ def driver_installed() -> bool:
 
 @lru_cache(maxsize=1)
 def library() -> Any:
-    """Return the driver's interface."""
+    """Return the CUDA driver library."""
     return ctypes.CDLL("libcuda.so.1")

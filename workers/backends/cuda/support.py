@@ -1,4 +1,4 @@
-"""Our kernels for CUDA devices (`support.cu`): the anchor, copies, and checks of buffers."""
+"""Kernels of kernel-evo for CUDA devices (`support.cu`): the anchor, copies, and checks of buffers."""
 
 import math
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from workers.build.cache import Cache, cache_key
 from workers.build.kernel import Argument
 
 _COPY_BYTES = 4 * 256 * 16
-"""Bytes that a block of `copy` moves: four 16-byte words per thread."""
+"""Bytes that a block of `copy` copies: four 16-byte words per thread."""
 
 
 class SupportKernels:
-    """Our kernels, loaded on one GPU; they run on `stream`.
+    """The support kernels, loaded on one GPU. They run on `stream`.
 
     Args:
         cuda: CuPy's ``cuda``.
@@ -46,7 +46,7 @@ class SupportKernels:
         self._references: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
 
     def anchor(self) -> Timer:
-        """Run a fixed amount of arithmetic on every multiprocessor."""
+        """Return a timer of a kernel with a fixed amount of arithmetic on every multiprocessor."""
         counter = self._counters.argument
         return self._timer(self._bound("anchor", self._limits["sm_count"], counter, sum=self._counters.pointer))
 
@@ -54,7 +54,9 @@ class SupportKernels:
         return self._timer(self._bound("empty", 1, threads=32))
 
     def copies(self, size: int, sets: int = 1) -> list[Timer]:
-        """Return copies of `size` bytes, a multiple of 16, between pairs of buffers: by a kernel and by the driver."""
+        """Return timers of copies of `size` bytes, a multiple of 16, between pairs of
+        buffers: by a kernel, and by the driver.
+        """
         source, target = (Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to"))
         count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)
         runtime = self._cuda.runtime
@@ -68,7 +70,7 @@ class SupportKernels:
         return [GraphTimer(self._cuda, self._stream, calls, keep=buffers) for calls in (by_kernel, by_driver)]
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
-        """Return one checksum per span of memory; all are started before the first wait."""
+        """Return one checksum per span of memory. All kernels are started before the first wait."""
         self._clear()
         for index, (pointer, size) in enumerate(spans):
             data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
@@ -78,9 +80,9 @@ class SupportKernels:
         return [int(each) for each in self._counted()[: len(spans)]]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
-        """Return the distance of an output whose dtype support.cu supports."""
+        """Return the distance of an output whose dtype is in `DISTANCES` from its reference."""
         right, elements = self._reference(reference), buffer.argument.elements
-        found = replace(buffer.argument, name="found")  # not the family's name: the counters are called `sum`
+        found = replace(buffer.argument, name="found")  # the family's name could be `sum`, which the counters have
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
         pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
         arguments = (found, right.argument, count, self._counters.argument)
@@ -92,10 +94,11 @@ class SupportKernels:
         return Distance(elements=elements, unwritten=unwritten, not_finite=not_finite, squares=squares, max_abs=max_abs)
 
     def poison_shared(self, own_bytes: int) -> None:
-        """Fill all shared memory with NaN. Shared memory keeps the values of the last block, so a kernel that reads it
-        before writing now gives wrong results.
+        """Fill all shared memory with NaN.
 
-        It is filled twice: as a whole, and in blocks of the kernel's size, which have the same layout as the kernel's.
+        Shared memory keeps the values of earlier blocks. After this fill, a kernel that reads shared memory before
+        writing it gives wrong results. The memory is filled twice: as a whole, and in blocks with the size and layout
+        of the kernel's blocks.
         """
         everywhere = self._limits["sm_count"] * self._limits["max_blocks_per_sm"]
         for size in (self._limits["shared_memory_bytes"], own_bytes):
@@ -113,11 +116,11 @@ class SupportKernels:
 
     @property
     def _grid(self) -> int:
-        """Return a number of blocks that occupies every multiprocessor."""
+        """Number of blocks that occupies every multiprocessor."""
         return self._limits["sm_count"] * 8
 
     def _reference(self, values: NDArray[np.float64]) -> GuardedBuffer:
-        """Return a reference on the device, copied once, because the same few references are compared repeatedly."""
+        """Return a reference on the device. It is copied once, because a few references are compared repeatedly."""
         if id(values) not in self._references:
             argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
             with cuda_errors():
@@ -148,10 +151,10 @@ class SupportKernels:
 
 
 def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> bytes:
-    """Return support.cu, compiled once per architecture and kept in `folder`.
+    """Return the binary of support.cu. It is compiled once per architecture and cached in `folder`.
 
     Raises:
-        CudaUnusableError: it does not compile.
+        CudaUnusableError: support.cu does not compile.
     """
     source = files("workers.backends.cuda").joinpath("support.cu").read_text()
     cache, key = Cache(folder), cache_key("support", compiler.version, architecture, source)
@@ -165,7 +168,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
 
 
 def checksum(values: NDArray[np.uint8]) -> int:
-    """Return the value of `checksum` in support.cu, computed on the host."""
+    """Return the checksum that `checksum` in support.cu computes, computed on the host."""
     keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""Device of estimates: kernels are compiled for a GPU that this machine does not have, and never run."""
+"""Device for estimates: kernels are compiled for a GPU that need not be in this machine, and never run."""
 
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from workers.system.sandbox import sandbox_here
 
 
 class EstimateDriver:
-    """Offers one virtual device that compiles for any target; see `workers.backends.Driver`."""
+    """Offers one virtual device for estimates on any target; see `workers.backends.Driver`."""
 
     kind: DeviceKind = "estimate"
     baselines = ""
@@ -43,10 +43,10 @@ class EstimateDriver:
         return CudaCompiler()
 
     def sanitizer(self) -> None:
-        """None: no kernel runs."""
+        """Return None: no kernel runs."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
-        raise Conflict("nothing is run for an estimate; choose another --device to measure for real")
+        raise Conflict("kernels are not run for estimates: choose another --device to measure times")
 
 
 DRIVER = EstimateDriver()

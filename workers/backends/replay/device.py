@@ -1,4 +1,4 @@
-"""The device of recorded spaces: configs are looked up (`workers.jobs.replayed`), never compiled or run."""
+"""Device for recorded spaces: configs are looked up (`workers.jobs.replayed`), never compiled or run."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -10,7 +10,7 @@ from workers.system import machine
 
 
 class ReplayDriver:
-    """Offers one device that serves any recording; see `workers.backends.Driver`."""
+    """Offers one virtual device for all recordings; see `workers.backends.Driver`."""
 
     kind: DeviceKind = "replay"
     baselines = ""
@@ -28,7 +28,7 @@ class ReplayDriver:
         ]
 
     def compiler(self) -> NoReturn:
-        raise Conflict("a recorded space has nothing to compile; choose another --device to measure for real")
+        raise Conflict("a recorded space has no kernels to compile: choose another --device to measure times")
 
     def sanitizer(self) -> None:
         """None: no kernel runs."""
@@ -37,7 +37,7 @@ class ReplayDriver:
         """None: no kernel runs."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
-        raise Conflict("a recorded space has nothing to run; choose another --device to measure for real")
+        raise Conflict("a recorded space has no kernels to run: choose another --device to measure times")
 
 
 DRIVER = ReplayDriver()

@@ -1,4 +1,4 @@
-"""Compile processes: each answers one request at a time and is reused."""
+"""Compile processes. Each is reused, and answers one request at a time."""
 
 import contextlib
 import queue
@@ -14,16 +14,16 @@ from workers.system.line_process import LineProcess
 from workers.system.sandbox import sandbox_here
 
 _MOST_CONFINED = 4
-"""Families whose confined processes are kept at the same time."""
+"""Number of families whose confined processes are kept."""
 
 
 class CompileProcesses:
-    """Pool of processes of one module: as many as threads request at the same time.
+    """Pool of compile processes of one module, with one process per concurrent request.
 
     Args:
-        module: run by ``python -m``; it answers each line of JSON with a line of JSON.
-        reads: the processes are confined, and read these files and folders in addition to their own; None: they are
-            not confined.
+        module: module to run with ``python -m``. It answers each line of JSON with a line of JSON.
+        reads: files and folders that confined processes may read in addition to their own; None: processes are not
+            confined.
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None = None) -> None:
@@ -34,7 +34,9 @@ class CompileProcesses:
         self._choosing = threading.Lock()
 
     def of(self, unit: Unit) -> "CompileProcesses":
-        """Return the processes for a unit: confined ones if it is untrusted and the machine can confine them."""
+        """Return the processes for a unit: confined processes if the unit is untrusted and
+        the system supports sandboxes.
+        """
         if not (unit.untrusted and sandbox_here()):
             return self
         reads = (*unit.readable, *include_folders())
@@ -42,7 +44,10 @@ class CompileProcesses:
             return self._confined.get(reads, lambda: CompileProcesses(self._module, reads))
 
     def answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
-        """Return the answer to a request, or the failure if no answer came in time.
+        """Return the answer to a request, or a failure if no answer came in time.
+
+        If the process has ended, a new one gets the request, because the system may have killed an idle process to free
+        memory.
 
         If a process has ended, a new one gets the request: the system may have killed it while idle, to free memory.
         """
@@ -61,7 +66,7 @@ class CompileProcesses:
 
     @contextlib.contextmanager
     def _process(self, *, fresh: bool) -> Iterator[LineProcess]:
-        """Return an idle process or a new one; broken ones are not reused."""
+        """Yield an idle process or a new one. A broken process is not reused."""
         try:
             process = LineProcess(self._module, self._reads) if fresh else self._idle.get_nowait()
         except queue.Empty:
@@ -69,7 +74,7 @@ class CompileProcesses:
         try:
             yield process
         except BaseException:
-            process.close()  # its answer would be read as that to the next request
+            process.close()  # otherwise its answer would be read as the answer to the next request
             raise
         if process.works:
             self._idle.put(process)

@@ -1,4 +1,4 @@
-"""The compilers of CUDA devices: NVRTC or nvcc for CUDA C++, Triton for Triton, without a GPU, a driver or PyTorch."""
+"""Compilers of CUDA devices: NVRTC or nvcc for CUDA C++, and Triton. None of them needs a GPU, a driver or PyTorch."""
 
 import re
 from functools import cached_property
@@ -14,10 +14,10 @@ from workers.build.surroundings import surroundings
 
 
 class CudaCompiler(NvrtcCompiler):
-    """A `workers.build.Compiler` that compiles each unit by its language and by what its family asks for.
+    """A `workers.build.Compiler` that selects the compiler by the language of the unit and the choice of its family.
 
     Raises:
-        NoNvrtcError: NVRTC is not installed; the message names the remedy.
+        NoNvrtcError: NVRTC is not installed. The message contains a remedy.
     """
 
     def __init__(self) -> None:
@@ -41,18 +41,18 @@ _ARCHITECTURE = re.compile(r"sm_\d+a?")
 
 
 class NoTritonError(EvoError, FileNotFoundError):
-    """This machine has no Triton that works for the request."""
+    """Triton is not installed on this machine, or does not support the architecture."""
 
 
 class TritonCompiler:
-    """Compiles units in the language ``triton``; one process per thread that compiles at the same time."""
+    """Compiles units in the language ``triton``, with one process per concurrent compilation."""
 
     def __init__(self) -> None:
         self._processes = CompileProcesses("workers.backends.cuda.compilers.triton_library")
 
     @cached_property
     def version(self) -> str:
-        """Return name and version; ``without Triton`` if it is not installed."""
+        """Name and version of Triton; ``without Triton`` if it is not installed."""
         found = installed_version()
         return f"Triton {found}" if found else "without Triton"
 
@@ -64,7 +64,7 @@ class TritonCompiler:
         """
         if installed_version() is None:
             raise NoTritonError(
-                "the kernel is written in Triton, which is not installed where this worker compiles: install it into "
+                "the kernel is written in Triton, which is not installed on this worker: install it into  "
                 "the worker's environment, e.g. pip install 'triton>=3.6'"
             )
         if _ARCHITECTURE.fullmatch(unit.architecture) is None:

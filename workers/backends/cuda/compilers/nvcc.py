@@ -1,4 +1,4 @@
-"""Compiles CUDA sources to cubins with nvcc if a family requests it, with the host's standard library."""
+"""Compiles CUDA sources to cubins with nvcc, if a family requests it. The host's standard library is then available."""
 
 import os
 import re
@@ -25,26 +25,28 @@ _TOOLKIT = Path("/usr/local/cuda/bin/nvcc")
 _ANSWER_S = 60.0
 _RELEASE = re.compile(r"\bV(\d[\d.]*)")
 _UNFIT = re.compile(r"nvcc fatal\s*:.*(?:gpu architecture|host compiler|Cannot find compiler)|not supported! The nvcc")
-"""Matches nvcc's errors if it does not work with this GPU or with this machine's C++ compiler."""
+"""Matches errors of an nvcc that does not support this GPU or this machine's C++ compiler."""
 
 
 class NoNvccError(EvoError, FileNotFoundError):
-    """This machine has no nvcc that can serve the request."""
+    """nvcc is not installed on this machine, or does not support the architecture or the C++ compiler."""
 
 
 class NvccCompiler:
-    """Compiles units whose family names ``nvcc``; each compilation is a separate process."""
+    """Compiles units of families that request ``nvcc``. Each compilation runs in a separate process."""
 
     @cached_property
     def command(self) -> str | None:
-        """Path of nvcc: on the ``PATH``, of the CUDA toolkit, or of NVIDIA's Python package; None: there is none."""
+        """Path of nvcc, from the ``PATH``, the CUDA toolkit, or NVIDIA's Python package; None if it is not
+        installed.
+        """
         found = shutil.which("nvcc")
         others = [path for path in (_TOOLKIT, *in_wheels("bin", "nvcc")) if path.is_file()]
         return found or next((str(path) for path in others), None)
 
     @cached_property
     def version(self) -> str:
-        """Return name and version; ``without nvcc`` if it is not installed or does not answer."""
+        """Name and version of nvcc; ``without nvcc`` if it is not installed or does not answer."""
         if self.command is None:
             return "without nvcc"
         try:
@@ -58,15 +60,15 @@ class NvccCompiler:
         """Compile one unit.
 
         Raises:
-            NoNvccError: nvcc is not installed, or does not compile for this architecture or with this C++ compiler.
+            NoNvccError: nvcc is not installed, or does not support this architecture or this C++ compiler.
         """
         if self.command is None or self.version == "without nvcc":
             raise NoNvccError(
-                'the family asks for `compiler = "nvcc"`, which is not installed where this worker compiles: install '
+                'the family asks for `compiler = "nvcc"`, which is not installed on this worker: install  '
                 "the CUDA toolkit and put its nvcc on the PATH, or remove the key, so that NVRTC compiles it"
             )
         with scratch() as folder:
-            # relative names, so that no path gets into the binary
+            # with relative names, the binary contains no paths of this machine
             source = write_source(unit.source + _instances(unit.instances), folder, ".cu")
             options = ["-cubin", f"-arch={unit.architecture}", "-std=c++17", "-Xptxas", "-v"]
             options += [*(f"-I{each}" for each in unit.folders), *unit.placed_flags]
@@ -89,7 +91,7 @@ class NvccCompiler:
         return Artefact(binary=binary, log=log, figures=found, ptx=ptx, reads=reads, searched=self._searched)
 
     def _run(self, command: list[str], unit: Unit, folder: Path, timeout_s: float) -> tuple[int | None, str]:
-        """Run nvcc on a unit, confined if it is untrusted."""
+        """Run nvcc on a unit, in a sandbox if the unit is untrusted."""
         if not (unit.untrusted and sandbox_here()):
             return run(command, folder, timeout_s)
         reads = (*unit.readable, *include_folders(), sys.prefix)
@@ -97,7 +99,7 @@ class NvccCompiler:
 
     @cached_property
     def _searched(self) -> tuple[str, ...]:
-        """Return the absolute paths of the header folders of nvcc and of the host's compiler."""
+        """Absolute paths of the header folders of nvcc and of the host's compiler."""
         command = [self.command or "nvcc", "-E", "-x", "cu", "-Xcompiler", "-v", os.devnull]
         with scratch() as folder:
             _, said = run(command, folder, _ANSWER_S)
@@ -105,7 +107,9 @@ class NvccCompiler:
 
 
 def _instances(names: list[str]) -> str:
-    """Return lines that make nvcc compile template instances, which it does only if host code refers to them."""
+    """Return source lines that make nvcc compile template instances. nvcc compiles an
+    instance only if host code uses it.
+    """
     lines = (
         f"__attribute__((used)) static void *const kernel_evo_instance_{index} = (void *)({name});\n"
         for index, name in enumerate(names)

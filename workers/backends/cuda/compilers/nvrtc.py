@@ -1,4 +1,4 @@
-"""Compiles CUDA sources to cubins for a named architecture, without a GPU or driver."""
+"""Compiles CUDA sources to cubins for a given architecture with NVRTC. No GPU or driver is needed."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,19 +19,19 @@ from workers.system.sandbox import sandbox_here
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 _CACHING_SINCE = (12, 9)
-"""First CUDA version whose NVRTC reads the driver's cache. ptxas reports no resources for a cached binary, so every
-kernel would pass the gates (https://github.com/NVIDIA/Fuser/pull/4694).
+"""First CUDA version whose NVRTC uses the driver's cache. ptxas reports no resources for a cached binary, so every
+kernel would pass the resource gates (https://github.com/NVIDIA/Fuser/pull/4694).
 """
 _TRIAL = """#include <cuda_fp16.h>
 extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
 """
 _TRIAL_S = 60.0
 _MOST_NAMES = 5
-"""Maximum number of a binary's kernels that an error lists."""
+"""Maximum number of kernel names in an error message."""
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
 _MOST_LOCAL_BYTES = 512 << 10
-"""Maximum local memory of a thread, equal for all compute capabilities."""
+"""Maximum local memory of a thread in bytes, the same for all compute capabilities."""
 _FIGURES: Mapping[str, str] = {
     "registers": r"Used (\d+) registers",
     "stack_bytes": r"(\d+) bytes stack frame",
@@ -43,20 +43,20 @@ _FIGURES: Mapping[str, str] = {
 
 
 _INCLUDES = re.compile(r"include|import|embed|%:|\?\?=")
-"""Matches every source that reads another file."""
+"""Matches every source that may read another file."""
 
 _COMPILED = re.compile(r"Compiling entry function '([^']+)'")
 
 
 class NoNvrtcError(EvoError, FileNotFoundError):
-    """This machine has no CUDA compiler that works for the request."""
+    """NVRTC is not installed on this machine, or does not support the architecture."""
 
 
 class NvrtcCompiler:
-    """A `workers.build.Compiler` for CUDA; one process per thread that compiles at the same time; processes are reused.
+    """A `workers.build.Compiler` for CUDA, with one process per concurrent compilation. Processes are reused.
 
     Raises:
-        NoNvrtcError: NVRTC is not installed; the message names the remedy.
+        NoNvrtcError: NVRTC is not installed. The message contains a remedy.
     """
 
     suffix = ".cubin"
@@ -74,12 +74,12 @@ class NvrtcCompiler:
 
     @cached_property
     def toolkit(self) -> tuple[int, int]:
-        """The CUDA version of the compiler."""
+        """CUDA version of the compiler."""
         return self._nvrtc.version
 
     @property
     def sandbox(self) -> str:
-        """The parts that confine compilations of untrusted units."""
+        """Name of the sandbox for compilations of untrusted units; empty if there is none."""
         return sandbox_here()
 
     @cached_property
@@ -143,7 +143,7 @@ class NvrtcCompiler:
 
 
 def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str, str]:
-    """Return, by architecture, why a small kernel with a header of the toolkit does not compile for it."""
+    """Return the reason, by architecture, if a small kernel with a header of the toolkit does not compile."""
     found: dict[str, str] = {}
     for architecture in architectures:
         unit = Unit(source=_TRIAL, architecture=architecture, entry="trial", language="cuda")
@@ -158,29 +158,29 @@ def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str,
 
 
 def _remedy(log: str) -> str:
-    """Return how to repair a compiler that does not compile even a small kernel."""
+    """Return the first line of the log with a remedy, for a compiler that fails on a small kernel."""
     first = log.strip().partition("\n")[0]
     if "builtin" in log:
-        return f"{first}; reinstall the package that brings NVRTC, so that its two libraries are of one version"
+        return f"{first}; reinstall the package that brings NVRTC, so that its two libraries have the same version"
     if "open source file" in log:
         return f"{first}; install CUDA's headers: pip install 'cuda-toolkit[cudart,crt,cccl]' of the same version"
     return first
 
 
 def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
-    """Return the flags that precede those of a family."""
+    """Return the flags that precede the flags of a family."""
     return (*DEFAULT_FLAGS, "--no-cache") if toolkit >= _CACHING_SINCE else DEFAULT_FLAGS
 
 
 def figures(log: str, entry: str) -> dict[str, float]:
-    """Return the figures that ptxas reports after it names this entry function; it may print remarks before."""
+    """Return the figures that ptxas reports for an entry function."""
     after = log.partition(f"Compiling entry function '{entry}'")[2].partition("Compiling entry function")[0]
     matches = {name: re.search(pattern, after) for name, pattern in _FIGURES.items()}
     return {name: float(match[1]) for name, match in matches.items() if match}
 
 
 def absent(entry: str, log: str) -> str:
-    """Explain why a build has no figures for its entry; names the kernels it has, as `entry` expects them."""
+    """Return why a build has no figures for its entry. List the kernels of the binary as `entry` in family.toml."""
     names = list(dict.fromkeys(_COMPILED.findall(log)))
     if entry in names:
         return f"ptxas does not report the resources of `{entry}`"
@@ -193,13 +193,16 @@ def absent(entry: str, log: str) -> str:
     mangled = f"{len(entry)}{entry}"
     alike = [name for name in names if mangled in name]
     ways = [f'entry = "{name}"' for name in (alike or names)[:_MOST_NAMES]]
-    plain = any(f"{mangled}I" not in name for name in alike)  # an instance of a template has no C name
+    plain = any(f"{mangled}I" not in name for name in alike)  # template instances have no C names
     first = 'write `extern "C"` before its `__global__`, or, as it is compiled, ' if plain else "it has these, write "
     return f"{missing}: {first}{' or '.join(ways)} in family.toml"
 
 
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
-    """Return the files a compilation read; if NVRTC does not report them, all files that it may have read."""
+    """Return the files that a compilation read.
+
+    If NVRTC does not report them, return all files that it may have read.
+    """
     if isinstance(headers, list):
         return tuple(headers)
     folders = (*map(str, unit.folders), *header_folders(unit.placed_flags), *include_folders())
@@ -213,7 +216,9 @@ def _threads(launch: Launch | None) -> int:
 def _hard_limits(
     resources: Resources, launch: Launch | None, limits: Mapping[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield (resource, used, limit) of limits that make a launch fail; see also `workers.build.launch_checks`."""
+    """Yield (resource, used, limit) of the limits that a launch must not exceed; see
+    also `workers.build.launch_checks`.
+    """
     unlimited = float("inf")
     threads = _threads(launch)
     yield "shared_memory_bytes", resources.shared_memory_bytes or 0, limits.get("shared_memory_bytes", unlimited)

@@ -1,7 +1,7 @@
-"""NVIDIA's runtime compiler and its process: ``python -m workers.backends.cuda.compilers.nvrtc_library``.
+"""Interface of NVRTC, and its process: ``python -m workers.backends.cuda.compilers.nvrtc_library``.
 
-It needs neither a GPU nor a driver. It runs in separate processes because a compilation cannot be interrupted, holds
-a lock of its library, and may crash its process.
+NVRTC needs neither a GPU nor a driver. It runs in separate processes, because a compilation cannot be interrupted,
+holds a lock of the library, and may crash the process.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 
 
 _TRACES_HEADERS_SINCE = (13, 0)
-"""The first CUDA version whose ``--fdevice-time-trace`` has an event for each header."""
+"""First CUDA version whose ``--fdevice-time-trace`` has an event for each header."""
 
 _HEADER_EVENT = "Processing Header File"
 _BUILT_IN_HEADER = "__nv_nvrtc_builtin_header.h"
@@ -34,11 +34,11 @@ class NvrtcMissingError(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Compilation:
-    """The result of one compilation.
+    """Result of one compilation.
 
     Attributes:
-        binary: None when the compiler refused the source.
-        headers: names of the headers that were read; None if this version does not report them.
+        binary: the cubin; None if the compilation failed.
+        headers: names of the headers that were read; None if this version of NVRTC does not report them.
     """
 
     binary: bytes | None
@@ -48,10 +48,10 @@ class Compilation:
 
 
 class Nvrtc:
-    """The loaded library.
+    """The loaded NVRTC library.
 
     Raises:
-        NvrtcMissingError: it is not installed.
+        NvrtcMissingError: NVRTC is not installed.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Nvrtc:
 
     @property
     def architectures(self) -> tuple[int, ...]:
-        """Return the supported compute capabilities, e.g. 90."""
+        """Supported compute capabilities, e.g. 90."""
         count = ctypes.c_int()
         self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
         values = (ctypes.c_int * count.value)()
@@ -95,7 +95,7 @@ class Nvrtc:
             failed = self._library.nvrtcCompileProgram(program, len(options), arguments)
             log = (
                 self._read(program, "ProgramLog").replace(b"\0", b"").decode(errors="replace")
-            )  # some end in the middle
+            )  # some logs contain NUL characters
             if failed:
                 return Compilation(binary=None, log=log.strip() or self._error(failed))
             ptx = self._read(program, "PTX").rstrip(b"\0").decode()
@@ -120,7 +120,7 @@ class Nvrtc:
 
 
 def _traced_headers(trace: Path) -> tuple[str, ...] | None:
-    """Return the headers in a time trace, which has Chrome's trace event format."""
+    """Return the headers in a time trace, which is in Chrome's trace event format; None if it cannot be read."""
     try:
         events = json.loads(trace.read_text(encoding="utf-8", errors="surrogateescape"))["traceEvents"]
     except (OSError, ValueError, KeyError):
@@ -130,7 +130,7 @@ def _traced_headers(trace: Path) -> tuple[str, ...] | None:
 
 
 def _load() -> Any:
-    """Return the first NVRTC with its library of built-in functions; if none has it, one that cannot compile."""
+    """Return the first NVRTC whose library of built-in functions can be loaded, or else any NVRTC."""
     paths: tuple[Path | str, ...] = (*in_wheels("lib", "libnvrtc.so.*"), *_NAMES)
     incomplete = None
     for path in paths:
@@ -147,10 +147,10 @@ def _load() -> Any:
 
 
 def _load_builtins(library: Any, folder: Path) -> bool:
-    """Load the library of built-in functions that belongs to this NVRTC: next to it, or where the system finds it.
+    """Load the built-ins library of this NVRTC from its folder, or from where the system finds it.
 
-    NVRTC opens it by its bare name at the first compilation. Some packages (13.0, which PyTorch depends on) do not give
-    its location, so the system finds none, or another version's. A library that is loaded already is used.
+    NVRTC loads this library by its name at the first compilation. The packages of CUDA 13.0, on which PyTorch depends,
+    do not set its location, so the system would find none or another version. A library that is already loaded is used.
     """
     major, minor = ctypes.c_int(), ctypes.c_int()
     if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
@@ -164,7 +164,10 @@ def _load_builtins(library: Any, folder: Path) -> bool:
 
 
 def installed() -> bool:
-    """Return True if NVRTC is installed; a library in a Python package is not loaded for this (90 MB)."""
+    """Return True if NVRTC is installed.
+
+    A library from a Python package is not loaded for this, because it has 90 MB.
+    """
     try:
         return any(in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
     except NvrtcMissingError:
@@ -172,13 +175,15 @@ def installed() -> bool:
 
 
 def serve() -> None:
-    """Answer each line of JSON ``{source, options, names}`` by ``{binary, log, ptx, headers}``.
+    """Answer each line of JSON ``{source, options, names}`` with a line ``{binary, log, ptx, headers}``.
+
+    The binary is in hexadecimal.
 
     The binary is hexadecimal.
     """
     nvrtc = Nvrtc()
     with scratch() as folder:
-        os.chdir(folder)  # headers of the caller's working directory must not replace those of the family
+        os.chdir(folder)  # headers in the caller's working directory must not replace those of the family
         for line in sys.stdin:
             sys.stdout.write(json.dumps(_answer(nvrtc, json.loads(line))) + "\n")
             sys.stdout.flush()
@@ -191,7 +196,7 @@ def _answer(nvrtc: Nvrtc, asked: Any) -> dict[str, object]:
 
 
 def without_times(log: str) -> str:
-    """Remove times from a log, so that equal compilations have equal logs."""
+    """Return the log without times, so that equal compilations have equal logs."""
     return re.sub(r"^.*Compile time = .*\n?", "", log, flags=re.MULTILINE).strip()
 
 

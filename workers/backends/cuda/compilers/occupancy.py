@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 _REGISTER_UNIT = 256
 _PARTITIONS = 4
-"""Partitions of a multiprocessor, each with its share of the registers, since compute capability 7.0."""
+"""Number of partitions of a multiprocessor since compute capability 7.0. Each has a quarter of the registers."""
 
 _SHARED_UNIT = 128
 _SHARED_RESERVED_BYTES = 1024
@@ -16,7 +16,10 @@ _WARP = 32
 
 
 def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> int:
-    """Return the number of blocks of a kernel that fit on a multiprocessor at once; 0 if none fits.
+    """Return the number of blocks of a kernel that can be resident on a multiprocessor; 0 if none can.
+
+    The registers of a warp are in one partition, so a multiprocessor holds four times the warps that fit in one
+    partition.
 
     A warp's registers lie in one partition, so registers allow four times the warps that fit in one partition.
 
@@ -24,7 +27,7 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
         registers: per thread.
         shared_memory_bytes: static and dynamic, per block.
         threads: per block.
-        limits: limits of the device, see `evo.family.LIMITS`; absent ones do not apply.
+        limits: limits of the device (`evo.family.LIMITS`). Missing limits have the values of usual GPUs.
     """
     if threads == 0:
         return 0
@@ -43,12 +46,13 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
 
 
 def registers_of_block(registers: int, threads: int) -> int:
-    """Return the registers that a launch requires for a block: its warps, rounded up to whole partitions. A launch that
-    exceeds the limit fails.
+    """Return the registers that a launch needs for a block: those of its warps, rounded up to whole partitions.
+
+    A launch that exceeds the limit fails.
 
     Args:
-        registers: per thread.
-        threads: per block.
+        registers: registers per thread.
+        threads: threads per block.
     """
     warps = -(-threads // _WARP)
     return _registers_of_warp(registers) * -(-warps // _PARTITIONS) * _PARTITIONS
@@ -59,6 +63,6 @@ def _registers_of_warp(registers: int) -> int:
 
 
 def occupancy(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> float:
-    """Return resident warps as a share of the multiprocessor's limit, 0 to 1."""
+    """Return the fraction of a multiprocessor's warps that can be resident, 0 to 1."""
     resident = blocks_per_sm(registers, shared_memory_bytes, threads, limits) * -(-threads // _WARP)
     return resident / (limits.get("max_threads_per_sm", 2048) / _WARP)

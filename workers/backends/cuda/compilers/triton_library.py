@@ -1,7 +1,7 @@
 """Compiles Triton kernels in a separate process: ``python -m workers.backends.cuda.compilers.triton_library``.
 
-Only this process imports Triton. It compiles for a named architecture and needs no GPU, driver or PyTorch. Of a
-kernel's file it runs only the definitions of functions and constants (see `evo.family.source.triton.source`).
+Only this process imports Triton. It compiles for a given architecture and needs no GPU, driver or PyTorch. It executes
+only the definitions of functions and constants of a kernel's file (see `evo.family.source.triton.source`).
 """
 
 import contextlib
@@ -27,7 +27,7 @@ ENVIRONMENT = {
     "TRITON_ALWAYS_COMPILE": "1",
     "TRITON_DISABLE_LINE_INFO": "1",
 }
-"""Settings of Triton: report registers and spills, do not cache, and keep this machine's paths out of binaries."""
+"""Environment of Triton: report registers and spills, use no cache, and write no paths of this machine to binaries."""
 
 FILE, CACHE = "kernel.py", "cache"
 _BUILD = re.compile(r"^# kernel-evo build: (.*)$", re.MULTILINE)
@@ -36,7 +36,7 @@ _WARP = 32
 
 
 def installed_version() -> str | None:
-    """Return the version of Triton; None if it is not installed. Imports nothing."""
+    """Return the version of Triton; None if it is not installed. Triton is not imported."""
     try:
         return version_of("triton")
     except PackageNotFoundError:
@@ -44,10 +44,12 @@ def installed_version() -> str | None:
 
 
 def compile_source(source: str, architecture: str, folder: Path) -> dict[str, object]:
-    """Return ``{binary, log, ptx}`` of a generated source; ``binary`` is hexadecimal, or None with the reason in `log`.
+    """Compile a generated source. Return ``{binary, log, ptx}``.
+
+    ``binary`` is in hexadecimal, or None if the compilation failed; then `log` gives the reason.
 
     Args:
-        architecture: e.g. ``sm_90a``.
+        architecture: architecture such as ``sm_90a``.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -62,15 +64,15 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
             target = GPUTarget("cuda", int(re.sub(r"\D", "", architecture)), _WARP)
             done = triton.compile(asked, target=target, options=build["options"])
             ptx, binary, facts = done.asm["ptx"], done.asm["cubin"], done.metadata
-            shutil.rmtree(folder / CACHE, ignore_errors=True)  # the module table would grow with every config
-    except Exception as error:  # noqa: BLE001 - whatever a kernel makes Triton raise is its compile error
+            shutil.rmtree(folder / CACHE, ignore_errors=True)  # the cache folder would grow with every config
+    except Exception as error:  # noqa: BLE001 - any exception that a kernel makes Triton raise is a compile error
         return {"binary": None, "log": _failure(error, printed.getvalue(), source, folder), "ptx": ""}
     log = re.sub(r"^.*Compile time = .*\n?", "", printed.getvalue(), flags=re.MULTILINE).strip()
     return {"binary": binary.hex(), "log": log, "ptx": noted(ptx, _compiled(facts))}
 
 
 def _module(source: str, folder: Path) -> Any:
-    """Return the module of a source. Triton reads functions from a file, so it is written to one."""
+    """Return the module of a source. It is written to a file, because Triton reads functions from their file."""
     import triton
 
     path = folder / FILE
@@ -97,7 +99,7 @@ def _ast_source(make: Any, function: Any, build: dict[str, Any]) -> Any:
 
 
 def _constant(value: Any) -> Any:
-    """Return a constant's value; a text like ``tl.float16`` names a dtype."""
+    """Return the value of a constant. A string such as ``tl.float16`` becomes a dtype."""
     import triton.language as tl
 
     found = _DTYPE.fullmatch(value) if isinstance(value, str) else None
@@ -114,17 +116,22 @@ def _compiled(facts: Any) -> Compiled:
 
 
 def _failure(error: BaseException | None, printed: str, source: str, folder: Path) -> str:
-    """Return the error with the innermost reason first, lines of the file, and without this machine's paths."""
+    """Return the error with its innermost cause first, with line numbers of the file
+    and without paths of this machine.
+    """
     reasons, reason = list[str](), error
     while reason is not None:
-        reasons.append(f"{type(reason).__name__}: {_placed(reason, source)}")
+        reasons.append(f"{type(reason).__name__}: {_with_file_lines(reason, source)}")
         reason = reason.__cause__
     text = "\n".join([*reversed(reasons), printed.strip()])
     return text.replace(f"{folder}/", "").strip()
 
 
-def _placed(reason: BaseException, source: str) -> str:
-    """Return the message of an error. Triton counts lines from the function's first."""
+def _with_file_lines(reason: BaseException, source: str) -> str:
+    """Return the message of an error with line numbers of the file.
+
+    Triton counts lines from the start of the function.
+    """
     function = getattr(reason, "src", None)
     if not isinstance(function, str) or function not in source:
         return str(reason)
@@ -138,7 +145,7 @@ def _placed(reason: BaseException, source: str) -> str:
 
 
 def serve() -> None:
-    """Answer each line of JSON ``{source, architecture}`` with ``{binary, log, ptx}``."""
+    """Answer each line of JSON ``{source, architecture}`` with a line ``{binary, log, ptx}``."""
     out = sys.stdout
     with _workplace() as folder:
         os.chdir(folder)
@@ -149,7 +156,7 @@ def serve() -> None:
 
 
 def compile_file(source: str, architecture: str, binary: str, ptx: str) -> str:
-    """Compile an exported source to a cubin and its PTX; return the log. Nothing is written if it fails."""
+    """Compile an exported source to a cubin and PTX, and return the log. If it fails, no file is written."""
     with _workplace() as folder:
         done = compile_source(Path(source).read_text(encoding="utf-8"), architecture, folder)
     if done["binary"] is not None:

@@ -1,1 +1,1 @@
-"""The GPUs of this machine: survey, facts, and copy bandwidth."""
+"""GPUs of this machine: list, facts, and copy bandwidth."""

@@ -1,6 +1,6 @@
-"""Copy bandwidth of a GPU, measured once per GPU and cached.
+"""Copy bandwidth of GPUs. It is measured once per GPU, in a separate process, and cached.
 
-The program `copy_process` measures it: the daemon must never hold a CUDA context.
+The process is `copy_process`, because the daemon must never have a CUDA context.
 """
 
 import math
@@ -19,10 +19,10 @@ from workers.system.exit_status import last_line
 from workers.system.log import log
 
 LEAST_SHARE = 0.5
-"""Share of the datasheet's rate below which a GPU counts as busy; it is measured again next time."""
+"""Fraction of the datasheet's bandwidth below which a GPU counts as busy. The result is then not cached."""
 
 TIMEOUT_S = 20.0
-"""Total seconds to wait for devices on which other processes measure; callers wait a minute for a worker to start."""
+"""Total seconds to wait while other processes measure on the devices."""
 
 _LIMIT_S = 120
 _DEVICE = TypeAdapter(Device)
@@ -30,6 +30,8 @@ _DEVICE = TypeAdapter(Device)
 
 def with_measured_copies(devices: Sequence[Device], folder: Path) -> list[Device]:
     """Return the devices with their measured copy bandwidth as a ceiling.
+
+    A device that cannot be measured now is returned unchanged, and measured when this is called again.
 
     A device that cannot be measured now is returned unchanged and is measured next time.
     """
@@ -53,7 +55,10 @@ def _with_measured_copy(device: Device, folder: Path, until_s: float) -> Device:
 
 
 def copy_us(device: Device, folder: Path, size: int) -> float | None:
-    """Return the microseconds of a copy that bypasses the caches; holds the device lock."""
+    """Return the microseconds of a copy of `size` bytes that bypasses the caches; None if it cannot be measured.
+
+    The device lock is held during the measurement.
+    """
     rate = _measured(device, folder, str(size))
     return None if rate is None else 2 * size / rate * 1e6
 

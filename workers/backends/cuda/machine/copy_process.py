@@ -1,4 +1,4 @@
-"""``python -m workers.backends.cuda.machine.copy_process``: measures a GPU's copy rate in a separate process."""
+"""Process that measures the copy bandwidth of a GPU: ``python -m workers.backends.cuda.machine.copy_process``."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from workers.backends import Timer
 from workers.backends.cuda.device import DRIVER
 
 MOST_BYTES = 256 << 20
-"""Bytes of a copy, limited to a sixteenth of the device's memory."""
+"""Maximum bytes of a copy. A copy also has at most a sixteenth of the device's memory."""
 
 SAMPLES = 7
 
@@ -26,18 +26,19 @@ def copy_bytes(device: Device) -> int:
 
 
 def copy_rate(ways: Sequence[Timer], size: int) -> float:
-    """Return bytes per second, read plus written, of the fastest way to copy: the median of a few samples.
+    """Return the bytes per second, read plus written, of the fastest way to copy, from medians of `SAMPLES` samples.
 
     Args:
-        ways: functions that copy this many bytes, far more than the caches hold.
+        ways: timers of copies of `size` bytes, which must be far more than the caches hold.
     """
     fastest_us = min(float(np.median([way.sample() for _ in range(SAMPLES)])) for way in ways)
     return 2 * size / (fastest_us * 1e-6)
 
 
 def main() -> None:
-    """Print the copy rate of the device that is described on standard input. Arguments: a folder for compiled helpers
-    and, optionally, the bytes to copy.
+    """Print the copy bandwidth of the device that is described on standard input.
+
+    Command line arguments: a folder for compiled kernels and, optionally, the number of bytes to copy.
     """
     device = TypeAdapter(Device).validate_json(sys.stdin.buffer.read())
     folder, *given = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Cached survey of the GPUs, valid while driver and GPUs stay the same: a new one takes seconds."""
+"""Cached list of the GPUs, because listing them takes seconds. It is valid while driver and GPUs stay the same."""
 
 import os
 from collections.abc import Callable
@@ -17,12 +17,12 @@ _PACKAGES = ("kernel-evo", "cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
 def kept_survey(folder: Path, compiler: str, survey: Callable[[], tuple[list[Device], bool]]) -> list[Device]:
-    """Return the last survey made with the same driver, GPUs and software; otherwise survey the GPUs.
+    """Return the cached list of GPUs if driver, GPUs and software are the same; otherwise list the GPUs.
 
     Args:
-        folder: the worker's cache.
-        compiler: version of the compiler, which is part of a device's description.
-        survey: returns the usable GPUs, and True if all GPUs are usable; only then the result is cached.
+        folder: cache folder of the worker.
+        compiler: version of the compiler, which is part of the description of a device.
+        survey: returns the usable GPUs, and True if all GPUs are usable. Only then is the list cached.
     """
     installed = nvml.installed()
     if installed is None:

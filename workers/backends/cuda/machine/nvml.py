@@ -1,6 +1,6 @@
-"""Facts about a GPU from NVIDIA's management library: clocks, temperature, throttling, other users.
+"""Facts about a GPU from NVIDIA's management library (NVML): clocks, temperature, throttling, other users.
 
-Opens no CUDA context. All results are facts to record; without the library there are none.
+No CUDA context is opened. Without the library, there are no facts.
 """
 
 import os
@@ -17,13 +17,14 @@ from workers.backends.energy import NoMeterError
 
 _HARMLESS_REASONS = 0x1  # the GPU is idle
 _OURS = Path(workers.__file__).parent
-"""Folder of the modules that our own GPU processes run: runners (only one measures at a time), discovery, the copy
-measurement, and programs run under tools.
+"""Folder of the modules that run in kernel-evo's own GPU processes.
+
+These are runners (of which one measures at a time), discovery, the copy measurement, and programs run by tools.
 """
 
 
 def facts(uuid: str) -> Mapping[str, str]:
-    """Return the current facts about the GPU with this UUID; empty if NVML does not answer."""
+    """Return the current facts about a GPU; empty if NVML does not answer."""
     nvml, handle = _handle(uuid)
     if handle is None:
         return {}
@@ -39,7 +40,9 @@ def facts(uuid: str) -> Mapping[str, str]:
 
 
 def installed() -> str | None:
-    """Return the driver's version and the UUIDs of all GPUs as one text; None if NVML does not answer.
+    """Return the driver's version and the UUIDs of all GPUs in one string; None if NVML does not answer.
+
+    The string changes when a GPU or the driver is replaced.
 
     It changes when a GPU or the driver is exchanged.
     """
@@ -58,13 +61,13 @@ def _count(nvml: Any) -> int | None:
 
 
 def strangers(uuid: str) -> tuple[str, ...]:
-    """Return other programs that use this GPU and so disturb timing, e.g. ``process 123 (python)``."""
+    """Return other programs that use this GPU, and so may disturb timing, e.g. ``process 123 (python)``."""
     nvml, handle = _handle(uuid)
     return () if handle is None else tuple(_strangers(nvml, handle))
 
 
 def energy_mj(uuid: str) -> float | None:
-    """Return the energy in millijoules that a GPU has drawn since its driver was loaded; None if it is not known."""
+    """Return the energy in millijoules that a GPU has consumed since its driver was loaded; None if it is unknown."""
     nvml, handle = _handle(uuid)
     return None if handle is None else _try(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
 
@@ -82,7 +85,7 @@ def _strangers(nvml: Any, handle: Any) -> Iterator[str]:
 
 
 def _text(name: str | bytes) -> str:
-    """Return text: old releases of NVML's Python package return bytes."""
+    """Return a string. Old releases of NVML's Python package return bytes."""
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
@@ -91,17 +94,17 @@ def _is_ours(pid: int) -> bool:
         command = psutil.Process(pid).cmdline()
     except psutil.Error:  # a process of another user or container
         return False
-    return any(flag == "-m" and _is_of_ours(module) for flag, module in pairwise(command))
+    return any(flag == "-m" and _is_own_module(module) for flag, module in pairwise(command))
 
 
-def _is_of_ours(module: str) -> bool:
-    """Return True if a command line is one of ours. Other programs may have a package called `workers`, too."""
+def _is_own_module(module: str) -> bool:
+    """Return True if a module is one of kernel-evo's. Other programs may also have a package named `workers`."""
     package, *names = module.split(".")
     return package == _OURS.name and bool(names) and _OURS.joinpath(*names).with_suffix(".py").is_file()
 
 
 def _try(function: Any, *arguments: Any) -> Any:
-    """Return the result of a query; None if this GPU or driver does not support it."""
+    """Return the result of a query; None if this GPU or driver does not support the query."""
     import pynvml
 
     try:
@@ -117,7 +120,7 @@ def _handle(uuid: str) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """Open the library, once per process: opening takes longer than all queries together."""
+    """Return the opened NVML; None if it cannot be opened. It is opened once per process, because opening is slow."""
     try:
         import pynvml as nvml
 
@@ -130,16 +133,16 @@ def _library() -> Any:
 
 
 SPAN_S = 0.5
-"""The counter advances up to ten times a second."""
+"""Seconds of calls per sample. The energy counter advances up to ten times per second."""
 
 _UJ_PER_MJ = 1e3
 
 
 class NvmlMeter:
-    """Energy of the whole board, as the GPU counts it since its driver was loaded.
+    """Energy meter of a whole board. The GPU counts the energy since its driver was loaded.
 
     Raises:
-        NoMeterError: the library does not answer, or the GPU does not count its energy.
+        NoMeterError: NVML does not answer, or the GPU does not count energy.
     """
 
     span_s = SPAN_S

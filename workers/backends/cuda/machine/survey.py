@@ -1,4 +1,4 @@
-"""Lists the GPUs. As a program it prints them as JSON: the daemon must never hold a CUDA context."""
+"""Lists the GPUs. Run as a program, it prints them as JSON, because the daemon must never have a CUDA context."""
 
 import json
 import subprocess
@@ -28,41 +28,41 @@ ATTRIBUTES: Mapping[str, int] = {
     "memory_clock_khz": 36,
     "memory_bus_bits": 37,
 }
-"""Queried attributes: our name → number in ``cudaDeviceAttr``."""
+"""Numbers of the queried attributes in ``cudaDeviceAttr``, by kernel-evo's name."""
 
 
 class CudaUnusableError(DeviceUnfitError):
-    """The GPU or its driver cannot be used; the message gives the reason and the remedy."""
+    """The GPU or its driver cannot be used. The message contains the reason and a remedy."""
 
 
 def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Run `survey` in a separate process; a failure is returned as the obstacle."""
+    """Return the result of `survey`, run in a separate process. If that fails, the reason is the obstacle."""
     command = [sys.executable, "-m", "workers.backends.cuda.machine.survey", *map(str, toolkit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
-        return _none(f"looking for GPUs took more than {_LIMIT_S} s: see whether `nvidia-smi` answers")
+        return _no_gpus(f"looking for GPUs took more than {_LIMIT_S} s: see whether `nvidia-smi` answers")
     except OSError as error:
-        return _none(f"looking for GPUs failed: {error}")
+        return _no_gpus(f"looking for GPUs failed: {error}")
     if done.returncode:
-        return _none(f"looking for GPUs failed: {last_line(done.stderr) or ended(done.returncode)}")
+        return _no_gpus(f"looking for GPUs failed: {last_line(done.stderr) or ended(done.returncode)}")
     return dict(json.loads(done.stdout))
 
 
 def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Return the usable ``gpus``, and the ``obstacle`` that makes others unusable, or None.
+    """Return the usable ``gpus``, and the ``obstacle`` that makes other GPUs unusable, or None.
 
     Args:
-        toolkit: CUDA version whose binaries the driver must load.
+        toolkit: CUDA version whose binaries the driver must support.
     """
     try:
         import cupy
-    except Exception as error:  # noqa: BLE001 - it loads libraries, each of which fails in its own way
+    except Exception as error:  # noqa: BLE001 - the import loads libraries, which raise various exceptions
         remedy = f"reinstall kernel-evo with the extra `cuda{toolkit[0]}`"
-        return _none(f"CuPy cannot be imported: {last_line(str(error)) or repr(error)}; {remedy}")
+        return _no_gpus(f"CuPy cannot be imported: {last_line(str(error)) or repr(error)}; {remedy}")
     runtime = cupy.cuda.runtime
     if obstacle := _obstacle(runtime, toolkit):
-        return _none(obstacle)
+        return _no_gpus(obstacle)
     software = {"cuda_driver": _version(runtime.driverGetVersion()), "cupy": cupy.__version__}
     gpus, faults = [], []
     for index in range(runtime.getDeviceCount()):
@@ -73,7 +73,7 @@ def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
     return {"gpus": gpus, "obstacle": "; ".join(faults) or None}
 
 
-def _none(obstacle: str) -> dict[str, Any]:
+def _no_gpus(obstacle: str) -> dict[str, Any]:
     return {"gpus": [], "obstacle": obstacle}
 
 
@@ -81,7 +81,7 @@ def index_of(uuid: str) -> int:
     """Return the driver's current index of a GPU.
 
     Raises:
-        CudaUnusableError: it is absent or does not answer.
+        CudaUnusableError: the GPU is absent or does not answer.
     """
     import cupy
 
@@ -92,7 +92,7 @@ def index_of(uuid: str) -> int:
                 return index
         except runtime.CUDARuntimeError as error:
             faults.append(_fault(index, error))
-    gone = f"{uuid}: there is no such GPU here any more; restart the worker"
+    gone = f"{uuid}: this GPU is no longer in the machine; restart the worker"
     raise CudaUnusableError("; ".join([gone, *faults]))
 
 
@@ -133,7 +133,7 @@ def _obstacle(runtime: Any, toolkit: tuple[int, int]) -> str | None:
 
 
 def _version(number: int) -> str:
-    """Return a version number as text, e.g. 12.2 for 12020."""
+    """Return a CUDA version number as text, e.g. 12.2 for 12020."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

@@ -1,1 +1,1 @@
-"""NVIDIA's tools: the profiler and the sanitizer, run on one kernel in a separate process."""
+"""NVIDIA's profiler and sanitizer, run on one kernel in a separate process."""

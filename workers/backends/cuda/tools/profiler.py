@@ -1,4 +1,4 @@
-"""Profiles CUDA kernels with Nsight Compute: hardware counters of one launch, which is replayed."""
+"""Profiles CUDA kernels with Nsight Compute, which replays one launch to read hardware counters."""
 
 import csv
 import re
@@ -12,7 +12,7 @@ from workers.system.scratch import scratch
 
 TOOL = "Nsight Compute"
 WARM_LAUNCHES = 3
-"""Launches before the profiled one that warm the caches."""
+"""Number of launches before the profiled one, to warm the caches."""
 
 
 _NOT_FOUND = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
@@ -24,7 +24,7 @@ class NcuProfiler:
     """A `workers.backends.tools.Profiler` for CUDA kernels.
 
     Args:
-        command: command of Nsight Compute; None: not installed.
+        command: command of Nsight Compute; None if it is not installed.
     """
 
     def __init__(self, command: Sequence[str] | None) -> None:
@@ -44,8 +44,9 @@ class NcuProfiler:
         return read(log)
 
     def run_tool(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
-        """Return the status (None: it was stopped) and the raw page, unparsed. Metrics that this GPU lacks are
-        requested only once.
+        """Return the exit status (None: the time limit was reached) and the raw page.
+
+        Metrics that this GPU lacks are requested only in the first run.
         """
         asked = [name for figure in FIGURES.values() for name in figure.metric.names]
         status, log = self._run_profiler(asked, subject, cold, timeout_s)
@@ -69,7 +70,10 @@ class NcuProfiler:
 
 
 def read(log: str) -> Profiled:
-    """Return the figures of the last kernel in a raw page, whose lines are names, units, and one per launch."""
+    """Return the figures of the last kernel on a raw page.
+
+    Its lines are names, units, and the values of each launch.
+    """
     if _NO_PERMISSION in log:
         return Profiled(tool=TOOL, skipped=f"this user may not read the GPU's counters ({_NO_PERMISSION})")
     begin = log.find('"ID",')
@@ -85,8 +89,8 @@ def read(log: str) -> Profiled:
 
 
 def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
-    """Return a value in our unit; None if the page lacks it, or for the rate of an instruction that was never
-    issued.
+    """Return a metric in kernel-evo's unit; None if the page lacks it, or if it is the
+    rate of an unused instruction.
     """
     found = [number for name in metric.names if (number := _number(page.get(name))) is not None]
     if metric.alternatives:

@@ -1,4 +1,4 @@
-"""Runs CUDA kernels under compute-sanitizer: out-of-bounds accesses, races, uninitialised reads, bad barriers."""
+"""Checks CUDA kernels with compute-sanitizer: out-of-bounds accesses, races, uninitialised reads, invalid barriers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,10 @@ from workers.system.scratch import scratch
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 10
 MOST_CASES = 4
-"""Cases examined at the same time: each tool spends most of its time on opening the GPU, on one core."""
+"""Maximum number of concurrent cases. A tool mostly opens the GPU, which takes one core."""
 
 OPTIONS = {"memcheck": ("--padding", "256")}
-"""Options by tool. The driver packs buffers of multiples of 512 bytes without gaps, so a read past one buffer would be
+"""Options by tool. The driver places buffers of multiples of 512 bytes without gaps, so a read past one buffer would be
 a valid read of the next. Padding makes it invalid.
 """
 
@@ -36,12 +36,12 @@ class CudaSanitizer:
     """A `workers.backends.tools.Sanitizer` for CUDA kernels.
 
     Args:
-        command: command of compute-sanitizer; None: not installed.
+        command: command of compute-sanitizer; None if it is not installed.
     """
 
     def __init__(self, command: Sequence[str] | None) -> None:
         self._command = command
-        self.at_once = max(1, min(MOST_CASES, len(machine.cores()) // len(TOOLS)))  # all tools of a case run at once
+        self.at_once = max(1, min(MOST_CASES, len(machine.cores()) // len(TOOLS)))
 
     @classmethod
     def here(cls) -> "CudaSanitizer":
@@ -51,7 +51,7 @@ class CudaSanitizer:
     def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
         if self._command is None:
             return tuple(Sanitized(tool=tool, skipped="compute-sanitizer is not installed here") for tool in TOOLS)
-        with ThreadPoolExecutor(len(TOOLS)) as pool:  # each spends its time on starting, on one core
+        with ThreadPoolExecutor(len(TOOLS)) as pool:  # a tool mostly starts up, which takes one core
             return tuple(pool.map(lambda tool: self._examined(tool, subject, timeout_s), TOOLS))
 
     def _examined(self, tool: str, subject: Subject, timeout_s: float) -> Sanitized:
@@ -61,14 +61,14 @@ class CudaSanitizer:
         return read(tool, log)
 
     def run_tool(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
-        """Return the status (None: it was stopped) and the log of one tool, unparsed."""
+        """Return the exit status (None: the time limit was reached) and the log of one tool."""
         command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS), *OPTIONS.get(tool, ())]
         with scratch() as folder:
             return watched(command, subject, folder, launches=1, timeout_s=timeout_s)
 
 
 def read(tool: str, log: str) -> Sanitized:
-    """Return the findings of a log. A run without findings that ended before the launch counts as not run."""
+    """Return the findings in a log. If the tool ended before the launch without a finding, it counts as not run."""
     texts = [match["text"] for match in _SAID.finditer(log)]
     if own := next((text for text in texts if _OWN_FAULT.match(text)), None):
         return Sanitized(tool=tool, skipped=own)
@@ -80,7 +80,7 @@ def read(tool: str, log: str) -> Sanitized:
 
 
 def _findings(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the findings. Each report begins at the margin; its location follows, indented."""
+    """Yield the findings. A report begins without indentation; its location follows in an indented line."""
     for index, text in enumerate(texts):
         if text.startswith(" ") or _HARMLESS.match(text):
             continue

@@ -1,8 +1,8 @@
-"""Runs one CUDA kernel alone in a process, for tools: ``python -m workers.backends.cuda.tools.solo PLAN``.
+"""Runs one CUDA kernel in a process without other launches: ``python -m workers.backends.cuda.tools.solo PLAN``.
 
-Only the driver is loaded, so that a tool sees no launches but the candidate's. Every argument is a plain allocation of
-its exact size, and only inputs and initial values are written. A tool can then detect accesses out of bounds and reads
-of unwritten memory.
+Tools such as sanitizers therefore see only launches of the candidate. Every argument is a plain allocation of its exact
+size, and only inputs and initial values are written, so that a tool can detect accesses out of bounds and reads of
+unwritten memory.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from workers.backends.cuda.launch import BoundCall, error_name, library
 from workers.build.kernel import Argument, KernelFile, dynamic_shared_bytes
 
 DONE = "kernel-evo: launched"
-"""Printed when every launch has succeeded."""
+"""Line that is printed when all launches have succeeded."""
 
 _DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
@@ -25,11 +25,11 @@ _DYNAMIC_SHARED_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Kernel, launch and arguments.
+    """Kernel, inputs, and number of launches.
 
     Attributes:
         inputs: folder with the bytes of each input, ``NAME.bin``.
-        launches: launches made in order on the same buffers.
+        launches: number of launches on the same buffers.
     """
 
     kernel: KernelFile
@@ -48,7 +48,7 @@ def run(plan: Plan) -> None:
     """Run all launches of a plan.
 
     Raises:
-        Failed: a driver call failed; names the call and the error.
+        Failed: a driver call failed. The message contains the call and the error.
     """
     _open()
     kernel = plan.kernel
@@ -96,7 +96,7 @@ def _buffer(argument: Argument) -> int:
 
 
 def _fill(argument: Argument, pointer: int, inputs: Path) -> None:
-    """Write the contents of a buffer before the kernel starts."""
+    """Write the contents that a buffer must have before a launch."""
     content = argument.initial_bytes() if argument.init is not None else (inputs / f"{argument.name}.bin").read_bytes()
     _call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), content, ctypes.c_size_t(len(content)))
 
@@ -109,7 +109,7 @@ def _call(name: str, *arguments: Any) -> None:
 def main(path: str) -> int:
     try:
         run(PLANS.validate_json(Path(path).read_bytes()))
-    except Exception as error:  # noqa: BLE001 - the watching tool sees only its message
+    except Exception as error:  # noqa: BLE001 - the tool reports only the message
         sys.stdout.write(f"kernel-evo: {error}\n")
         return 3
     sys.stdout.write(f"{DONE}\n")

@@ -1,4 +1,4 @@
-"""NVIDIA's tools: finds them, and runs a candidate under them."""
+"""Finds NVIDIA's tools, and runs candidates with them."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ _USUAL = ("/usr/local/cuda",)
 
 
 def find_tool(name: str) -> Path | None:
-    """Return a tool of the CUDA toolkit, from the path or from installed toolkits; None if there is none."""
+    """Return the path of a tool of the CUDA toolkit; None if it is not installed."""
     found = (shutil.which(name, path=folder) for folder in _places())
     return next((Path(each) for each in found if each is not None), None)
 
@@ -30,14 +30,14 @@ def _places() -> Iterator[str]:
 def watched(
     command: Sequence[str], subject: Subject, folder: Path, *, launches: int, timeout_s: float
 ) -> tuple[int | None, str]:
-    """Run a candidate's launches under a tool.
+    """Run the launches of a candidate with a tool.
 
     Args:
         folder: folder for the plan of the launches.
-        timeout_s: time limit for the whole run; under the tool a kernel is many times slower.
+        timeout_s: time limit of the whole run. A tool makes the kernel many times slower.
 
     Returns:
-        Exit status (None: it was stopped) and all output.
+        The exit status (None: the time limit was reached) and the output.
 
     Raises:
         GaveUp: the job was interrupted.
