@@ -4,11 +4,12 @@ from typing import ClassVar
 
 
 class EvoError(Exception):
-    """An error the caller can act on: the message says what is wrong and how to correct it.
+    """An error that the user can correct: the message states what is wrong and what to do.
 
     Args:
-        message: what is wrong, and what a person can do.
-        request: the REST request that helps, e.g. ``GET /searches lists them``; it ends the message for programs.
+        message: what is wrong, and how to correct it.
+        request: a REST request that helps, e.g. ``GET /searches lists them``; it is appended to the message for
+            programs.
 
     Attributes:
         code: kind of the error, for programs.
@@ -39,7 +40,7 @@ class InvalidInput(EvoError, ValueError):
 
 
 class NotFound(EvoError, LookupError):
-    """A named thing does not exist; the message lists the names that do."""
+    """The named item does not exist; the message lists the existing names."""
 
     code = "not-found"
 
@@ -49,7 +50,7 @@ class MissingItem(NotFound):
 
     Args:
         noun: kind of the item, e.g. ``search``.
-        key: its number, as people write it.
+        key: the item's number as text.
     """
 
     def __init__(self, noun: str, key: object, *, request: str = "") -> None:

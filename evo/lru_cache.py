@@ -13,7 +13,7 @@ class LruCache(Generic[K, V]):
 
     Args:
         most: number of values kept.
-        dropped: called with each evicted value.
+        dropped: function that is called with each evicted value.
     """
 
     def __init__(self, most: int, dropped: Callable[[V], object] = lambda _: None) -> None:

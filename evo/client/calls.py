@@ -33,8 +33,8 @@ class Calls:
         """Send a request that changes something.
 
         Args:
-            repeat: True if the request may be carried out twice.
-            once: it may be sent twice, and an idempotency key makes the service carry it out once.
+            repeat: True if it is harmless when the service executes the request twice.
+            once: True if the request may be sent twice; an idempotency key makes the service execute it once.
             seen: entity tag of the state that the caller's decision is based on.
         """
         options: dict[str, Any] = {} if timeout_s is None else {"timeout": patience(timeout_s)}

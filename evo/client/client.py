@@ -1,4 +1,4 @@
-"""Typed client of the REST API, used by workers, the command line and users; small groups of requests are here."""
+"""Typed client of the REST API, used by workers, the command line and users; defines the small request groups."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class Champions(Calls):
         return self._get(f"/champions/{champion_id}", ChampionView)
 
     def champion_report(self, champion_id: int) -> bytes:
-        """Return its evidence as a self-contained page."""
+        """Return the champion's evidence as a self-contained HTML page."""
         return self._transport.request("GET", f"/champions/{champion_id}/report.html").content
 
     def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
@@ -80,7 +80,7 @@ class Tokens(Calls):
         return parse(self._send("POST", "/tokens/join", body, repeat=False), IssuedToken)
 
     def rotate_token(self, token_id: str, *, grace_s: float = 0.0) -> IssuedToken:
-        """Replace a token by one on the same terms; the old one is refused after `grace_s`."""
+        """Replace a token by a new one with the same roles; the old token is refused after `grace_s` seconds."""
         answer = self._send("POST", f"/tokens/{quote(token_id, safe='')}/rotate", {"grace_s": grace_s}, repeat=False)
         return parse(answer, IssuedToken)
 
@@ -99,7 +99,7 @@ class Upkeep(Calls):
         return self._get("/health", dict[str, Any])
 
     def answers(self) -> bool:
-        """True if the service is up. Asks once, where other requests are repeated."""
+        """Return True if the service is up. Unlike other requests, this one is not repeated."""
         return self._transport.reached("/health")
 
     def ready(self) -> Mapping[str, Any]:
@@ -108,7 +108,9 @@ class Upkeep(Calls):
     def collect(
         self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
     ) -> Collected:
-        """Delete everything beyond these limits, or only report it; evidence of champions is always kept."""
+        """Delete searches and artefacts beyond these limits, or only report them; evidence of champions is
+        always kept.
+        """
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
         return parse(self._send("POST", "/collect", body), Collected)
 

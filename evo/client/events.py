@@ -17,13 +17,13 @@ class Events(Calls):
     """Requests with a streamed response."""
 
     def events(self, search_id: int | None = None, *, patience_s: float = 60.0) -> Iterator[Event]:
-        """Yield the events of one search, or of all, beginning with the current state of unfinished searches.
+        """Yield the events of one search, or of all searches, beginning with the current state of unfinished searches.
 
-        An interrupted stream is resumed where it ended, at any process of the service.
+        An interrupted stream is resumed where it ended, from any process of the service.
 
         Raises:
             ServiceUnreachable: no service answered for `patience_s`.
-            ServiceError: something else than a stream of events was answered, or an event has another form.
+            ServiceError: the answer is not a stream of events, or an event has an unknown form.
         """
         path = "/events" if search_id is None else f"/searches/{search_id}/events"
         last_id, answered_at = "", time.monotonic()

@@ -58,8 +58,8 @@ class Work(Calls):
         """Claim up to `count` jobs, waiting up to `wait_s` for the first.
 
         Args:
-            holding: attempts held already; a lease whose response was lost is granted again.
-            unable: searches this worker cannot work for.
+            holding: attempts that the worker holds already; a lease whose response was lost is granted again.
+            unable: searches for which this worker cannot work.
             incarnation: the value that the worker registered with.
 
         Raises:
@@ -88,13 +88,13 @@ class Work(Calls):
     def report_many(
         self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes] | None = None
     ) -> tuple[Answer, ...]:
-        """Deliver several results in one request (at most 256); one answer for each, in their order.
+        """Deliver several results in one request (at most 256); return one answer per result, in the same order.
 
         Args:
             contents: artefacts that the reports refer to and that the service may lack, by their digests.
 
-        A stale or refused result is an answer, not an error: drop the work. After an error, possibly no report was
-        accepted, and all may be sent again.
+        A stale or refused result is an answer, not an error: drop the work. After an error, it is unknown whether
+        reports were accepted; all may be sent again.
         """
         enclosed = {digest: b64encode(content).decode() for digest, content in (contents or {}).items()}
         body = {"results": to_json(list(deliveries), list[Delivery]), "contents": enclosed}

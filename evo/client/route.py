@@ -11,7 +11,7 @@ from evo.text.secrets import masked
 
 
 def is_direct(url: str) -> bool:
-    """True for an address of this machine: a proxy on another machine would look for it there.
+    """Return True for an address of this machine. A proxy elsewhere would resolve it to its own machine.
 
     A numeric address belongs to this machine if a socket can be bound to it, which covers loopback, the unspecified
     addresses and every interface. Names other than localhost are left to NO_PROXY.

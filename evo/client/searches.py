@@ -60,7 +60,7 @@ class Searches(Calls):
         """Delete an ended search with its trials.
 
         Raises:
-            Conflict: it is running, or a champion's evidence depends on it.
+            Conflict: the search is running, or a champion's evidence depends on it.
         """
         self._send("DELETE", f"/searches/{search_id}", repeat=False, seen=seen)
 
@@ -102,7 +102,7 @@ class Searches(Calls):
                 return
 
     def front(self, search_id: int) -> tuple[TrialView, ...]:
-        """Return the trials that no other beats in both objectives, the best in the first one first.
+        """Return the trials of the Pareto front of two objectives, the best in the first objective first.
 
         Raises:
             Conflict: the only objective of the search is the time.

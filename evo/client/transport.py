@@ -57,7 +57,7 @@ class ServiceError(EvoError, RuntimeError):
 
 
 class ForeignService(ServiceError):
-    """Another program than kernel-evo answers at that address."""
+    """The program that answers at that address is not kernel-evo."""
 
 
 class TooLarge(ServiceError):
@@ -102,7 +102,7 @@ class Transport:
         """Yield the bytes of a response as they arrive; a pause longer than `quiet_s` is an error.
 
         Args:
-            media_type: type of the expected response; a proxy's page to sign in, for example, has another.
+            media_type: type of the expected response; a proxy's sign-in page, for example, has another type.
 
         Raises:
             ServiceUnreachable: no service answers, or the stream was interrupted.
@@ -125,7 +125,8 @@ class Transport:
         """Send a request and return the successful response.
 
         Args:
-            repeat: True if the request may arrive twice; otherwise it is repeated only if it was never sent.
+            repeat: True if the service may receive the request twice; otherwise it is repeated only if it was never
+                sent.
             options: options of httpx.
         """
         for attempt in range(1, self._attempts + 1):
@@ -137,7 +138,7 @@ class Transport:
                     raise self._unreachable(error) from None
             else:
                 again_s = retry_after_s(response)
-                if last or not _passing(response) or again_s > _LONGEST_WAIT_S:
+                if last or not _is_temporary(response) or again_s > _LONGEST_WAIT_S:
                     return checked(response)
             self.pause(attempt, least_s=again_s)
         raise AssertionError("the last attempt returns or raises")
@@ -169,7 +170,7 @@ def address(url: str) -> str:
     """Return the URL after checking that it can belong to a service.
 
     Raises:
-        InvalidInput: it cannot; names the part to remove if there is one.
+        InvalidInput: the URL cannot belong to a service; names the part to remove if there is one.
     """
     try:
         parts = urlsplit(url)
@@ -190,7 +191,7 @@ def address(url: str) -> str:
 
 
 def patience(timeout_s: float) -> httpx.Timeout:
-    """Return the timeouts of a request; the one for connecting is shorter."""
+    """Return the timeouts of a request; the timeout for connecting is shorter."""
     return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 
@@ -241,7 +242,7 @@ def _service_away(response: httpx.Response, problem: Mapping[str, Any]) -> Servi
 
 
 def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge:
-    """Return advice that depends on whether the service or a proxy refused; a proxy sends only a status."""
+    """Return the error for a request that is too large, with advice for the service or the proxy that refused it."""
     asked = response.request
     size = f"{int(asked.headers.get('content-length', 0)):,} bytes"
     detail = (
@@ -250,7 +251,7 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
     return TooLarge(f"{asked.method} {asked.url.path} with {size} is too large for the service: {detail}")
 
 
-def _passing(response: httpx.Response) -> bool:
+def _is_temporary(response: httpx.Response) -> bool:
     """Return True if the same request may succeed later; 409 with a hint means that its first copy is still under
     way.
     """

@@ -28,8 +28,8 @@ class Variants(Calls):
             document: name, author and idea, and the keys that differ from the first parent's ``[cpu]`` or ``[cuda]``
                 table.
             parents: numbers of the variants from which it is derived; 0 is the family's own implementation.
-            trials: limit of the trials that it may get.
-            proposal: number of the proposal that it came from.
+            trials: maximum number of trials of the variant.
+            proposal: number of the proposal from which the variant came.
         """
         body: dict[str, Any] = {"files": files, "document": document or {}, "parents": parents, "trials": trials}
         body |= {} if proposal is None else {"proposal": proposal}
@@ -46,7 +46,7 @@ class Variants(Calls):
         usd: float,
         repairs: int | None = None,
     ) -> ProposalView:
-        """Store a request before it is sent to a model; `usd` is the most that it can cost."""
+        """Store a request before it is sent to a model; `usd` is its maximum cost."""
         body: dict[str, Any] = {
             "operator": operator,
             "information": information,

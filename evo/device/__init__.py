@@ -21,7 +21,7 @@ class Ceilings:
         cache_bytes_per_s: bandwidth of a GPU's L2 cache, over all multiprocessors; None if unknown.
         special_per_s: results per second of exponentials, divisions and conversions, one thread for a CPU.
         copies: sizes of repeated copies in bytes, ascending, with their rates in bytes per second, read plus write; one
-            thread for a CPU. A stream between two sizes is not faster than the smaller one.
+            thread for a CPU. A stream of a size between two entries is at most as fast as the smaller entry.
     """
 
     flops_per_s: Mapping[str, float]
@@ -45,7 +45,8 @@ class Device:
             for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
         software: versions of compiler, driver and libraries, recorded with every measurement.
         memory_bytes: total memory of the device; None if it does not report it.
-        note: in a search's copy of the device, the family's note on times taken here; shown with the device everywhere.
+        note: the family's note on times of this device, set in a search's copy of the device; shown wherever the device
+            is.
     """
 
     kind: DeviceKind

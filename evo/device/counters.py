@@ -1,4 +1,4 @@
-"""Hardware counters of a kernel: our names, their titles and units, and the names in Nsight Compute."""
+"""Hardware counters of a kernel: names in kernel-evo with titles and units, and the metrics of Nsight Compute."""
 
 import math
 from collections.abc import Mapping
@@ -13,9 +13,10 @@ class Metric:
     """A metric of Nsight Compute.
 
     Attributes:
-        scale: factor from its base unit to ours.
-        most: largest possible value. Rates whose parts are counted in different replays may exceed it.
-        alternatives: metrics of similar instructions; the worst one among those that were issued counts.
+        scale: factor from the metric's base unit to the unit used here.
+        most: largest possible value, to which results are limited: a rate may exceed it if its parts are counted in
+            different replays.
+        alternatives: metrics of similar instructions; the worst metric among the instructions that were issued counts.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Device kinds: the facts that search, service and pages need, without the libraries of the device.
+"""Device kinds: the facts that search, service and pages need; they need no libraries of the device.
 
-A package outside this repository adds a kind by two entry points of the kind's name: one in the group
-``kernel_evo.kinds`` for its `Kind`, one in the group ``kernel_evo.backends`` for its `workers.backends.Driver`.
+An external package adds a kind by two entry points that have the kind's name: a `Kind` in the group
+``kernel_evo.kinds``, and a `workers.backends.Driver` in the group ``kernel_evo.backends``.
 """
 
 from collections.abc import Mapping
@@ -27,17 +27,17 @@ class Kind:
     """One kind of device.
 
     Attributes:
-        name: its name on the command line, and of the table in family.toml with its kernels.
+        name: name on the command line, and of the table in family.toml that declares kernels of this kind.
         runs: ``kernels``; ``recordings``: results are looked up; ``nothing``: kernels are only compiled.
-        compiles: the kind whose kernels are compiled for it, if it is another one.
+        compiles: the other kind whose kernels are compiled for this kind; None: its own kernels are.
         rank: the kind with the lowest rank is the default.
         limits: names of `Device.limits` that expressions of a family may use.
         sources: ``c``: C or C++ by the suffix of the file, with flags of a C compiler; ``cuda``: CUDA C++, launched on
             a grid (``[launch]``); ``own``: files and flags are only for the compiler of this kind.
-        on_host: kernels run on the cores of the machine: the objective's ``threads`` apply, and compilers avoid the
-            measuring core.
+        on_host: True if kernels run on the cores of the machine: the objective's ``threads`` apply, and compilers avoid
+            the measuring core.
         last_cache: the limit that holds the size of the last-level cache.
-        separation: runners state the isolation between candidate and judge, which a promotion needs.
+        separation: True if runners report the isolation between candidate and judge, which a promotion needs.
         suffixes: suffixes of a stored source and of a stored binary.
     """
 
@@ -54,7 +54,7 @@ class Kind:
 
     @property
     def implementation(self) -> DeviceKind:
-        """Name of the table in family.toml with its kernels."""
+        """Name of the table in family.toml that declares kernels of this kind."""
         return self.compiles or self.name
 
 
@@ -95,7 +95,7 @@ def kinds() -> Mapping[DeviceKind, Kind]:
     """Return all kinds by name, in the order of their ranks: built-in ones and those of installed packages.
 
     Raises:
-        EvoError: an installed package cannot be imported, offers no `Kind`, or one of another name.
+        EvoError: an installed package cannot be imported, or its entry point is no `Kind` of that name.
     """
     found = {kind.name: kind for kind in BUILTIN}
     for entry, kind in offered(GROUP, "device kind", taken=found):

@@ -21,7 +21,8 @@ class Requirements:
     Attributes:
         memory_gb: minimum memory of the device, in gigabytes of 10^9 bytes, as the device reports it.
         toolkit: least versions by name: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
-        sandbox: compilers are confined and, on kinds that separate kernels from the judge, the separation is full.
+        sandbox: True if compilers must be sandboxed and, on device kinds that isolate kernels from the judge, the
+            isolation must be full.
 
     Raises:
         InvalidInput: a version is malformed, or the memory is not above 0.
@@ -42,7 +43,7 @@ class Requirements:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return each requirement in words: ``22 GB of memory``, ``cuda 12.4 or newer``."""
+        """Return each requirement as text: ``22 GB of memory``, ``cuda 12.4 or newer``."""
         memory = () if self.memory_gb is None else (f"{self.memory_gb:g} GB of memory",)
         sandbox = ("a sandbox for proposed code",) if self.sandbox else ()
         return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()), *sandbox)

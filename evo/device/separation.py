@@ -16,7 +16,7 @@ seccomp; ``user`` runs as another user; ``full`` has all three.
 
 
 def level(reported: str) -> Separation:
-    """Return the isolation level of the given parts; for several processes, that of the weakest.
+    """Return the isolation level that the reported parts give; for several processes, the level of the weakest.
 
     Args:
         reported: parts as measurements record them, separated by commas, processes by semicolons; empty: nothing is
@@ -26,7 +26,7 @@ def level(reported: str) -> Separation:
 
 
 def missing(reported: str) -> tuple[str, ...]:
-    """Return the parts that at least one process lacks."""
+    """Return the parts of full isolation that at least one process lacks."""
     parts = [_parts(each) for each in reported.split(";")]
     return tuple(part for part in (OTHER_USER, LANDLOCK, SECCOMP) if not all(part in each for each in parts))
 

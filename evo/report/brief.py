@@ -1,4 +1,4 @@
-"""A brief as Markdown, cut to a number of tokens."""
+"""The brief for authors of variants as Markdown, cut to a number of tokens."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _CUT = "\n… cut here: {} more characters; `kernel-evo variant source {} {}` pr
 
 
 def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
-    """Return the brief within a number of tokens. Equal briefs give equal text.
+    """Return the brief with at most about `most_tokens` tokens. Equal briefs give equal text.
 
     The source of the fastest variant is cut last; sources of slower ones are left out first.
     """
@@ -56,7 +56,7 @@ def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -
 
 
 def _limited(text: str, most: int) -> str:
-    """Cut a text to a weight, see `_weight`."""
+    """Cut a text so that its `_weight` is at most `most`."""
     if _weight(text) <= most:
         return text
     mark = "…\n"
@@ -64,7 +64,9 @@ def _limited(text: str, most: int) -> str:
 
 
 def _weight(text: str) -> int:
-    """Return a text's size in ASCII characters; each byte of other letters counts as a token, the most it can be."""
+    """Return a text's size in ASCII characters; each byte of a non-ASCII letter counts as one token, the upper
+    limit.
+    """
     others = len(text.encode()) if not text.isascii() else 0
     plain = sum(each.isascii() for each in text) if others else len(text)
     return plain + CHARACTERS_PER_TOKEN * (max(0, others - plain))

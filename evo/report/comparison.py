@@ -1,4 +1,4 @@
-"""Compare two trials by their samples, which were taken at different times."""
+"""Compares two trials by their samples, which were taken at different times."""
 
 from dataclasses import dataclass
 
@@ -18,8 +18,8 @@ class Comparison:
 
     Attributes:
         left, right: median in µs with its interval, as in a leaderboard.
-        speedup: right time over left time: above 1 the left one is faster.
-        effect: Hedges' g, trimmed as in a confirmation; positive when the left one is faster.
+        speedup: right time over left time; above 1 the left trial is faster.
+        effect: Hedges' g, trimmed as in a confirmation; positive if the left trial is faster.
         p_value: two-sided probability that the samples differ this much by chance; drift between the two sessions
             counts as a difference.
     """
@@ -32,7 +32,7 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """The result in words."""
+        """Result of the comparison in one sentence."""
         if self.speedup.low <= 1.0 <= self.speedup.high:
             return "The samples do not distinguish the two."
         faster, ratio = (

@@ -17,7 +17,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Listed:
-    """A table; columns from index `figures` on hold figures, which a page aligns right."""
+    """A table; columns from index `figures` on hold numbers, which a page aligns right."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -26,14 +26,14 @@ class Listed:
 
 @dataclass(frozen=True)
 class Code:
-    """Text to be copied literally."""
+    """Text in a fixed-width font for copying, such as a command."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing of a page; formats without drawings show `words` instead."""
+    """A chart on a page; formats without charts show `words` instead."""
 
     name: Literal["progress", "samples", "importances", "ablation"]
     words: str

@@ -31,7 +31,7 @@ class SpeedUp:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One submitted variant; `trouble` is the first line of the reason why it does not work."""
+    """One submitted variant; `trouble` is the first line of the error if it does not work."""
 
     name: str
     time_us: float | None
@@ -42,7 +42,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of one problem.
+    """Result of a proposer on one problem.
 
     Attributes:
         confirmed: True if the best time comes from a confirmation.
@@ -68,12 +68,12 @@ class Result:
 
     @property
     def naive_us(self) -> float | None:
-        """Time of the first variant that worked."""
+        """Time in µs of the first variant that worked; None if none did."""
         return next((each.time_us for each in self.attempts if each.time_us is not None), None)
 
     @property
     def tuning_gain(self) -> float | None:
-        """Time of the best variant's first config over that of its best one."""
+        """Time of the best variant's first config over the time of its best config."""
         return next((each.tuning_gain for each in self.attempts if each.name == self.best), None)
 
 
@@ -98,7 +98,8 @@ class Summary:
 
 def fast(results: Sequence[Result], p: float) -> float:
     """Return fast_p: the share of problems with a correct kernel that is more than `p` times as fast as eager PyTorch.
-    A correct kernel counts only for p = 0 if eager PyTorch has no time.
+
+    If eager PyTorch has no time, a correct kernel counts only for p = 0.
     """
     ratios = [None if each.best_us is None else each.speedups.get(EAGER) for each in results]
     good = sum(

@@ -1,4 +1,4 @@
-"""Input of a report, from the database alone, so that it needs no worker, and the terms by which it judges a search."""
+"""Input of a report. It comes from the database only, so that reports need no worker."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -63,8 +63,8 @@ class Front:
     """The Pareto front of two objectives, or of time and metric.
 
     Attributes:
-        names: of the two figures.
-        rows: the best in the first figure first; `further` ones are left out.
+        names: names of the two figures.
+        rows: trials, the best in the first figure first; `further` is the number of trials that are left out.
     """
 
     names: tuple[str, str]
@@ -74,17 +74,17 @@ class Front:
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """Everything that a report of one search shows.
+    """The data that a report of one search shows.
 
     Attributes:
-        best: its fastest trial with its outcome; None if nothing was measured.
-        found: ended trials; for a long search a representative part of them.
+        best: fastest trial of the search, with its outcome; None if nothing was measured.
+        found: ended trials; for a long search, a representative sample of them.
         examples: one trial of each outcome.
-        importances: by tunable, largest first, sum 1; empty where too little was measured.
+        importances: importance by tunable, largest first, with sum 1; empty if too little was measured.
         spent: time by kind of job.
         work: least work of the problem; None if the family does not state it.
-        ablations: of the champion's switches.
-        progress: the chart of the best time so far, in words.
+        ablations: measured effects of the champion's switches.
+        progress: text that describes the chart of the best time over the search.
         front: None if the only objective is the time, or too little was measured.
     """
 
@@ -107,7 +107,7 @@ class Material:
 
     @property
     def winner(self) -> Config | None:
-        """The config that others are compared with: the champion's, or that of the fastest trial."""
+        """Config with which other configs are compared: the champion's, else the fastest trial's."""
         if self.champion is not None:
             return self.champion.config
         return None if self.search.best is None else self.search.best.config
@@ -121,12 +121,14 @@ class Material:
 
     @property
     def saving(self) -> Saving | None:
-        """Savings per call over the fastest baseline; None if nothing was measured or no baseline ran."""
+        """Time saved per call compared with the fastest baseline; None if nothing was measured or no baseline ran."""
         return saving(self.search, self.champion, self.reached_us)
 
     @property
     def samples(self) -> dict[str, Timing]:
-        """Sample series to draw: of the confirmation, interleaved, or of the fastest trial and the baselines."""
+        """Sample series for the chart: from the champion's confirmation, else from the fastest trial and the
+        baselines.
+        """
         report = None if self.champion is None else self.champion.report
         if report is not None and report.challenger is not None:
             named = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}
@@ -156,7 +158,7 @@ class Terms:
 
     Attributes:
         cost_per_hour: cost of the machines that worked for the search; without it, the rate of its budget.
-        calls_per_second: of the kernel in production.
+        calls_per_second: calls of the kernel per second in production.
         goals: the least ambitious first.
     """
 

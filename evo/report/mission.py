@@ -34,7 +34,7 @@ class Mission:
         model: the GPU of the goals.
         policy: fields that override the default policy.
         trials: largest number of trials of each search; None: only the time limits them.
-        rehearsal: True for a small run that only exercises the whole procedure; its figures mean nothing else.
+        rehearsal: True for a small run that only tests the whole procedure; its times are meaningless.
     """
 
     family: str = "sdpa"
@@ -68,7 +68,7 @@ REHEARSAL = Mission(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of the search of one shape; `best` with its outcome, None if nothing could be measured."""
+    """Result of the search of one shape; `best` is the best trial, None if nothing was measured."""
 
     search: SearchView
     best: TrialView | None
@@ -84,7 +84,7 @@ def mission_report(
 
     Args:
         works: least work of each result's problem.
-        missing: what `doctor` did not find, one line each.
+        missing: one line for each item that `doctor` did not find.
     """
     parts = ["# Mission report", *_warnings(mission, results)]
     if results:
@@ -250,7 +250,7 @@ CACHES: tuple[Literal["hot", "cold"], ...] = ("hot", "cold")
 
 @dataclass(frozen=True)
 class Limits:
-    """Roofline limits of a device in µs, by cache mode; false if none is known."""
+    """Roofline limits of a device in µs, by cache mode. An instance is false if no limit is known."""
 
     floors_us: Mapping[str, float]
 
@@ -277,27 +277,31 @@ class Limits:
 
 
 def goals_table(mission: Mission, search: SearchView, work: Work | None, reached_us: float) -> str:
-    """Return each goal with its status. A rehearsal's goals are not compared, because its problem is another one."""
+    """Return a table of each goal and its status. Goals of a rehearsal are not compared, because its problem
+    differs.
+    """
     if mission.rehearsal:
         rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]
         return table((f"goal on {mission.model}", "from", "in this rehearsal"), rows)
     limits = Limits.of(known(mission.model), work, search.objective)
     bound = f"\n\nThe least possible time on {mission.model} is {limits}, by its datasheet." if limits else ""
     same = search.device.model == mission.model
-    judged = _on_the_model if same else _elsewhere
+    judged = _on_the_goal_model if same else _on_another_model
     rows = [(time_text(goal.time_us), goal.source, judged(goal, reached_us, limits.least_us)) for goal in mission.goals]
     here = "here" if same else f"on {search.device.model}, which cannot be compared"
     return table((f"goal on {mission.model}", "from", here), rows) + bound
 
 
-def _on_the_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Judge a goal; a reached time counts as possible, whatever the datasheet's clocks imply."""
+def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
+    """Return the status of a goal. A reached time counts as possible, even if the datasheet's rates imply a longer
+    time.
+    """
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: {factor_text(reached_us / goal.time_us)} of it"
 
 
-def _elsewhere(goal: Goal, reached_us: float, least_us: float) -> str:
+def _on_another_model(goal: Goal, reached_us: float, least_us: float) -> str:
     if impossible := _impossible(goal, least_us):
         return impossible
     if reached_us <= goal.time_us:

@@ -1,4 +1,4 @@
-"""Savings of a kernel over the fastest baseline: both times and their ratio, computed once for all outputs."""
+"""Compares a kernel with the fastest baseline: both times and their ratio, computed once for all reports."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ class Saving:
 
     Attributes:
         reached_us: the kernel's time.
-        baseline_us: the baseline's time in the rounds that timed the kernel; if those are not kept, or nothing was
-            confirmed, the median of the baseline's own job.
+        baseline_us: the baseline's time in the rounds that timed the kernel; if these samples are not stored, or
+            nothing was confirmed, the median of the baseline's own job.
         factor: the confirmed speed-up; without one the ratio of the two times.
         verdict: the verdict with that speed-up; None if nothing was confirmed.
-        source: origin of the two times, in words.
+        source: text that names the origin of the two times.
     """
 
     baseline: str
@@ -34,7 +34,7 @@ class Saving:
 
     @property
     def faster(self) -> bool:
-        """True if the kernel is faster, by the ratio, in which shared disturbances cancel."""
+        """True if the kernel is faster by the ratio, in which disturbances of both kernels cancel."""
         return self.factor > 1.0
 
     @property
@@ -43,17 +43,17 @@ class Saving:
 
     @property
     def times(self) -> str:
-        """The two times and their origin."""
+        """Text with both times and their origin."""
         return f"{time_text(self.reached_us)} compared with {time_text(self.baseline_us)} {self.source}"
 
     @property
     def as_fast(self) -> str:
-        """The ratio with its interval and origin: ``2.4× (2.3 to 2.5) as fast as numpy over 5 …``."""
+        """Text with the ratio, its interval and its origin: ``2.4× (2.3 to 2.5) as fast as numpy over 5 …``."""
         return f"{self._ratio} as fast as {self.baseline} {self._where}"
 
     @property
     def sentence(self) -> str:
-        """The headline."""
+        """Headline: the speed-up over the fastest baseline."""
         return f"Speed-up over {self.baseline}, the fastest baseline: {self._ratio}, {self._where}."
 
     @property
@@ -69,14 +69,16 @@ class Saving:
 
 
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
-    """Return savings by the confirmation if there is one, else by the search's own jobs; None without a baseline."""
+    """Return the comparison from the confirmation if there is one, else from the search's own jobs; None without a
+    baseline.
+    """
     if reached_us is None:
         return None
     verdict = None if champion is None else champion.verdict
     if champion is not None and verdict is not None and verdict.baseline and verdict.baseline_speedup is not None:
         return _confirmed(search, champion, verdict, verdict.baseline, verdict.baseline_speedup.estimate)
     if search.best is not None and search.best.source == "confirmed":
-        return _refused(search, search.best)
+        return _of_refused_trial(search, search.best)
     fastest = search.fastest_baseline
     if fastest is None:
         return None
@@ -90,8 +92,10 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
     )
 
 
-def _refused(search: SearchView, best: BestView) -> Saving | None:
-    """Return the savings of a trial that was confirmed but not promoted; the baseline's time is from its own job."""
+def _of_refused_trial(search: SearchView, best: BestView) -> Saving | None:
+    """Return the comparison for a trial that was confirmed but not promoted; the baseline's time is from its
+    own job.
+    """
     found = [each.verdict for each in search.challenges if each.trial == best.number and each.verdict.challenger]
     speedup = best.speedup
     baseline = None if speedup is None else speedup.against

@@ -31,8 +31,8 @@ class Tried:
     """One early trial of a search.
 
     Attributes:
-        timing: its quick samples; None if it was not timed.
-        default: True if its config is the default one of the space, whatever proposed it.
+        timing: quick samples of the trial; None if it was not timed.
+        default: True if the trial's config is the default config of the space, no matter which operator proposed it.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Best:
 
     Attributes:
         timing: its quick samples.
-        confirmation: None if it was not confirmed.
+        confirmation: result of the config's confirmation; None if it was not confirmed.
     """
 
     number: int
@@ -60,10 +60,10 @@ class Gain:
     """Speed of the best config relative to a reference config.
 
     Attributes:
-        ratio: the factor with its interval; None if there is none; `words` then gives the reason.
-        confidence: of the interval, as a fraction.
+        ratio: the factor with its interval; None if it cannot be computed, for the reason in `words`.
+        confidence: confidence of the interval, as a fraction.
         trials: number of timed trials behind the reference.
-        words: the figure and its basis, in one sentence.
+        words: one sentence that states the ratio and its basis.
     """
 
     over: Reference
@@ -74,7 +74,7 @@ class Gain:
 
 
 def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Timing]) -> tuple[Gain, ...]:
-    """Return the gains over the default config and over the median random one; empty if nothing was measured.
+    """Return the gains over the default config and over the median random config; empty if nothing was measured.
 
     Args:
         tried: the first trials of the search, including those without a time.
@@ -124,7 +124,8 @@ def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
 
 
 def coverage(count: int) -> float:
-    """Return the confidence of `order_interval`: `CONFIDENCE`, or less where even the whole range covers less.
+    """Return the confidence of `order_interval`: `CONFIDENCE`, or less if even the whole range of so few samples covers
+    less.
 
     Source: Conover, Practical Nonparametric Statistics, 3rd ed. (1999), section 3.2.
     """
@@ -134,9 +135,9 @@ def coverage(count: int) -> float:
 def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, str]:
     """Return the best config's time, comparable with the search's quick samples, and its basis.
 
-    A confirmation runs in another session. The fastest baseline runs in both, so the confirmed speed-up over it and its
-    quick time give the time the kernel would have had in the search. Quick samples of the best of many trials flatter
-    it.
+    A confirmation runs in another session. The fastest baseline runs in both sessions, so its quick time divided by the
+    confirmed speed-up is the time that the kernel would have had in the search. The quick samples of the best of many
+    trials are too short on average.
     """
     found = best.confirmation
     if found is None:

@@ -1,12 +1,12 @@
 """Successive halving: the number of trials that each variant of a search may have.
 
 A new variant gets `FIRST` trials. While it is among the best third of the variants that had as many trials, it gets
-`GROWTH` times as many. Variants arrive at any time, so each is judged when it reaches a rung, against those that
+`GROWTH` times as many. Variants arrive at any time, so each is compared, when it reaches a rung, with the variants that
 reached it before (asynchronous successive halving, Li et al., arXiv 1810.05934).
 
-When no variant of the search has improved for `STAGNATION` trials, the search widens: new variants and niches without
-rivals are tuned further, older variants only if they are the best of their niche. A variant whose binaries all belong
-to earlier variants gets no further trials. All of this is a function of the ended trials.
+When no variant of the search has improved for `STAGNATION` trials, new variants and niches with a single variant are
+tuned further, and older variants only if they are the best of their niche. A variant whose binaries all belong to
+earlier variants gets no further trials. All decisions depend only on the ended trials.
 """
 
 import math
@@ -42,7 +42,7 @@ class VariantProgress:
 
     Attributes:
         costs: see `Costs`.
-        niche: the mechanisms of its best trial; None while no trial was measured.
+        niche: the mechanisms of the variant's best trial; None while no trial was measured.
     """
 
     costs: Costs
@@ -78,7 +78,7 @@ def stagnates(costs: Costs) -> bool:
     """Return True if none of the last `STAGNATION` trials of a search improved on the best.
 
     Args:
-        costs: of all variants together, in the order in which their trials ended.
+        costs: cost of every ended trial of all variants, in the order in which the trials ended; None: no time.
     """
     best, since = math.inf, 0
     for cost in costs:
@@ -91,7 +91,7 @@ def repeats(mine: Sequence[str | None], earlier: Collection[str]) -> bool:
     """Return True if a variant is a copy: each of its first trials has a binary that earlier variants have.
 
     Args:
-        mine: digest of the binary of each ended trial of the variant; None: it did not compile.
+        mine: digest of the binary of each ended trial of the variant; None: the trial did not compile.
         earlier: digests of all binaries of earlier variants.
     """
     return len(mine) >= REPEATED and all(digest is not None and digest in earlier for digest in mine)

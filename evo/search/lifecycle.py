@@ -1,4 +1,4 @@
-"""States of a search, the commands that change them, and the fault that makes every config fail."""
+"""States of a search, the commands that change them, and detection of errors that make every config fail."""
 
 import re
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def transition(state: State, command: Command) -> State:
     """Return the state after a command. A command that asks for the current state changes nothing and may be repeated.
 
     ``pause`` and ``stop`` let running trials end; ``stop`` proposes no more trials and then finishes the search;
-    ``cancel`` drops running trials. A search whose ablation ends in any way is finished, as it was before.
+    ``cancel`` drops running trials. When an ablation ends or is cancelled, its search is finished again.
 
     Raises:
         Conflict: the command does not fit the state.
@@ -78,7 +78,9 @@ def same_error(ended: Sequence[Trial]) -> str | None:
 
 
 def common_failure(ended: Sequence[Trial]) -> str | None:
-    """Return why the first `ALIKE` trials all failed, if they failed to be rendered, compiled or launched alike."""
+    """Return why the first `ALIKE` trials all failed, if rendering, compiling or launching failed with the same
+    error.
+    """
     if (error := same_error(ended)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
     if len(ended) < ALIKE:

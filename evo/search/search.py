@@ -28,8 +28,8 @@ class Budget:
     """Limits that end a search; None is no limit.
 
     Attributes:
-        trials: number of proposed trials, whatever their outcome.
-        minutes: running time, by the clock of the search's owner.
+        trials: number of proposed trials, with any outcome.
+        minutes: running time in minutes, measured by the process that runs the search.
         stagnation: number of trials that ended after the best one.
         cost: money spent while running, in the currency of `cost_per_hour`; needs that rate.
         cost_per_hour: cost of all machines that work for the search together.
@@ -58,10 +58,10 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """One stored trial with its place in the order of events, as a restart reads it.
+    """One stored trial with its position in the order of events, from which a search is restored.
 
     Attributes:
-        seen: how many trials had ended when this one was proposed.
+        seen: number of trials that had ended when this trial was proposed.
         position: index among the ended trials, from 0; None while the trial is pending.
     """
 
@@ -79,7 +79,7 @@ class Search:
 
     Args:
         goal: the metric that ranks trials; None: their time.
-        second: the second objective, of which the search looks for the Pareto front; None: there is only one.
+        second: the second objective; the search then looks for the Pareto front. None: there is only one objective.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Search:
         return most is not None and len(self.history.pending) >= most
 
     def tell(self, trial: Trial) -> Logged:
-        """Record how a trial ended, and return the entry to store, whose outcome has the cost of the search's goal.
+        """Record how a trial ended. Return the entry to store, whose outcome contains the cost under the search's goal.
 
         Raises:
             Conflict: the trial is not pending: it was never proposed, or has ended already.
@@ -164,8 +164,9 @@ class Search:
         """Apply trials and challenges that other processes recorded since the last call.
 
         Args:
-            news: every trial that was proposed or has ended since, in any order; trials known already are ignored.
-            challenges: every challenge since, in order; challenges known already are ignored.
+            news: all trials that were proposed or have ended since the last call, in any order; known trials are
+                ignored.
+            challenges: all challenges since the last call, in order; known challenges are ignored.
 
         Raises:
             EvoError: an entry is missing from `news`.
@@ -223,9 +224,9 @@ class Search:
 
     @property
     def stagnant(self) -> int:
-        """Number of trials that ended after the best one; all ended trials while none has a time.
+        """Number of trials that ended after the best trial; the number of all ended trials while none has a time.
 
-        Under two objectives, of those that ended after the last one of the Pareto front.
+        Under two objectives, the number of trials that ended after the last trial of the Pareto front.
         """
         best = self.history.elites(1) if self.second is None else self.front
         last = max((self.history.position[each.number] + 1 for each in best), default=0)
@@ -233,7 +234,7 @@ class Search:
 
     @property
     def front(self) -> list[Trial]:
-        """Trials of the Pareto front of both objectives, best in the first one first; empty under one objective."""
+        """Trials of the Pareto front, the best in the first objective first; empty if there is only one objective."""
         ended = [trial for trial in self.history.finished if trial.second_cost is not None]
         costs = [(self.history.cost(trial) or 0.0, trial.second_cost or 0.0) for trial in ended]
         best = sorted(front(costs), key=lambda index: (costs[index], ended[index].number))
@@ -247,7 +248,7 @@ class Search:
     def bars(self) -> Bars:
         """Return the times above which sampling stops early; no limits until enough kernels are known.
 
-        Under a metric or two objectives there are none: a slow kernel may still be the best, or on the front.
+        Under a metric or two objectives there are no limits: a slow kernel may still be the best, or on the front.
         """
         if self.goal is not None or self.second is not None:
             return Bars()

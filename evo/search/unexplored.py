@@ -1,4 +1,4 @@
-"""Mechanisms of a device that sources use, and those that no source of a search uses yet."""
+"""Mechanisms of a device, such as tensor cores: finds those that sources use, and those that no source uses yet."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -41,7 +41,7 @@ BINARY: Mapping[str, str] = {
 
 
 def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
-    """Return the mechanisms that any of the sources uses, by their text."""
+    """Return the mechanisms that at least one source uses, found by patterns in the text."""
     text = "\n".join(sources)
     return tuple(name for name, pattern in (CUDA if cuda else C).items() if re.search(pattern, text))
 
@@ -50,7 +50,7 @@ def unexplored(sources: Sequence[str], binaries: Collection[str], *, cuda: bool)
     """Return the mechanisms that none of the sources uses.
 
     Args:
-        binaries: mechanisms that their binaries use, also those that a compiler chose by itself.
+        binaries: mechanisms that the compiled binaries use; the compiler may have chosen them.
     """
     used = {*mechanisms(sources, cuda=cuda), *(BINARY[each] for each in binaries if each in BINARY)}
     return tuple(name for name in (CUDA if cuda else C) if name not in used)

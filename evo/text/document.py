@@ -1,4 +1,4 @@
-"""Read JSON and TOML from outside, with limits on size and without ambiguity; write TOML."""
+"""Reads untrusted JSON and TOML with limits on size, and refuses repeated names; writes TOML."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
     """Return the value that a JSON text holds.
 
     Args:
-        where: the field that an error names for the document as a whole.
+        where: name of the whole document in errors.
 
     Raises:
         InvalidInput: the text is not JSON, repeats a name within one object, has more than `MOST_NAMES` in one, or is
@@ -73,7 +73,9 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
 
 
 class _Repeating(dict[str, Any]):
-    """An object whose text gives `name` more than once; the path to it is known once the document is read."""
+    """An object whose text gives `name` more than once. It is stored in the document so that its path can be
+    reported.
+    """
 
     def __init__(self, found: Mapping[str, Any], name: str) -> None:
         super().__init__(found)
@@ -111,7 +113,7 @@ def toml_text(document: Mapping[str, Any]) -> str:
     """Return a document as TOML, one line for each key of the top level.
 
     Raises:
-        InvalidInput: it holds a value that is not a number, text, list or table.
+        InvalidInput: the document holds a value that is not a number, text, list or table.
     """
     return "".join(f"{_toml_key(name)} = {_toml(value)}\n" for name, value in document.items())
 
@@ -138,7 +140,7 @@ def _toml(value: Any) -> str:
 
 
 def literal_text(value: object, longest: int = 100) -> str:
-    """A value of a JSON or TOML document as the document writes it: ``null``, ``true``, ``'text'``, ``[1, "a"]``."""
+    """Return a value as a JSON or TOML document writes it: ``null``, ``true``, ``'text'``, ``[1, "a"]``."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return f"{value!r:.{longest}}"
     return f"{json.dumps(value, ensure_ascii=False, default=str):.{longest}}"
@@ -184,7 +186,7 @@ _PYTHON = re.compile(r"(True|False|None|NaN|nan)\b")
 
 
 def _json_advice(text: str, place: int) -> str:
-    """Return what JSON has in place of the sign at this place, as the end of a message; empty if that is unclear."""
+    """Return how to write the faulty part in JSON, as the end of a message; empty if that is unclear."""
     before = text[max(0, place - 100) : place].rstrip()
     if (word := _PYTHON.match(text, place)) is not None:
         return f": write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"

@@ -1,4 +1,4 @@
-"""Text files: UTF-8, with or without a byte order mark."""
+"""Reading of text files: UTF-8, with or without a byte order mark."""
 
 import codecs
 import re
@@ -19,11 +19,11 @@ def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
 
 
 def python_text(content: bytes) -> str:
-    """Return a Python source as a text of the default encoding, without the line that named another one.
+    """Return a Python source as text, without the line that declares its encoding.
 
     Raises:
         SyntaxError: the file names an unknown encoding.
-        UnicodeDecodeError: the file is not in the encoding that it names, or by default in UTF-8.
+        UnicodeDecodeError: the file is not in the encoding that it declares, by default UTF-8.
     """
     try:
         lines = decode_source(content).split("\n")

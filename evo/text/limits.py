@@ -1,4 +1,4 @@
-"""Limits of values from outside, with the same messages on the command line and in REST."""
+"""Limits of values from users and clients, with the same messages on the command line and in REST."""
 
 import re
 from collections.abc import Mapping
@@ -101,7 +101,7 @@ def refuse_unaddressable(field: str, text: str) -> str:
     """Return a name after checking that it can be one part of a web address.
 
     Raises:
-        InvalidInput: it cannot: it has a slash, names a folder, or cannot be printed.
+        InvalidInput: the text has a slash or unprintable characters, or is ``.`` or ``..``.
     """
     if text in ("", ".", "..") or "/" in text or "\\" in text or not text.isprintable():
         raise InvalidInput(field, f"{text!r:.100} cannot be part of an address: use letters, digits, `-`, `_` and `.`")
@@ -112,7 +112,7 @@ def refuse_invisible(field: str, text: str) -> str:
     """Return a name after checking that a list, a log or a terminal can show it on one line.
 
     Raises:
-        InvalidInput: it has a line break, a tab, a control character or a mark of writing direction.
+        InvalidInput: the name has a line break, a tab, a control character or a mark of writing direction.
     """
     if (shown := one_line(text)) != text:
         raise InvalidInput(field, f"has a line break or another invisible character: {shown:.100}; leave it out")
@@ -123,13 +123,13 @@ _FOREIGN = re.compile(r"(?P<scheme>sqlite|mysql|mariadb|oracle|mssql|file)(\+\w+
 
 
 def refuse_foreign_url(text: str, field: str) -> None:
-    """Refuse the URL of a database other than PostgreSQL, which would otherwise be a path.
+    """Refuse the URL of a database other than PostgreSQL, which would otherwise be read as a path.
 
     Args:
-        text: as given, or as a path, in which slashes are not doubled.
+        text: the URL as given, or converted to a path, in which double slashes became single.
 
     Raises:
-        InvalidInput: names what to give in its place.
+        InvalidInput: the text is such a URL; names what to give instead.
     """
     if (found := _FOREIGN.fullmatch(text)) is None:
         return
@@ -146,7 +146,7 @@ T = TypeVar("T")
 
 
 def storable(value: T) -> T:
-    """Return a message with U+FFFD in place of characters that databases cannot store; compilers write any bytes.
+    """Return a message with U+FFFD in place of characters that databases cannot store, such as NUL in compiler output.
 
     Args:
         value: a text, or dataclasses, mappings and tuples of texts and other values.

@@ -1,4 +1,4 @@
-"""Log lines on standard error, whose write errors never reach the code that logs."""
+"""Writes log lines to standard error; write errors never reach the code that logs."""
 
 import sys
 

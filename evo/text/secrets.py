@@ -16,11 +16,11 @@ def sendable(field: str, secret: str, *, form: str) -> str:
     """Return a secret after checking that a header can carry it.
 
     Args:
-        field: named in the error.
-        form: what the secret looks like, for the error.
+        field: name of the secret in the error.
+        form: description of a valid secret, for the error.
 
     Raises:
-        InvalidInput: it has characters that no such secret has. The message does not repeat the secret.
+        InvalidInput: the secret has characters that no such secret has. The message does not repeat the secret.
     """
     if not (secret.isascii() and secret.isprintable()) or " " in secret:
         raise InvalidInput(field, f"has characters that no {field} has, e.g. a line break: copy it again, {form}")

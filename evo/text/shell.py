@@ -28,5 +28,7 @@ def quoted(word: str) -> str:
 
 
 def _escaped(byte: int) -> str:
-    """Return a byte as text within ``$'…'``. Three octal digits end by themselves; hexadecimal ones may go on."""
+    """Return a byte as text within ``$'…'``. It uses three octal digits, because hexadecimal escapes have no fixed
+    length.
+    """
     return chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\{byte:03o}"

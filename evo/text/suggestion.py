@@ -12,7 +12,9 @@ _LONG = 1000
 
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
-    """Return the message for an unknown name: the closest known one, and the list of all unless it is very long."""
+    """Return the message for an unknown name: the closest known name, and the list of all names unless it is
+    very long.
+    """
     name = name[:MAX_SHOWN]
     near = difflib.get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.6)
     longer = [entry for entry in known if _part(name, entry)]

@@ -1,4 +1,4 @@
-"""Suggests what to write in place of a line that is not TOML."""
+"""Suggests a correction of a line that is not valid TOML."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _QUOTES: Mapping[str, str] = {"“": '"', "”": '"', "„": '"', "‘": "'", "�
 def toml_advice(text: str, error: str) -> str:
     """Return how to write the faulty line, as the end of a message, e.g. ``: write `entry = "f"` ``; else empty.
 
-    The suggestion is tried: with it, the document is TOML up to the end of that line.
+    A suggestion is returned only if with it the document is valid TOML up to the end of that line.
 
     Args:
         error: message of `tomllib`.
@@ -52,7 +52,7 @@ def _faulty(text: str) -> int | None:
 
 
 def _rewritten(line: str) -> str:
-    """Return the line with the values of other languages as TOML writes them."""
+    """Return the line with values in the syntax of other languages rewritten as TOML."""
     line = "".join(_QUOTES.get(letter, letter) for letter in line)
     if "=" not in line and (colon := re.match(r"\s*([\w.-]+)\s*:\s*", line)) is not None:
         line = f"{colon[1]} = {line[colon.end() :]}"
@@ -75,7 +75,7 @@ def _value(text: str) -> str:
 
 
 def _padded(text: str) -> str:
-    """Return an entry of a list with the blanks around it."""
+    """Return a rewritten entry of a list, with the blanks around it unchanged."""
     item = text.strip()
     return text.replace(item, _item(item)) if item else text
 

@@ -1,4 +1,4 @@
-"""Escape control characters in foreign text before a terminal or a log shows it.
+"""Escapes control characters in untrusted text before a terminal or a log shows it.
 
 A terminal obeys escape sequences from any source (kubernetes/kubernetes#101695, CVE-2021-25743), and marks of writing
 direction can misrepresent a line (CVE-2021-42574, "Trojan Source").
@@ -37,7 +37,9 @@ def one_line(text: str) -> str:
 
 
 def on_one_line(text: str, words: Iterable[str]) -> str:
-    """Return a message with the tabs and line breaks that it repeats from these words escaped; its own stay."""
+    """Return a message in which tabs and line breaks that come from `words` are escaped; other line breaks are
+    unchanged.
+    """
     for word in words:
         for part in set(_AROUND_BREAK.findall(word)):
             text = text.replace(part, one_line(part))
@@ -45,7 +47,7 @@ def on_one_line(text: str, words: Iterable[str]) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return an equal JSON document with those characters as JSON escapes."""
+    """Return an equal JSON document in which these characters are JSON escapes."""
     return _ACTIVE.sub(_json_escape, text)
 
 

@@ -1,4 +1,4 @@
-"""Format figures for people: four significant digits, a suitable unit, thousands separators."""
+"""Formats numbers for people: four significant digits, a suitable unit, thousands separators."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,9 @@ _ROUNDS_UP = 0.99995
 
 
 def time_text(time_us: float | None, *, estimated: bool = False) -> str:
-    """A kernel's time: ``812 ns``, ``45.25 µs``, ``1.234 ms``, ``2.5 s``; an estimated one: ``≈ 45.25 µs``."""
+    """Return a kernel's time as text: ``812 ns``, ``45.25 µs``, ``1.234 ms``, ``2.5 s``; an estimate: ``≈ 45.25
+    µs``.
+    """
     if time_us is None:
         return "–"
     if estimated:
@@ -22,7 +24,7 @@ def time_text(time_us: float | None, *, estimated: bool = False) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """Bytes in the decimal unit that suits them: ``48 MB``."""
+    """Return a number of bytes in a suitable decimal unit: ``48 MB``."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size_bytes >= scale:
             return f"{significant(size_bytes / scale)} {unit}"
@@ -30,7 +32,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A span of wall time: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
+    """Return a duration as text: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
     total_s = max(0, round(min(seconds, LONGEST_S)))
     if total_s < 60:
         return f"{total_s} s"
@@ -42,7 +44,7 @@ def duration_text(seconds: float) -> str:
 
 
 def significant(value: float) -> str:
-    """Four significant digits, never in scientific notation: ``1,234``, ``45.25``, ``0.8125``."""
+    """Return a number with four significant digits, never in scientific notation: ``1,234``, ``45.25``, ``0.8125``."""
     if value == 0:
         return "0"
     if not math.isfinite(value):
@@ -54,32 +56,32 @@ def significant(value: float) -> str:
 
 
 def factor_text(factor: float | None) -> str:
-    """A ratio of times with three digits: ``3.42×``, ``1.70×``."""
+    """Return a ratio of times with three digits: ``3.42×``, ``1.70×``."""
     if factor is None:
         return "–"
     return f"{factor:,.0f}×" if factor >= 100 else f"{factor:#.3g}".rstrip(".") + "×"
 
 
 def times_text(factor: float, what: str) -> str:
-    """A ratio in words, to be followed by its reference: ``2.6 times as long``, or ``as long`` if it is about 1."""
+    """Return a ratio as text that precedes its reference: ``2.6 times as long``, or ``as long`` if it is about 1."""
     shown = f"{factor:.3g}"
     return f"as {what}" if shown == "1" else f"{shown} times as {what}"
 
 
 def factor_interval_text(low: float, estimate: float, high: float) -> str:
-    """A ratio of times with its interval, all to the same decimals: ``2.010× (1.987 to 2.033)``."""
+    """Return a ratio of times with its interval, all with the same number of decimals: ``2.010× (1.987 to 2.033)``."""
     decimals = 0 if estimate <= 0 else max(0, 3 - math.floor(math.log10(estimate)))
     shown, least, most = (f"{each:,.{decimals}f}" for each in (estimate, low, high))
     return f"{shown}× ({least} to {most})"
 
 
 def processes_text(count: int) -> str:
-    """Name the processes behind an interval: ``over 5 fresh processes``, ``in one process``."""
+    """Return the processes on which an interval is based: ``over 5 fresh processes``, ``in one process``."""
     return "in one process" if count == 1 else f"over {count} fresh processes"
 
 
 def timed_text(count: int) -> str:
-    """Name the process behind a time, given their number: ``in the first of 5 fresh processes``."""
+    """Return the process in which a time was measured: ``in the first of 5 fresh processes``."""
     return f"in the first of {count} fresh processes" if count > 1 else "in one fresh process"
 
 
@@ -88,12 +90,12 @@ def percent_text(fraction: float | None) -> str:
 
 
 def settings_text(settings: Mapping[str, bool | int | float | str]) -> str:
-    """A config or a problem in the form the command line accepts: ``B=1,H=8,causal=false``."""
+    """Return a config or problem as the command line accepts it: ``B=1,H=8,causal=false``."""
     return ",".join(f"{name}={value_text(value)}" for name, value in settings.items())
 
 
 def spaced_text(settings: Mapping[str, bool | int | float | str]) -> str:
-    """Like `settings_text`, with a space after each comma, so that lines may break between entries."""
+    """Return `settings_text` with a space after each comma, so that lines may break between entries."""
     return settings_text(settings).replace(",", ", ")
 
 
@@ -102,7 +104,7 @@ def value_text(value: bool | int | float | str) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """``1 trial``, ``12,345 trials``."""
+    """Return a number with its noun: ``1 trial``, ``12,345 trials``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 

@@ -13,11 +13,11 @@ Config: TypeAlias = Mapping[str, Value]
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A config that a strategy wants to have measured.
+    """A config that a strategy proposes for measurement.
 
     Attributes:
         origin: the operator that made it, e.g. ``random``, ``tpe``, ``crossover``.
-        parents: numbers of the trials it descends from, oldest first.
+        parents: numbers of the trials from which the config was derived, oldest first.
     """
 
     config: Config
@@ -55,8 +55,8 @@ class Trial:
 
     @property
     def cost(self) -> float | None:
-        """The figure that ranks the trial, the least first: the cost of the search's metric if it has one, else the
-        time in µs; None if the trial has no time.
+        """Value by which trials are ranked, lowest first: the cost under the search's metric if it has one, else the
+        time in µs. None if the trial has no time.
         """
         cost = self.outcome.cost if isinstance(self.outcome, Measured | Estimated) else None
         return self.time_us if cost is None else cost

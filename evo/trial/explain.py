@@ -1,4 +1,4 @@
-"""Describe in text how a trial ended."""
+"""Describes how a trial ended."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def _estimate(outcome: Estimated) -> str:
 
 
 def _cached(parts: Mapping[str, float | None]) -> str:
-    """Say how many of the bytes the estimate expects the L2 cache to serve."""
+    """Return the clause on how many bytes the estimate expects in the L2 cache; empty if that is unknown."""
     moved, cached = parts["bytes"], parts["cached_bytes"]
     if moved is None or cached is None:
         return ""
@@ -95,15 +95,15 @@ def first_lines(text: str, count: int = LOG_LINES) -> str:
 
 
 def headline(text: str) -> str:
-    """Return the line of a text that says what is wrong: the first that does not only name a place in the source, as
-    GCC's ``In function 'f':`` does. Empty for an empty text.
+    """Return the line of compiler output that states the error: the first line that does more than name a source
+    location, as GCC's ``In function 'f':`` does. Empty for an empty text.
     """
     lines = text.strip().splitlines()
     return next((line for line in lines if not _PLACE.search(line)), "".join(lines[:1]))
 
 
 def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:
-    """Keep the worst check, over seeds, of each case and output, in order of appearance."""
+    """Return the worst check over all seeds for each case and output, in order of appearance."""
     worst: dict[tuple[str, str], CaseError] = {}
     for case in cases:
         key = (case.case, case.output)
@@ -150,7 +150,7 @@ def failure_text(outcome: Outcome) -> str | None:
 
 
 def error_lines(log: str, count: int = ERROR_LINES) -> str:
-    """Return the lines of a compiler's output that name an error, each with the two that follow it."""
+    """Return the lines of a compiler's output that name an error, each with the two lines that follow it."""
     lines = log.strip().splitlines()
     kept = sorted({index + more for index, line in enumerate(lines) if _ERROR.search(line) for more in range(3)})
     chosen = [lines[index] for index in kept if index < len(lines)] or lines

@@ -1,4 +1,4 @@
-"""The ordered log of a search. Every strategy is a pure function of it."""
+"""The ordered log of a search. Every proposal of a strategy is a pure function of it."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection
@@ -25,8 +25,8 @@ class History:
         seen: for each proposed trial, how many trials had ended when it was proposed. Together with `finished` this
             gives the complete interleaving.
         position: number of an ended trial → its index in `finished`.
-        corrected: number of an ended trial → its cost (`Trial.cost`) from a repeated, longer measurement, for trials
-            that proved worse than first measured; in order of discovery. The trials' outcomes are not changed.
+        corrected: number of an ended trial → cost (`Trial.cost`) from a repeated, longer measurement that was worse
+            than the first one; in the order of correction. The trials' outcomes are not changed.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,9 @@ class History:
             insort(self._ranked, (trial.cost, trial.number, trial))
 
     def correct(self, number: int, cost: float) -> None:
-        """Replace the cost that ranks a trial by that of a longer measurement. Only the first correction counts."""
+        """Replace the cost by which a trial is ranked by the cost from a longer measurement. Only the first correction
+        counts.
+        """
         if number in self.corrected:
             return
         trial = self.finished[self.position[number]]
@@ -68,14 +70,14 @@ class History:
         self.corrected[number] = cost
 
     def cost(self, trial: Trial) -> float | None:
-        """Return the best known cost of an ended trial: the corrected one if there is one; None if it has no time."""
+        """Return the cost of an ended trial: the corrected cost if there is one; None if the trial has no time."""
         return self.corrected.get(trial.number, trial.cost)
 
     def with_costs(self, cost_of: Callable[[Trial], float]) -> "History":
-        """Return a copy in which other costs rank the trials.
+        """Return a copy in which trials are ranked by other costs.
 
         Args:
-            cost_of: the cost of an ended trial that has one.
+            cost_of: returns the new cost of an ended trial that has a cost.
         """
         copy = History()
         copy.asked, copy.seen = list(self.asked), list(self.seen)
@@ -95,7 +97,9 @@ class History:
         return [trial for _, _, trial in self._ranked[:count]]
 
     def kernels(self, count: int, *, excluding: Collection[str] = ()) -> list[Trial]:
-        """Return the best trial of each of the `count` best distinct kernels, without binaries in `excluding`."""
+        """Return the best trial of each of the `count` best distinct kernels, without kernels whose binary is in
+        `excluding`.
+        """
         seen, found = set(excluding), list[Trial]()
         for _, _, trial in self._ranked:
             if len(found) == count:

@@ -1,4 +1,4 @@
-"""What a search minimises or maximises, and the terms under which kernels are compared. Part of a champion's key."""
+"""Objective: what a search minimises or maximises, and how kernels are timed. It is part of a champion's key."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ def direction_from(text: str, field: str) -> Direction:
     """Return the direction that a user wrote; the American spelling is accepted.
 
     Raises:
-        InvalidInput: it is none; the message calls it `field`.
+        InvalidInput: the text is not a direction; the error names `field`.
     """
     match text.strip():
         case "minimise" | "minimize":
@@ -32,7 +32,7 @@ def direction_from(text: str, field: str) -> Direction:
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """The terms of the comparison.
+    """The optimised quantity, and the conditions under which kernels are timed and compared.
 
     Attributes:
         cache: ``hot`` times the same buffers repeatedly; ``cold`` rotates through buffer sets larger than the
@@ -45,10 +45,11 @@ class Objective:
         deterministic: True refuses a kernel whose output differs between runs on the same input.
         protocol: version of the timing protocol.
         metric: the expression that is minimised or maximised (`evo.promotion.goal`); None: the time is minimised.
-        direction: of the metric.
-        second_metric: the expression of a second objective; None: there is only one. A search with two looks for their
-            Pareto front (`evo.strategy.parts.joint`); the first alone decides promotions.
-        second_direction: of that expression.
+        direction: ``minimise`` or ``maximise`` the metric.
+        second_metric: the expression of a second objective; None: there is only one objective. A search with two
+            objectives looks for their Pareto front (`evo.strategy.parts.joint`); only the first objective decides
+            promotions.
+        second_direction: ``minimise`` or ``maximise`` the second metric.
     """
 
     cache: Literal["hot", "cold"] = "hot"
@@ -65,12 +66,12 @@ class Objective:
 
     @property
     def first(self) -> "Objective":
-        """The objective that decides promotions: this one without its second."""
+        """The objective that decides promotions: this objective without its second metric."""
         return replace(self, second_metric=None, second_direction="minimise")
 
     @property
     def second(self) -> "Objective | None":
-        """The second objective under the same terms; None if there is only one."""
+        """The second objective with the same conditions; None if there is only one objective."""
         if self.second_metric is None:
             return None
         return replace(self.first, metric=self.second_metric, direction=self.second_direction)
@@ -79,7 +80,7 @@ class Objective:
     def key(self) -> str:
         """Stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``.
 
-        The second objective is not part of it: searches that share the first objective compete for one champion.
+        The second objective is not part of the key: searches that share the first objective compete for one champion.
         """
         order = "deterministic" if self.deterministic else "any-order"
         aim = "" if self.target is None else f",for={self.target}"
@@ -89,12 +90,12 @@ class Objective:
 
     @property
     def goal(self) -> str:
-        """The objective as the command line takes it: ``time``, or e.g. ``maximise: gflop_s``."""
+        """The objective as the command line accepts it: ``time``, or e.g. ``maximise: gflop_s``."""
         return "time" if self.metric is None else f"{self.direction}: {self.metric}"
 
     @property
     def goals(self) -> tuple[str, ...]:
-        """Both objectives as the command line takes them."""
+        """The objectives as the command line accepts them, one or two."""
         return (self.goal,) if self.second is None else (self.goal, self.second.goal)
 
     @property
@@ -106,7 +107,7 @@ class Objective:
 
     @property
     def called(self) -> str:
-        """The figure that is optimised: ``time``, or the expression."""
+        """Name of the optimised quantity: ``time``, or the metric's expression."""
         return "time" if self.metric is None else self.metric
 
     def metric_text(self, cost: float | None) -> str:

@@ -1,4 +1,6 @@
-"""How a trial ends: a closed union. A bad candidate is data, never an exception and never a score of zero."""
+"""Outcomes of trials, a closed union. The failure of a candidate is data, never an exception and never a score
+of zero.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,12 +41,13 @@ class CaseError:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Correct on every case, and timed. The objective ranks by `timing`; `other` was taken in the other cache mode.
+    """Correct on every case, and timed. Trials are ranked by `timing`; `other` was taken in the other cache mode.
 
     Attributes:
-        mechanisms: that the binary uses, by its instructions: ``mma``, ``SIMD 512`` …; empty if they cannot be read.
-        cost: ranks the trial where the search has a metric (`evo.promotion.goal`); None: the time ranks it.
-        second_cost: cost of the search's second objective; None if it has only one.
+        mechanisms: mechanisms that the binary's instructions use: ``mma``, ``SIMD 512`` …; empty if they cannot be
+            read.
+        cost: value by which the trial is ranked if the search has a metric (`evo.promotion.goal`); None: by its time.
+        second_cost: cost under the search's second objective; None if it has only one objective.
     """
 
     timing: Timing
@@ -62,7 +65,8 @@ class Estimated:
     """Compiled for a target and never run: neither its results nor its time are known.
 
     Attributes:
-        time_us: estimated by `evo.device.estimate`; comparable only with estimates of the same problem and target.
+        time_us: time that `evo.device.estimate` estimates; comparable only with estimates for the same problem and
+            target.
         resources: registers, shared memory and so on of the build, as the compiler reports them.
         parts: the quantities the estimate was computed from, by name.
         mechanisms, cost, second_cost: as in `Measured`.
@@ -131,7 +135,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceFailed:
-    """The family's reference.py failed, so nothing was judged. Says nothing about the config."""
+    """The family's reference.py failed, so nothing was judged. The outcome is no information about the config."""
 
     reason: str
     kind: Literal["reference_failed"] = "reference_failed"
@@ -181,7 +185,7 @@ class InvalidMeasurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Abandoned:
-    """Lost with its worker as often as the policy allows; says nothing about the config."""
+    """The worker was lost as often as the policy allows. The outcome is no information about the config."""
 
     worker_losses: int
     kind: Literal["abandoned"] = "abandoned"

@@ -16,9 +16,9 @@ class Power:
     """Average power of a device during spans of uninterrupted calls of one kernel, by an energy meter.
 
     Attributes:
-        samples_w: watts, one entry per span, in the order taken; they include what the device draws when idle.
+        samples_w: watts, one entry per span, in the order taken; they include the idle power of the device.
         samples_us: microseconds per call in the same spans.
-        meter: the meter, e.g. ``RAPL package-0``.
+        meter: name of the energy meter, e.g. ``RAPL package-0``.
     """
 
     samples_w: tuple[float, ...]
@@ -32,7 +32,7 @@ class Power:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Times of one kernel in one session. All samples are kept; the median ranks.
+    """Times of one kernel in one session. All samples are kept; kernels are ranked by the median.
 
     Attributes:
         samples_us: microseconds per call, one entry per sample, in the order taken.
@@ -40,7 +40,7 @@ class Timing:
         anchor_us: median of the anchor kernel timed in the same session; None if there is none (replay).
         floor_us: median of an empty call or empty kernel in the same session; reported, never subtracted.
         protocol: version of the timing protocol.
-        power: measured after the samples in the same session; None if the search's metric needs none.
+        power: power measured after the samples in the same session; None if the search's metric needs none.
     """
 
     samples_us: tuple[float, ...]

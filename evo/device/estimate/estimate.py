@@ -1,4 +1,4 @@
-"""Estimate a kernel's time on a GPU that is not present, from the roofline and the launch's utilisation.
+"""Estimates a kernel's time on a GPU that is not present, from the roofline and the launch's utilisation.
 
 A coarse model for ranking builds of one problem. It ignores bank conflicts, instruction mix and repeated reads, so
 configs that differ only in these have equal estimates.
@@ -29,10 +29,10 @@ class Footprint:
     Attributes:
         blocks: number of blocks of the grid.
         threads: computing threads of a block; threads that only copy hide no latency.
-        items: number of work items that the blocks share; the number of blocks if each is one item.
+        items: number of work items that the blocks share; the number of blocks if each block is one item.
         blocks_per_sm: blocks that fit on a multiprocessor of the target at once, at least 1.
         spill_bytes: bytes that each thread stores and loads for spills.
-        effort: arithmetic as a multiple of the stated arithmetic.
+        effort: arithmetic operations as a multiple of those that the family's [work] states.
     """
 
     blocks: int
@@ -48,13 +48,13 @@ class Estimate:
     """A modelled time.
 
     Attributes:
-        floor_us: roofline time for a stream: that of a perfect kernel with the same effort.
-        balance: mean work per multiprocessor over that of the busiest one: 1.0 if the blocks divide evenly.
-        hiding: share of its time a scheduler has a warp that is ready.
+        floor_us: roofline time of a perfect kernel with the same effort that reads each byte once.
+        balance: mean work per multiprocessor over the work of the busiest one; 1.0 if the blocks divide evenly.
+        hiding: share of the time in which a scheduler has a warp that is ready.
         spill_us: time of spilled registers in memory.
         launch_us: time of the launch itself, in addition to its work.
-        bytes: bytes that the problem moves at least.
-        cached_bytes: bytes of these that are assumed to be in the L2 cache.
+        bytes: least number of bytes that the problem moves.
+        cached_bytes: part of `bytes` that is assumed to be in the L2 cache.
     """
 
     floor_us: float
@@ -77,7 +77,8 @@ class Estimate:
 def estimate(work: Work | None, target: Device, used: Footprint, objective: Objective) -> Estimate:
     """Return the estimate for one build.
 
-    With w resident warps for each scheduler, each waiting as long as it computes, one is ready w / (w + 1) of the time.
+    With w resident warps per scheduler, each of which waits as long as it computes, a warp is ready w / (w + 1) of the
+    time.
 
     Raises:
         InvalidInput: the family states no work, or the target has no ceilings.

@@ -1,4 +1,4 @@
-"""Roofline: the shortest possible time of a problem on a device, and the bound that no correct kernel can beat."""
+"""Roofline: the shortest time of a problem on a device, and a lower bound for every correct kernel."""
 
 import math
 from dataclasses import dataclass
@@ -27,9 +27,10 @@ class Roofline:
     Attributes:
         floor_us: the largest of the times for arithmetic, special operations, caches and memory; 0.0 if none of them is
             known. Another algorithm may need fewer special operations, e.g. exponentials by polynomials.
-        bound: the largest is of arithmetic or special operations (compute), or of caches or memory (memory).
-        tolerance: fraction by which the certain time may be too high.
-        certain_us: the larger of arithmetic and main memory alone, which binds every kernel; None: `floor_us`.
+        bound: ``compute`` if arithmetic or special operations take longest, ``memory`` if caches or memory do.
+        tolerance: fraction by which `certain_us` may be too high.
+        certain_us: the larger of the times for arithmetic and main memory, a lower bound for every kernel; None:
+            `floor_us`.
 
     Source: Williams, Waterman and Patterson, Roofline, Communications of the ACM 52(4) (2009), 65-76.
     """
@@ -77,10 +78,10 @@ def roofline(
 
     Args:
         work: arithmetic operations, bytes moved at least, and the dtype the arithmetic is done in. A dtype without a
-            ceiling adds no arithmetic time: the floor is then the memory's alone.
+            ceiling adds no arithmetic time: the floor is then the time of the memory.
         threads: number of CPU threads; both rates are assumed to grow with it, so that the bound holds.
         cached_bytes: bytes that a cache can keep between calls, so that main memory need not move them.
-        cache_bytes_per_s: rate of that cache; None: it is no limit.
+        cache_bytes_per_s: rate of that cache; None: the cache is no limit.
         copies_per_s: rate at which caches deliver so many bytes, to one thread for a CPU; it is part of the floor, but
             not of the certain time. None: unknown.
     """
@@ -106,11 +107,11 @@ def roofline(
 
 
 def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """Return the floor on this device under these terms; None if the family states no work or the device no ceilings.
+    """Return the roofline of a device for an objective; None if the family states no work or the device no ceilings.
 
-    Its certain time is a bound: a kernel below it did not do the work. A hot measurement moves only the bytes that the
-    last-level cache cannot keep; if its size is unknown, it is assumed to keep everything. Cached bytes move at the
-    rate at which the device copies as many bytes repeatedly.
+    A kernel faster than `certain_us` did not do the work. A hot measurement moves only the bytes that the last-level
+    cache cannot keep; if its size is unknown, it is assumed to keep everything. Cached bytes move at the rate at which
+    the device copies as many bytes repeatedly.
     """
     if device.ceilings is None or work is None:
         return None
@@ -126,10 +127,10 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
 
 
 def stream_roofline(target: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """Return the floor on a GPU of a kernel that reads each byte once, in address order.
+    """Return the roofline on a GPU for a kernel that reads each byte once, in address order.
 
-    An expectation for estimates, not a bound: in hot measurements only a stream that fits into the L2 cache is found
-    there, at the rate of that cache. None if the family states no work or the target no ceilings.
+    It is an expectation for estimates, not a bound: in hot measurements, only a stream that fits into the L2 cache is
+    read at the rate of that cache. None if the family states no work or the target no ceilings.
     """
     if target.ceilings is None or work is None:
         return None
@@ -153,7 +154,8 @@ _LEAST_SET_BYTES = 1 << 16
 
 
 def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
-    """Return how many sets to call in turn so that each has left a cache of `cache_bytes` by its next call; at least 2.
+    """Return how many buffer sets to call in rotation so that each is evicted from a cache of `cache_bytes` before its
+    next call; at least 2.
 
     Args:
         bytes_held: size of one set. The number of sets is limited, so very small sets stay in the largest cache; the

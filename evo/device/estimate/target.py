@@ -72,7 +72,7 @@ _MEMORY_GB: Mapping[str, int] = {
 
 
 def known(target: str) -> Device:
-    """Return the GPU that a target names: a model, or an architecture such as ``sm_89``. It cannot be measured on.
+    """Return the GPU that a target names: a model, or an architecture such as ``sm_89``. Nothing can be measured on it.
 
     Raises:
         NotFound: the target is unknown; names the closest one, and all models and architectures.
@@ -109,7 +109,7 @@ def shown_roofline(device: Device, work: Work | None, objective: Objective) -> R
 
 
 def place_text(device: Device, objective: Objective) -> str:
-    """Describe where a figure comes from.
+    """Return the text that names the device on which a time was measured or estimated.
 
     ``NVIDIA L4``; ``timed on NVIDIA H200 (sm_90), gated for NVIDIA L4 (sm_89)``;
     ``estimated for NVIDIA L4 (sm_89), never run``. The family's note on the device comes last: ``NVIDIA H200; E4M3 …``.

@@ -40,12 +40,13 @@ class BestView:
     """The trial that represents a search.
 
     Attributes:
-        time_us: its leading time, from `source`: confirmed if a confirmation timed it.
-        cost: of the search's metric, which ranks it (`Objective.value` gives the metric); the time without a metric.
-        estimated: True if its time was modelled and nothing ran.
-        interval: of a confirmed time, in µs.
-        quick_us: median of its quick samples, if `time_us` is confirmed.
-        speedup: over the fastest baseline, from the same source.
+        time_us: time in µs; `source` states whether it is confirmed, quick or estimated.
+        cost: cost under the search's metric, by which trials are ranked (`Objective.value` gives the metric); without a
+            metric, the time.
+        estimated: True if the time was modelled and the kernel was never run.
+        interval: interval of a confirmed time, in µs.
+        quick_us: median of the quick samples, if `time_us` is confirmed.
+        speedup: speed-up over the fastest baseline, from the same source.
     """
 
     number: int
@@ -60,7 +61,7 @@ class BestView:
 
     @property
     def rank(self) -> float:
-        """The figure that ranks it, the least first: the cost of the search's metric, or the time in µs."""
+        """Value by which trials are ranked, lowest first: the cost under the search's metric, or the time in µs."""
         return self.time_us if self.cost is None else self.cost
 
     @property
@@ -71,7 +72,7 @@ class BestView:
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineView:
-    """Least possible time of the problem here, and the fraction of that limit that the best trial reaches."""
+    """Least possible time of the problem on the device, and the fraction of that limit that the best trial reaches."""
 
     floor_us: float
     bound: str
@@ -92,7 +93,7 @@ class ProvingView:
 
     Attributes:
         trial: the challenger's number; None for an ablation.
-        since: when a worker started it; None while it waits.
+        since: time at which a worker started the job; None while the job waits.
         elapsed_s: seconds since then.
         detail: the worker's current step, as last reported; or that the worker is busy with something else.
     """
@@ -106,11 +107,12 @@ class ProvingView:
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStartView:
-    """Results from elsewhere that a search begins with.
+    """Recorded or predicted results that a search tries first.
 
     Attributes:
-        source: where they were recorded, in the submitter's words; the other problems, if `predicted`.
-        used: configs that are tried first; `invalid` ones are not in the space, and `spare` ones exceed the limit.
+        source: origin of the results, as the submitter named it; the other problems, if `predicted`.
+        used: number of configs that are tried first; `invalid` configs are not in the space, and `spare` configs exceed
+            the limit.
         predicted: True if the configs are predictions from the results of other problems.
     """
 
@@ -122,7 +124,7 @@ class WarmStartView:
 
     @property
     def words(self) -> str:
-        """The configs and their source, e.g. ``5 configs predicted from 2 other problems``."""
+        """Text with the number of configs and their source, e.g. ``5 configs predicted from 2 other problems``."""
         by = "predicted from" if self.predicted else "of"
         return f"{count_text(self.used, 'config')} {by} {self.source}"
 
@@ -132,7 +134,7 @@ class WebhookView:
     """Notification of a URL when a search ends.
 
     Attributes:
-        attempts: number of deliveries tried; `error` is the last one's failure.
+        attempts: number of delivery attempts; `error` is the failure of the last attempt.
         given_up: True after the last attempt.
     """
 
@@ -148,30 +150,32 @@ class SearchView(Deferred):
     """One search.
 
     Attributes:
-        source: the family as a command takes it: a name, or the path of its folder; None: its files were uploaded.
-        reason: why it ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the failure in words.
+        source: the family's name, or the path of its folder, for commands; None if its files were uploaded.
+        reason: why the search ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the text of a failure.
         counts: trials by outcome kind.
-        best: the trial of its own champion, else the fastest confirmed trial, else the fastest by quick samples.
+        best: the trial of the search's own champion, else the fastest confirmed trial, else the fastest by quick
+            samples.
         unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None if there is none.
-        speedup: of the best trial over the fastest baseline, confirmed if `best` is; `best.speedup` names the baseline.
+        speedup: speed-up of the best trial over the fastest baseline, confirmed if `best` is confirmed; `best.speedup`
+            names the baseline.
         gains: gains of the search over the default config and over the median random one; empty in lists.
         elapsed_s: running time without pauses.
         overhead_ms: median over trials of the search's own cost: time in which no compiler and no device worked
             although work was available; `overhead_mean_ms` is the mean.
         delivery_ms: median over trials of the transport time of leases and results; the device did not wait.
-        priority: workers serve searches of higher priority first; among equal ones the older.
+        priority: workers serve searches with a higher priority first; among equal priorities, older searches first.
         cost: cost of running so far, if the budget gives a rate.
-        warm_start: recorded results that it began with.
-        webhook: URL that is notified when it ends, and the state of the delivery.
-        requirements: what a device must have to receive work of it.
-        proving: the confirmation or ablation under way.
-        unchallenged: why it ended without a challenge by its best trial; None if there was one.
-        obstacle: why its work waits, as the last worker reported; None once some is done.
-        retired: its former champions, newest first.
-        device_uuid: the only device that receives work of it; None: any that fits.
-        variant: name of the variant that it tunes; None for the family's own implementation.
-        missing_baselines: baselines that could not be timed, with the reason of each.
-        warnings: problems of the family that do not stop the search, each with a remedy, and those of `quick_gaps`.
+        warm_start: recorded results with which the search began.
+        webhook: URL that is notified when the search ends, and the state of the delivery.
+        requirements: requirements that a device must meet to receive work of the search.
+        proving: the confirmation or ablation that waits or runs.
+        unchallenged: why the best trial never challenged the incumbent; None if it did.
+        obstacle: why the search's work waits, as the last worker reported; None after some work was done.
+        retired: former champions of the search, newest first.
+        device_uuid: UUID of the only device that receives work of the search; None: any matching device.
+        variant: name of the variant that the search tunes; None for the family's own implementation.
+        missing_baselines: reason why a baseline could not be timed, by the baseline's name.
+        warnings: problems of the family that do not stop the search, each with a remedy, and the texts of `quick_gaps`.
     """
 
     id: int
@@ -225,7 +229,7 @@ class SearchView(Deferred):
 
     @property
     def not_compared(self) -> str | None:
-        """The baselines that could not be timed, and why; None if there are none, or nothing is run."""
+        """Text on the baselines that could not be timed, with reasons; None if all were timed, or nothing is run."""
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():
             names.setdefault(one_line(reason.strip().partition("\n")[0])[:_REASON_CHARACTERS], []).append(name)
@@ -239,29 +243,33 @@ class SearchView(Deferred):
 
     @property
     def no_limit(self) -> str | None:
-        """Why no share of a limit can be stated; None if there is a limit."""
+        """Reason why no share of a limit can be stated; None if there is a limit."""
         if self.roofline is not None:
             return None if self.roofline.floor_us > 0 else "none: all bytes stay in the cache"
         return "the device's limits are unknown" if self.device.ceilings is None else "the family has no [work] table"
 
     @property
     def quick_gaps(self) -> tuple[str, ...]:
-        """Confirmed times that differ much from the quick ones, each with likely causes and advice."""
+        """Texts on confirmed times that differ much from the quick times, with likely causes and advice."""
         return gap_texts(self.challenges)
 
     @property
     def place(self) -> str:
-        """Origin of its times, in words."""
+        """Text that names the device on which the times were measured or estimated."""
         return place_text(self.device, self.objective)
 
     def fits(self, device: Device) -> bool:
-        """True if a device may work for it: same model, all requirements met, and the pinned unit, if any."""
+        """Return True if a device may work for the search: it has the same model, meets all requirements and is the
+        selected unit, if one is selected.
+        """
         same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
         return same and self.device_uuid in (None, device.uuid) and self.requirements.lacking(device) is None
 
     @property
     def rolled_back(self) -> str | None:
-        """Its last rolled-back champion and the reason; None if there is none, or it has a champion now."""
+        """Text on the search's last rolled-back champion and the reason; None if there is none, or the search has a
+        champion now.
+        """
         if self.champion is not None and self.champion.search_id == self.id:
             return None
         found = next((each for each in self.retired if each.rolled_back), None)
@@ -269,14 +277,14 @@ class SearchView(Deferred):
 
     @property
     def estimated(self) -> bool:
-        """True if its times are estimates: nothing is run."""
+        """True if the search's times are estimates and no kernel is run."""
         return self.device.runs == "nothing"
 
 
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
-    """Describe challenges whose confirmed time differs much from the quick one: one in full, the others briefly.
+    """Describe challenges whose confirmed time differs much from the quick time: one in full, the others briefly.
 
-    The promoted trial is described in full or, without one, the first.
+    The promoted trial is described in full; if none was promoted, the first trial is.
     """
     found = [(each, rule) for each in challenges if (rule := each.verdict.quick_gap) is not None]
     if not found:

@@ -17,7 +17,7 @@ class AttemptView:
     """One lease of one job.
 
     Attributes:
-        report: for a confirmation that ended, including samples.
+        report: report of a confirmation that ended, including samples.
     """
 
     id: int
@@ -36,18 +36,18 @@ class TrialView(Deferred):
     """One trial.
 
     Attributes:
-        time_us: the leading time, from `source`: confirmed if a confirmation timed this trial or its binary, else the
-            median of the quick samples in `outcome`, or an estimate.
-        source: None if there is no time.
-        cost: the figure that ranks it, the least first: its time, or the cost of the search's metric.
-        second_cost: cost of the search's second objective; None if it has only one.
+        time_us: time in µs: confirmed if a confirmation timed this trial or its binary, else the median of the quick
+            samples in `outcome`, or an estimate.
+        source: kind of `time_us`: confirmed, quick or estimated; None if there is no time.
+        cost: value by which trials are ranked, lowest first: the time, or the cost under the search's metric.
+        second_cost: cost under the search's second objective; None if it has only one objective.
         quick_us: median of the quick samples, if `time_us` is confirmed.
         confirmed: result of the confirmation; None if there was none.
-        suspect: True if it is so much faster than every baseline that a person should check it.
-        overhead_ms: time in which no compiler and no device worked because of it.
-        delivery_ms: transport time of its lease and its result.
-        uncovered: cases that the config has no kernel for, with the reason.
-        attempts: every lease of its evaluation and confirmations; only when one trial is requested.
+        suspect: True if the trial is so much faster than every baseline that a person should check it.
+        overhead_ms: time that the search lost on this trial: no compiler and no device worked.
+        delivery_ms: transport time of the trial's lease and result.
+        uncovered: reason why the config cannot run a case, by the case's name.
+        attempts: every lease of the trial's evaluation and confirmations; filled only if a single trial is requested.
     """
 
     id: int
@@ -84,14 +84,14 @@ class TrialView(Deferred):
         """The leading speed-up.
 
         Args:
-            baselines: as its search timed them.
+            baselines: timings of the baselines by the trial's search.
         """
         estimated = isinstance(self.outcome, Estimated)
         return leading_speedup(self.time_us, self.confirmed, baselines, estimated=estimated)
 
 
 def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:
-    """Map trials to the earliest of the given trials with the same binary, by number."""
+    """Map numbers of trials to the number of the earliest given trial with the same binary."""
     first: dict[str, int] = {}
     for trial in sorted(trials, key=lambda trial: trial.number):
         if trial.binary_digest is not None:

@@ -18,7 +18,7 @@ class FailureView:
 
     Attributes:
         outcome: kind of outcome.
-        trial, config: the first of them.
+        trial, config: number and config of the first of these trials.
         detail: compiler messages, the wrong case, or the limit that was exceeded.
     """
 
@@ -34,9 +34,9 @@ class VariantSource:
     """Source of a variant.
 
     Attributes:
-        kind: device kind that it is for.
+        kind: device kind of the implementation.
         table: the implementation's table, as in a family.toml.
-        files: text by name.
+        files: text of each file, by name.
     """
 
     number: int
@@ -50,21 +50,23 @@ class VariantView:
     """One variant of a search, with the results of its trials so far.
 
     Attributes:
-        search_id: the search it was submitted to.
-        number: among the variants of that search; 0 is the family's own implementation.
+        search_id: the search to which the variant was submitted.
+        number: number of the variant in that search; 0 is the family's own implementation.
         parents: numbers of the variants from which it is derived.
-        tuning_id: the search that tunes it; `search_id` itself for number 0.
-        most_trials: limit of its trials; None: no limit but those of the search.
-        ratio: its best time over that of the family's own implementation, both by the search that tunes each; below 1
-            is faster. Under a metric the ratio of costs; below 1 is better.
-        speedup: over the fastest baseline.
-        share: share of the device's limit that its best trial reaches; None if no limit is known.
-        tuning_gain: time of its first measured config over that of its best one; under a metric the ratio of costs.
-        champion: True if it holds the champion of the problem.
-        mechanisms: that the binary of its best trial uses: the niche of the variant; empty if they are not known.
-        same_as: the first earlier variant one of whose trials had the binary of this one's best trial.
-        failures: by kind of outcome, the most frequent first.
-        objective: of its search, by which variants are compared.
+        tuning_id: the search that tunes the variant; `search_id` itself for number 0.
+        most_trials: maximum number of trials; None: only the search's limits apply.
+        ratio: best time of the variant over the best time of the family's own implementation, each from the search that
+            tunes it; below 1 the variant is faster. Under a metric, the ratio of costs; below 1 the variant is better.
+        speedup: speed-up over the fastest baseline.
+        share: share of the device's limit that the best trial reaches; None if no limit is known.
+        tuning_gain: time of the first measured config over the time of the best config; under a metric, the ratio of
+            costs.
+        champion: True if the problem's champion is a config of this variant.
+        mechanisms: mechanisms that the binary of the best trial uses, which define the variant's niche; empty if they
+            are not known.
+        same_as: the first earlier variant that has a trial with the same binary as this variant's best trial.
+        failures: failed trials by kind of outcome, the most frequent first.
+        objective: the search's objective, by which variants are compared.
     """
 
     search_id: int
@@ -95,12 +97,14 @@ class VariantView:
 
     @property
     def quantity(self) -> str:
-        """What `ratio` compares: ``time``, or e.g. ``cost (maximise: gflop_s)``."""
+        """Name of the quantity that `ratio` compares: ``time``, or e.g. ``cost (maximise: gflop_s)``."""
         return "time" if self.objective.metric is None else f"cost ({self.objective.goal})"
 
     @property
     def best_text(self) -> str:
-        """The best time, after the metric if there is one: ``812 at 10.8 µs``; empty if nothing was timed."""
+        """The best time as text, preceded by the metric's value if there is a metric: ``812 at 10.8 µs``; empty if
+        nothing was timed.
+        """
         if self.best is None:
             return ""
         time = time_text(self.best.time_us)
@@ -108,12 +112,12 @@ class VariantView:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Sorts variants that have a time, the best first."""
+        """Sort key of variants that have a time, the best first."""
         return (0.0 if self.best is None else self.best.rank), self.number
 
     @property
     def niche(self) -> str:
-        """The mechanisms in words: ``SIMD 512, FMA``."""
+        """The mechanisms as text: ``SIMD 512, FMA``."""
         return ", ".join(self.mechanisms) or "not known"
 
     @property
@@ -122,7 +126,7 @@ class VariantView:
 
     @property
     def usable(self) -> bool:
-        """True if at least one of its configs was proven and timed."""
+        """True if at least one config passed every case and was timed."""
         return self.best is not None
 
 
@@ -147,14 +151,14 @@ class ProposalView:
     """One request to a language model, with its result.
 
     Attributes:
-        number: among the proposals of the search, from 1.
+        number: number of the proposal in the search, from 1.
         operator, information: how the request was made, see `evo.variants.evolve.operators`.
-        repairs: the proposal whose failure this one repairs; None for a new idea.
-        answer: None while the model has not answered, and if the program was killed before.
-        usd: cost; while there is no answer, the most that the request can cost.
+        repairs: number of the failed proposal that this proposal repairs; None for a new idea.
+        answer: the model's answer; None until it arrives, and if the program was killed before.
+        usd: cost; until the answer arrives, the maximum cost of the request.
         asked_s: seconds since `asked_at` by the service's clock, which may differ from the reader's.
         insight: what the model says it learned.
-        error: why it gave no variant.
+        error: why the answer gave no variant.
         variant: number of the variant that was submitted.
     """
 
@@ -177,7 +181,7 @@ class ProposalView:
 
     @property
     def state(self) -> ProposalState:
-        """State of the request: ``asked`` while it waits for its answer, ``abandoned`` if no program waits any
+        """State of the request: ``asked`` while it waits for an answer, ``abandoned`` if no program waits for it any
         longer.
         """
         if self.variant is not None:
@@ -194,9 +198,9 @@ class TriedView:
     """A variant with its source.
 
     Attributes:
-        config: its best config; None if none was timed.
+        config: the variant's best config; None if none was timed.
         resources: registers, shared memory and so on of the best config, as the compiler reports them.
-        profile: counters of the profiler, where its champion was profiled.
+        profile: profiler counters, if the variant's champion was profiled.
     """
 
     view: VariantView
@@ -217,7 +221,7 @@ class BriefView:
         device: facts about the device that a kernel author needs.
         floor_us, bound: the least time that the problem takes on this device, and the resource that limits it; None if
             unknown.
-        baselines: time of each baseline in microseconds.
+        baselines: time in µs of each baseline.
         tried: variants with a time, fastest first.
         failed: variants of which no config was measured, latest first.
         unexplored: hints at mechanisms that no variant uses yet.

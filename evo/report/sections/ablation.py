@@ -49,18 +49,18 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
 
 
 def by_effect(found: Sequence[AblationView]) -> list[AblationView]:
-    """Sort changes by measured slowdown, the largest first; changes without a figure come last."""
+    """Sort changes by measured slowdown, the largest first; changes without a measurement come last."""
     return sorted(found, key=lambda each: -each.effect.ratio.estimate if each.effect else 0.0)
 
 
 def sentence(timed: Sequence[AblationView]) -> str:
-    """Describe the picture in words."""
+    """Return the sentence that replaces the chart in formats without charts."""
     parts = [f"{change_text(each.change)} {_ratio(each.effect.ratio.estimate)}" for each in timed if each.effect]
     return f"Time relative to the champion: {', '.join(parts)}."
 
 
 def row(view: AblationView) -> tuple[str, str, str, str, str]:
-    """Return the cells below `HEAD`."""
+    """Return the cells of a table row; `HEAD` has the column titles."""
     name, effect, changed = change_text(view.change), view.effect, view.ablated.changed if view.ablated else None
     if effect is None or changed is None:
         return name, without_figure(view), "–", "–", "–"
@@ -76,7 +76,7 @@ def change_text(change: Change) -> str:
 
 
 def without_figure(view: AblationView) -> str:
-    """Explain why there is no time."""
+    """Return why a change has no time."""
     if view.change.config is None:
         return f"not possible: it breaks {view.change.reason}"
     if view.ablated is None:

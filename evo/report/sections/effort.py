@@ -1,4 +1,4 @@
-"""Report section on the time and cost of a search, and when the kernel has repaid them."""
+"""Report section on the time and cost of a search, and the use of the kernel that repays them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -32,7 +32,7 @@ def cost_of(material: Material, terms: Terms) -> float | None:
 
 
 def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
-    """Yield time by stage and kind of job, and cost where a rate is known."""
+    """Yield the time by stage and kind of job, and the cost if a rate is known."""
     search, cost = material.search, cost_of(material, terms)
     paid = "" if cost is None else f", which cost {significant(cost)}"
     done = f"{count_text(search.finished, 'trial')} in {duration_text(search.elapsed_s)}{paid}."
@@ -62,7 +62,7 @@ def _by_stage(material: Material, cost: float | None) -> Listed:
 
 
 def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
-    """Yield the saving of each call over the fastest baseline, and the price of a saved second."""
+    """Yield the time saved per call compared with the fastest baseline, and the search's cost per saved second."""
     search, calls, saving = material.search, terms.calls_per_second, material.saving
     if saving is None or search.estimated:
         return
@@ -83,7 +83,7 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
 
 
 def _in_use(saving: Saving, calls: float) -> str:
-    """Describe the savings at this rate: time of one device, or number of devices where one cannot serve the calls."""
+    """Describe the savings at this rate of calls: time of one device, or the number of devices if one is not enough."""
     own, theirs, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
     if theirs <= 1.0:
         return f"At {significant(calls)} calls a second that is {duration_text(saved * DAY_S)} of the device a day."

@@ -1,4 +1,4 @@
-"""Report sections on the space: important tunables, values without benefit, and values that were never measured."""
+"""Report sections on the space: important tunables, values without gain, and values that were never measured."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -22,7 +22,9 @@ WORDS = {
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
-    """Yield the importance of each tunable for belonging to the fastest tenth."""
+    """Yield the importance of each tunable: how well its value separates the fastest tenth of trials from all
+    trials.
+    """
     if not material.importances:
         yield Text("Too few measured trials with different settings for importances.")
         return
@@ -37,7 +39,7 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 
 
 def negative_blocks(material: Material) -> Iterator[Block]:
-    """Yield values that were tried and had no benefit or a cost, each with its figure."""
+    """Yield values that were tried and gave no gain or a loss, each with the measured ratio."""
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:
@@ -73,13 +75,13 @@ def negative_blocks(material: Material) -> Iterator[Block]:
 
 
 def never_blocks(material: Material) -> Iterator[Block]:
-    """Yield values with which no trial compiled; this holds without a GPU, too."""
+    """Yield values with which every trial failed; this needs no GPU."""
     never = list(_never(material))
     yield from never or [Text("None: no value that was tried more than once failed every time.")]
 
 
 def outcome_blocks(material: Material) -> Iterator[Block]:
-    """Yield trials by outcome, each kind with an example."""
+    """Yield the number of trials by outcome, with one example of each outcome."""
     search, rows = material.search, []
     for kind, count in search.counts.items():
         example = material.examples.get(kind)

@@ -15,14 +15,14 @@ _REFERENCES = {"default": "default config", "random": "median random config"}
 
 @dataclass(frozen=True, kw_only=True)
 class GoalResult:
-    """Status of a target. A target time is compared with the kernel's time, a factor with the measured speed-up.
+    """Status of a target. A target time is compared with the kernel's time, a target speed-up with the measured one.
 
     Attributes:
-        found: the figure that is compared with the target.
-        missing: factor by which the kernel must become faster; at most 1 where the target is reached.
-        time_us: the time that would reach it on this device.
-        words: the status in words.
-        everywhere: True if the prediction for a further process reaches the target as well.
+        found: the measured value that is compared with the target, as text.
+        missing: factor by which the kernel must become faster; at most 1 if the target is reached.
+        time_us: the time that would reach the target on this device.
+        words: the status as text.
+        everywhere: True if the prediction for another process reaches the target, too.
     """
 
     goal: Goal
@@ -146,7 +146,7 @@ def _judged(result: GoalResult, material: Material) -> GoalResult:
 
 
 def _reached(result: GoalResult, material: Material) -> str:
-    """Judge a reached target by the prediction for one more process; without a prediction, state its basis."""
+    """Return the status of a reached target, by the prediction for one more process; without one, state the basis."""
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:
         return "reached by the quick samples of a trial that was not confirmed"

@@ -1,4 +1,4 @@
-"""Valid negatives: values without benefit, found by pairs of trials that differ in a single tunable."""
+"""Values without gain, found by pairs of trials that differ in a single tunable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,14 +26,14 @@ Binary: TypeAlias = str | int
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A value compared with the winner's own, all else equal.
+    """A value of a tunable compared with the winner's value, in pairs of trials that are otherwise equal.
 
     Attributes:
         pairs: pairs of measured binaries; configs that compile to the same binary count once.
         same_binary: pairs of trials that compile to one binary, so that the value made no difference.
-        ratio: time with the value over time with the winner's: above 1 it is slower. With fewer than `FEW` pairs the
-            range; None without a pair.
-        direct_ratio: the ratio for the trial that differs from the winner in this value alone; None: not measured.
+        ratio: time with the value over time with the winner's value; above 1 the value is slower. With fewer than `FEW`
+            pairs its interval is the range; None without a pair.
+        direct_ratio: ratio for the trial that differs from the winner only in this value; None if not measured.
     """
 
     tunable: str
@@ -68,7 +68,7 @@ class NeverMeasured:
 
 
 def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> list[Comparison]:
-    """Compare each value with the winner's, in pairs of trials that differ in nothing else; the slowest first."""
+    """Compare each value with the winner's value, in pairs of trials that differ only in it; the slowest first."""
     measured = [each for each in found if each.time_us is not None]
     made = [each for name in winner for each in _of_tunable(name, measured, winner, confidence)]
     return sorted(made, key=lambda each: 0.0 if each.ratio is None else -each.ratio.estimate)
@@ -111,7 +111,7 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
 
 @dataclass
 class _Met:
-    """Pairs of a value with the winner's: the ratio of times for each pair of binaries."""
+    """Pairs of trials with a value and with the winner's value: the ratio of times for each pair of binaries."""
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)
     same_binary: int = 0

@@ -56,7 +56,9 @@ def subject_blocks(material: Material) -> Iterator[Block]:
 
 
 def _winner(material: Material) -> str:
-    """Describe the winner; for estimates, also the number of other configs with the same estimate."""
+    """Return the winner's config as text; for estimates, with the number of other configs that have the same
+    estimate.
+    """
     best = material.search.best
     if material.winner is None or best is None:
         return "none" if material.winner is None else spaced_text(material.winner)
@@ -66,7 +68,7 @@ def _winner(material: Material) -> str:
 
 
 def _time(best: BestView) -> str:
-    """Return the leading time: ``10.48 ms (10.4 ms to 10.6 ms), confirmed; quick samples: 282.6 µs``."""
+    """Return the best trial's time as text: ``10.48 ms (10.4 ms to 10.6 ms), confirmed; quick samples: 282.6 µs``."""
     span = "" if best.interval is None else f" ({time_text(best.interval.low)} to {time_text(best.interval.high)})"
     quick = "" if best.quick_us is None else f"; quick samples: {time_text(best.quick_us)}"
     return f"{time_text(best.time_us)}{span}, {best.time.words}{quick}"

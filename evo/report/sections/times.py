@@ -17,7 +17,7 @@ CACHES = ("hot", "cold")
 
 
 def progress_blocks(material: Material) -> Iterator[Block]:
-    """Yield the best time so far, over the search."""
+    """Yield the chart of the best time over the course of the search."""
     if material.progress:
         yield Picture("progress", material.progress)
     else:
@@ -109,7 +109,9 @@ def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
 
 
 def _quick_us(material: Material, cache: str) -> float | None:
-    """Quick time or estimate of the best trial; None if this cache mode was neither measured nor estimated."""
+    """Return the quick time or estimate of the best trial; None if this cache mode was neither measured nor
+    estimated.
+    """
     outcome, own = None if material.best is None else material.best.outcome, material.search.objective.cache
     if isinstance(outcome, Estimated):
         return outcome.time_us if cache == own else None
@@ -118,7 +120,7 @@ def _quick_us(material: Material, cache: str) -> float | None:
 
 
 def front_blocks(front: Front, objective: Objective) -> Iterator[Block]:
-    """Yield the trials that no other beats in both figures."""
+    """Yield the trials of the Pareto front of two figures."""
     sought = "The search looked for this front; the first figure alone decides promotions. " if objective.second else ""
     yield Text(f"{sought}No other trial is at least as good as one of these in both figures, and better in one.")
     rows = ((str(row.number), spaced_text(row.config), *row.figures) for row in front.rows)

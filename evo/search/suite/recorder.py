@@ -1,4 +1,4 @@
-"""Records a program's calls of tensor functions as the calls of a suite, with their number as weights."""
+"""Records a program's calls of tensor functions as the calls of a suite, weighted by their number."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 class Tensor(Protocol):
-    """Facts about a tensor."""
+    """Shape, dtype and memory layout of a tensor."""
 
     @property
     def shape(self) -> Sequence[int]: ...
@@ -102,9 +102,9 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
 
 
 def _layout(query: Tensor) -> dict[str, Value]:
-    """Return the field of the queries' layout in memory, into which an exported package copies keys and values.
+    """Return the problem field for the memory layout of the queries; exported packages copy keys and values into it.
 
-    Empty if it is the default layout.
+    The result is empty for the default layout.
     """
     if query.is_contiguous():
         return {}

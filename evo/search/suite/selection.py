@@ -21,11 +21,11 @@ class Measurements:
 
     Attributes:
         problems: complete problems by the name of their call.
-        weights: by the name of the call.
-        configs: the candidates.
+        weights: weight of each call, by its name.
+        configs: the candidate configs.
         costs: times in µs, or costs of the searches' metric, by call, then by index in `configs`; unmeasured pairs are
             absent.
-        goal: ``worst`` chooses sets by the largest of their ratios, others by the geometric mean.
+        goal: ``worst`` chooses sets by the largest ratio of a problem, other goals by the geometric mean of the ratios.
     """
 
     problems: Mapping[str, Problem]
@@ -47,8 +47,8 @@ class ConfigSet:
 
     Attributes:
         members: indices in the measurements' `configs`.
-        table: member by call; calls for which no member was measured are absent.
-        cost: geometric mean, by weight, of the times relative to each problem's best config; 1.0 is no loss. Calls that
+        table: config index by call; calls on which no member was measured are absent.
+        cost: weighted geometric mean of the times relative to each problem's best config; 1.0 is no loss. Calls that
             are absent from the table are left out.
         worst: largest of these ratios.
     """
@@ -60,7 +60,7 @@ class ConfigSet:
 
 
 def best_set(measured: Measurements, size: int) -> ConfigSet:
-    """Return the set of at most `size` configs that covers most calls, and among these sets is the best by the goal."""
+    """Return the best set of at most `size` configs: sets that cover more calls come first, then the goal decides."""
     candidates = sorted({candidate for times in measured.costs.values() for candidate in times})
     size = min(size, len(candidates))
     if math.comb(len(candidates), size) <= EXHAUSTIVE:
@@ -84,7 +84,7 @@ def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
 
 
 def config_for(problem: Problem, chosen: ConfigSet, problems: Mapping[str, Problem]) -> int:
-    """Return the member for an unmeasured problem: that of the nearest problem in the table."""
+    """Return the config index for an unmeasured problem: the entry of the nearest problem in the table."""
     return chosen.table[min(chosen.table, key=lambda call: distance(problem, problems[call]))]
 
 
@@ -97,7 +97,7 @@ class Unseen:
             left-out problem could be judged.
         worst: largest of these ratios.
         judged: number of problems whose picked config was measured on them.
-        unmeasured: number of those whose picked config was not.
+        unmeasured: number of problems whose picked config was not measured on them.
     """
 
     loss: float | None
@@ -107,7 +107,9 @@ class Unseen:
 
 
 def leave_one_out(measured: Measurements, size: int) -> Unseen:
-    """Return the loss on unseen problems: each is left out in turn, and gets the config from a set for the others."""
+    """Return the loss on unseen problems: each problem is left out once, and gets a config of the best set for the
+    others.
+    """
     logs, unmeasured = list[float](), 0
     for call, problem in measured.problems.items():
         rest = measured.without(call)
@@ -151,7 +153,7 @@ def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[
 
 
 def _trimmed(measured: Measurements, members: Sequence[int]) -> ConfigSet:
-    """Remove members that no problem gets."""
+    """Remove configs that the table assigns to no problem."""
     found = evaluate(measured, members)
     used = [candidate for candidate in members if candidate in found.table.values()]
     return evaluate(measured, used)

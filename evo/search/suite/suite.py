@@ -28,7 +28,7 @@ class Call:
 
     Attributes:
         family: a family's name, or the path of its folder.
-        problem: the given fields; the others have their defaults.
+        problem: the given fields; other fields have their defaults.
         weight: number of calls, in the workload that the suite represents.
     """
 
@@ -50,8 +50,8 @@ class Suite:
     Attributes:
         goal: the quantity to save. ``time``: the calls' total time, so that a long call counts more than a short one;
             ``ratio``: each call's time relative to its first time, so that only the weights count. ``worst``: the
-            largest loss of any call, so that no call pays for the others; weights do not count.
-        source: the suite as an argument of a command: a name, or the path of its file.
+            largest loss of any call; weights do not count.
+        source: name of the suite, or path of its file, for commands.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Suite:
     source: str = ""
 
     def of_family(self, family: str) -> "Suite":
-        """Return the part of one family.
+        """Return the suite with only the calls of one family.
 
         Raises:
             InvalidInput: it has no call of that family.
@@ -79,11 +79,11 @@ def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suit
 
     Args:
         document: ``goal``, and a list ``call`` of tables with name, family, problem and weight. A field of a problem
-            may hold several values, as a list, or a range of lengths (``"1..4096"``): each is a call of its own, and
-            they share the weight.
+            may hold several values, as a list, or a range of lengths (``"1..4096"``): each value is a separate call,
+            and these calls share the weight.
 
     Raises:
-        InvalidInput: names the place in the document and what is accepted there.
+        InvalidInput: names the key in the document and what is accepted there.
     """
     for key in document:
         if key not in ("goal", "call"):

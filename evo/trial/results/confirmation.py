@@ -13,7 +13,7 @@ class Stages:
     """Seconds that a job spent in each stage.
 
     Attributes:
-        wait_s: waiting to be compiled, for others of its batch, and for the device.
+        wait_s: waiting for a compiler, for other trials of the batch, and for the device.
         total_s: from the arrival of the claim to the end of the work.
         overhead_s: time the search lost on this trial, as docs/reference/measuring.md defines it; None: not known.
     """
@@ -46,8 +46,8 @@ class Sanitized:
     """Findings of one sanitizer in runs of the challenger.
 
     Attributes:
-        findings: one line each.
-        skipped: why it did not run or did not finish; None if it did.
+        findings: one line per finding.
+        skipped: why the sanitizer did not run or did not finish; None if it finished.
         cases: correctness cases that it ran on; empty if that is not known.
         left_out: cases for which there was no time.
     """
@@ -64,8 +64,8 @@ class Profiled:
     """Counters of one launch on the searched problem.
 
     Attributes:
-        figures: by the names of `evo.device.counters.FIGURES`; counters that the device lacks are left out.
-        skipped: why there are none; None if there are.
+        figures: values by the names of `evo.device.counters.FIGURES`; counters that the device lacks are left out.
+        skipped: why there are no counters; None if there are.
     """
 
     tool: str
@@ -75,10 +75,10 @@ class Profiled:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeat:
-    """The same comparison in one more fresh process; entry i of both was taken in round i.
+    """The comparison of the confirmation in one more fresh process; entry i of both series was taken in round i.
 
     Attributes:
-        other: None if there was nothing to compare with.
+        other: times of the kernel that is compared; None if there was none.
     """
 
     challenger: Timing
@@ -91,7 +91,7 @@ class Repetition:
 
     Attributes:
         new: calls on inputs that the kernel was not called with before.
-        known: calls on inputs that it was timed with before.
+        known: calls on inputs with which the kernel was timed before.
         elements: number of elements of all inputs of one call.
         same: as many calls on one set of buffers; None in older reports.
     """
@@ -124,9 +124,9 @@ class OverwriteCheck:
         poisoned: the outputs held no valid result before the call.
         repeated: as many calls on one set of outputs; None if it was not requested.
         repetition: calls on repeated inputs; None if the kernel has no inputs, or in older reports.
-        changing: calls whose inputs change meanwhile; None if the device cannot do that, or in older reports.
-        unclear: how much faster repeated calls were than the limit allows, where other programs used the device and may
-            be the reason; empty: they were not.
+        changing: calls whose inputs change between calls; None if the device cannot do that, or in older reports.
+        unclear: text on repeated calls that were faster than the limit allows while other programs used the device;
+            empty if there were none.
     """
 
     answered: Timing
@@ -143,9 +143,9 @@ class OutputChecks:
 
     Attributes:
         judged: number of calls whose outputs were checked: the last one of each sample, and all of `OverwriteCheck`.
-        wrong: number of wrong ones among these.
-        first: the first fault.
-        inputs: number of different inputs of these calls; 0: not known.
+        wrong: number of these calls with wrong outputs.
+        first: description of the first fault.
+        inputs: number of different inputs of the judged calls; 0: not known.
     """
 
     judged: int
@@ -160,17 +160,18 @@ class ConfirmReport:
 
     Attributes:
         challenger_again: a second series of the challenger in the same rounds, for the A/A spread of the session.
-        uncovered: cases that the challenger has no kernel for, with the reason; they were not tested.
-        overwrite_check: shows whether calls do less work where their outputs already hold the result.
+        uncovered: reason why the challenger cannot run a case, by the case's name; these cases were not tested.
+        overwrite_check: times that show whether calls do less work if their outputs already hold the result.
         answers: correctness of the timed calls of all processes.
-        repeats: further fresh processes, if the challenger looked like a champion.
-        repeated_against: what they compared with: ``incumbent``, a baseline's name, or None for nothing.
+        repeats: results of further fresh processes, which run only if the first process would lead to a promotion.
+        repeated_against: kernel with which `repeats` compared: ``incumbent``, a baseline's name, or None for no
+            comparison.
         profiles: by ``challenger`` and ``incumbent``; empty if this kind of device has no profiler.
         failure: set, with the timings None, when challenger or incumbent could not be measured.
         failed: which of the two failed.
-        sanitizers: tools the challenger ran under; empty if this kind of device has none.
-        steps: where the time went, in order; empty in older reports.
-        resources: of the builds, by ``challenger`` and ``incumbent``; empty in older reports.
+        sanitizers: tools under which the challenger ran; empty if this kind of device has none.
+        steps: steps of the confirmation with their times, in order; empty in older reports.
+        resources: resources of the builds, by ``challenger`` and ``incumbent``; empty in older reports.
     """
 
     challenger: Timing | None = None
@@ -207,7 +208,7 @@ _FORMER_NAMES = {"witness": "overwrite_check"}
 
 
 def _renamed(document: Any) -> Any:
-    """Return a document with the current names of its fields."""
+    """Return a document of an older version with the current names of its fields."""
     if not isinstance(document, dict):
         return document
     return {_FORMER_NAMES.get(name, name): value for name, value in document.items()}

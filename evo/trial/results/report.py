@@ -15,9 +15,9 @@ class EvaluateReport:
 
     Attributes:
         binary_digest: digest of the compiled artefact; equal binaries are measured once.
-        uncovered: cases that the config has no kernel for, with the reason.
+        uncovered: reason why the config cannot run a case, by the case's name.
         artefacts: name (``source``, ``compiler.log``, ``binary``, ``headers``) → digest in the artefact store.
-        environment: clocks, temperature and versions when it was measured.
+        environment: clocks, temperature and software versions during the measurement.
     """
 
     outcome: Outcome
@@ -36,7 +36,7 @@ class BaselineReport:
     Attributes:
         unavailable: baselines that could not run, with the reason.
         warnings: problems of the family that do not stop the search, e.g. a tunable without effect.
-        failure: why none was timed; None if the timing process ended normally.
+        failure: why no baseline was timed; None if the timing process ended normally.
     """
 
     timings: Mapping[str, Timing]
@@ -55,7 +55,7 @@ class Ablated:
     Attributes:
         champion_again: a second series of the champion in the same rounds.
         failure: why the changed config has no times.
-        same_binary: True if it compiles to the champion's binary, so there was nothing to time.
+        same_binary: True if the changed config compiles to the champion's binary, so that there was nothing to time.
     """
 
     champion: Timing | None = None

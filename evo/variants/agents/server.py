@@ -29,7 +29,7 @@ def server(tools: Tools) -> MCPServer:
 
 
 def _explained(tool: Callable[..., str]) -> Callable[..., str]:
-    """Return a tool whose errors reach the agent with their reason: the SDK hides the text of other exceptions."""
+    """Return a tool that raises errors as ToolError, whose text reaches the agent; the SDK hides other exceptions."""
 
     @wraps(tool)
     def explained(*arguments: object, **named: object) -> str:
@@ -46,7 +46,7 @@ _PARAMETERS = {"document": "table", "search_id": "search", "number": "variant"}
 
 
 def _text(error: EvoError) -> str:
-    """Return the message of an error, in which a field has the name of the tool's parameter."""
+    """Return the message of an error, with the tool's parameter in place of the field's name."""
     if not isinstance(error, InvalidInput):
         return str(error)
     field, dot, rest = error.field.partition(".")

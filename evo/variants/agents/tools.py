@@ -22,7 +22,7 @@ class Tools:
 
     Args:
         service: returns the client, whose service may move when it restarts.
-        author: named with each variant.
+        author: name stored with each variant.
     """
 
     def __init__(self, service: Callable[[], Client], *, author: str = "agent") -> None:
@@ -57,16 +57,16 @@ class Tools:
     ) -> str:
         """Submit a variant: source files by name, and in `table` the keys of [cpu] or [cuda] that its parent lacks.
 
-        It is compiled, proven on every case, timed and tuned. Returns its figures, or why it failed. `parents` are
-        numbers of variants; 0 is the family's own implementation. If it takes longer than `wait_s` seconds,
-        call `result` later.
+        The variant is compiled, checked on every case, timed and tuned. Returns its figures, or why it failed.
+        `parents` are numbers of variants; 0 is the family's own implementation. If this takes longer than `wait_s`
+        seconds, call `result` later.
         """
         document = {**(table or {}), "idea": idea, "author": self._author} | ({"name": name} if name else {})
         view = self._service().submit_variant(search, files, document=document, parents=parents or [0], trials=trials)
         return self.result(view.search_id, view.number, wait_s=wait_s)
 
     def result(self, search: int, variant: int, wait_s: float = 0.0) -> str:
-        """Return the progress of a variant: state, best config and time, and why trials of it failed."""
+        """Return the progress of a variant: state, best config and time, and why its trials failed."""
         deadline = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         view = self._service().variant(search, variant)
         while not view.ended and time.monotonic() < deadline:
@@ -94,7 +94,7 @@ class Tools:
 
 
 def feedback(view: VariantView) -> str:
-    """Return the state and figures of a variant, and why trials of it failed, as text."""
+    """Return the state and figures of a variant, and why its trials failed, as text."""
     return visible("\n".join(_feedback(view)))
 
 

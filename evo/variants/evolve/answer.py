@@ -42,7 +42,7 @@ def read_idea(text: str) -> Idea:
     """Return the variant in an answer.
 
     Raises:
-        InvalidInput: there is no JSON object of the right form; the message explains the fault to the model.
+        InvalidInput: the text has no JSON object of the right form; the message explains the fault to the model.
     """
     refusal = InvalidInput("answer", "holds no JSON object; answer with one object of the given shape")
     for candidate in _objects(text):
@@ -54,7 +54,7 @@ def read_idea(text: str) -> Idea:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Yield the parts of a text that may be the object, the longest first."""
+    """Yield the substrings of a text that may be the object, the longest first."""
     decoder, place, found = json.JSONDecoder(), 0, []
     while (start := text.find("{", place)) >= 0:
         try:

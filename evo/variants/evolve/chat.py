@@ -70,8 +70,8 @@ class Chat:
     Attributes:
         base_url: address of the API, ending in its version, e.g. ``http://127.0.0.1:11434/v1``.
         key: key that is sent with each request; None: no key.
-        most_tokens: longest answer.
-        timeout_s: longest time without any byte of an answer.
+        most_tokens: maximum length of an answer in tokens.
+        timeout_s: seconds without any byte of an answer after which a request fails.
         sleep: function that waits; tests replace it.
     """
 
@@ -99,13 +99,13 @@ class Chat:
         return ATTEMPTS * (self.timeout_s + MOST_WAIT_S)
 
     def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
-        """Return the most that a request can cost: no token is shorter than one byte."""
+        """Return the maximum cost of a request in USD, assuming one token per byte."""
         longest = sum(len(each.text.encode()) + 16 for each in messages)
         return prices.of(longest, self.most_tokens)
 
     def ask(self, messages: Sequence[Message]) -> Answer:
-        """Return the model's answer. The request to a busy or failing service is repeated, at the time the service
-        names.
+        """Return the model's answer. If the service is busy or fails, the request is repeated at the time that the
+        service states.
 
         Raises:
             ModelFailed: there is no answer after `ATTEMPTS` requests, or the service refuses the request.
@@ -174,7 +174,7 @@ def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens
     """Return the chat with a model. A provider's key is sent only to that provider.
 
     Raises:
-        InvalidInput: the provider's own service is to be asked, which needs a key, and there is none.
+        InvalidInput: the provider's own service needs a key, and the environment has none.
     """
     key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
     if base_url is None and key is None:

@@ -1,4 +1,4 @@
-"""Evolution of variants by a model: requests, submits, waits and repairs until a budget is used up."""
+"""Evolution of variants by a language model: requests, submits and repairs variants until a budget is used up."""
 
 import json
 import time
@@ -44,7 +44,7 @@ class Limits:
         proposals: requests to the model, repairs included, over all runs on the search.
         usd: cost of all requests on the search. No request is sent that could exceed it.
         minutes: running time of this run.
-        share: share of the device's limit at which there is little left to gain.
+        share: share of the device's limit at which the evolution ends.
         repairs: maximum requests to repair one idea.
         trials: maximum trials of each variant.
     """
@@ -59,7 +59,7 @@ class Limits:
 
 @dataclass(kw_only=True)
 class Evolution:
-    """One run on a search. All of its state is in the service, so that another run continues it.
+    """One run of the evolution on a search. All state is in the service, so that a later run can continue.
 
     Attributes:
         service: returns the client, whose service may move when it restarts.
@@ -98,8 +98,8 @@ class Evolution:
     def _finish_earlier(self) -> None:
         """Submit the answer that an earlier run received but did not submit, and wait for its variant.
 
-        A request whose program ended before the answer came is abandoned once no program can still wait for it. Its
-        cost remains the maximum possible cost; it no longer counts as one of the allowed proposals.
+        A request whose program ended before the answer came is marked as abandoned once no program can still be waiting
+        for it. Its cost stays the maximum possible cost; it no longer counts as one of the allowed proposals.
         """
         now = datetime.now(UTC)
         for proposal in self.client.proposals(self.search_id):
@@ -123,7 +123,7 @@ class Evolution:
         return None
 
     def _idea(self) -> End | None:
-        """Request one idea, and repair it while it fails. Return the budget that ended this, if any."""
+        """Request one idea, and repair it while it fails. Return the budget that is used up; None if no budget is."""
         proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
         ideas = ideas_in(proposals)
         operator = operator_of(ideas, variants)
@@ -151,7 +151,9 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return what was learned here, then in earlier searches; what a measurement here contradicts is dropped."""
+        """Return insights of this search, then of earlier searches, without insights that measurements here
+        contradict.
+        """
         refuted = contradicted(proposals, variants)
         found = {**insights(proposals, variants)}
         found |= {text: how for text, how in self._earlier.items() if text not in found and text not in refuted}
@@ -183,7 +185,7 @@ class Evolution:
     def _ask(
         self, operator: str, messages: Sequence[Message], *, repairs: int | None
     ) -> tuple[ProposalView, Answer | None]:
-        """Send a request to the model; its possible cost is stored first."""
+        """Send a request to the model, after storing its maximum possible cost."""
         most_usd = self.chat.most_cost(messages, self.prices)
         proposal = self.client.add_proposal(
             self.search_id,
@@ -217,7 +219,7 @@ class Evolution:
         return known, answer
 
     def _try(self, proposal: ProposalView, text: str, parents: Sequence[int]) -> str | None:
-        """Submit the variant in an answer and wait for it. Return the reason why it does not work; None if it works."""
+        """Submit the variant in an answer and wait for its trials. Return why it does not work; None if it works."""
         try:
             idea = read_idea(text)
             view = self._submitted(proposal, idea, parents)
@@ -260,7 +262,7 @@ class Evolution:
         return self.client.answer_proposal(self.search_id, number, **answer)
 
     def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
-        """Return the parents that an earlier run chose: the choice is a function of the earlier proposals."""
+        """Return the parents that an earlier run chose. The choice depends only on earlier proposals."""
         earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
         if proposal.repairs is not None:
             earlier = [each for each in earlier if each.number < proposal.repairs]

@@ -1,6 +1,7 @@
-"""Operators that make a new variant from earlier ones, and the information they give the model. Both follow EvoEngineer
-(arXiv 2510.03760), which separates the information (the task; the best solutions; insights) from the kind of change
-that is requested.
+"""Operators that request a new variant from a model, and the information that they give it.
+
+Both follow EvoEngineer (arXiv 2510.03760), which separates the information (the task; the best solutions; insights)
+from the kind of change that is requested.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ STALE = 4
 
 
 def stagnates(variants: Sequence[VariantView]) -> bool:
-    """Return True if the last `STALE` ended variants of a search are all no better than the best before them."""
+    """Return True if none of the last `STALE` ended variants of a search improved on the best earlier variant."""
     costs = [None if each.best is None else each.best.rank for each in variants if each.ended or each.number == 0]
     known, last = [cost for cost in costs[:-STALE] if cost is not None], costs[-STALE:]
     return bool(known) and len(last) == STALE and all(cost is None or cost >= min(known) for cost in last)
@@ -44,7 +45,7 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 
     Args:
         ideas: number of earlier proposals that were not repairs.
-        variants: of the search by number, the family's own included.
+        variants: variants of the search by number, including the family's own implementation.
     """
     usable = sum(each.usable for each in variants)
     if ideas == 0 or usable == 0:
@@ -58,7 +59,7 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
     """Return the numbers of the parents of an idea: in turn the best of each niche, then the next fastest.
 
-    In a search that stagnates, younger ones come first.
+    In a search that stagnates, newer variants come first.
     """
     leaders = elites(variants)
     timed = sorted((each for each in variants if each.best is not None), key=lambda each: each.rank)
@@ -136,8 +137,8 @@ def idea_messages(
     """Return the messages that ask for a new variant.
 
     Args:
-        information: ``task`` shows no earlier variant but the family's own; ``elites`` the best and the failed ones;
-            ``insights`` also the models' insights.
+        information: ``task`` shows only the family's own implementation; ``elites`` also the best and the failed
+            variants; ``insights`` also the models' insights.
     """
     shown = brief
     if information == "task":
@@ -160,7 +161,7 @@ def repair_message(reason: str) -> Message:
 
 
 def failure_of(view: VariantView) -> str | None:
-    """Return the reason why no config of a variant was measured; None if one was."""
+    """Return the reason why no config of a variant was measured; None if a config was."""
     if view.best is not None:
         return None
     found = [f"{each.count} × {each.outcome}: {each.detail}" for each in view.failures[:2]]

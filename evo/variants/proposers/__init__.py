@@ -17,7 +17,7 @@ GROUP = "kernel_evo.proposers"
 
 
 def _discovered() -> dict[str, Factory]:
-    """Proposers by kind, ours before those of other packages.
+    """Return the proposers by kind: the built-in ones, then those of other packages.
 
     Raises:
         EvoError: a class of another package cannot be imported, or its kind is taken.
@@ -37,10 +37,10 @@ def build(text: str, context: Context) -> Proposer:
     """Build the proposer that ``--proposer KIND:ARGUMENT`` names.
 
     Args:
-        context: its `argument` is replaced by that of `text`.
+        context: input of the proposer; its `argument` is replaced by the argument in `text`.
 
     Raises:
-        InvalidInput: there is no such kind, or the argument is missing or refused.
+        InvalidInput: the kind is unknown, or the argument is missing or refused.
     """
     kind, _, argument = text.partition(":")
     if kind not in PROPOSERS or not argument:

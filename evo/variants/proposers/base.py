@@ -50,9 +50,9 @@ class Context:
 class Proposer(Protocol):
     """Submits variants to a search.
 
-    Contract: it uses only the client, like a program outside this one. It yields while it waits, so that several
-    problems can be worked on at the same time, and ends when it has no further variant. An `EvoError` ends the work on
-    this problem and is reported.
+    Contract: it uses only the client, like an external program. It yields while it waits, so that several problems can
+    be worked on at the same time, and ends when it has no further variant. An `EvoError` ends the work on this problem
+    and is reported.
     """
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
@@ -74,7 +74,7 @@ _Factory = TypeVar("_Factory", bound=Factory)
 
 
 def proposer(kind: str) -> Callable[[_Factory], _Factory]:
-    """Mark a class as the proposer of this kind.
+    """Return a decorator that registers a class as the proposer of this kind.
 
     Raises:
         ValueError: another class has the kind.
