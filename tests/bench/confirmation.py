@@ -1,8 +1,8 @@
 """Time of a confirmation by stage: ``make bench-confirmation``.
 
-Each problem is confirmed twice, as a slot does it but without a service: its default config as the first champion, and
-another config over the default. That one is the first of the family's starts, or else the fastest of a few valid
-configs, so that the confirmation usually ends in a promotion and includes sanitizers and profiles.
+Each problem is confirmed twice, as a worker's slot does it but without a service: first its default config, then
+another config against the default. The second config is the family's first start, or else the fastest of a few valid
+configs: its confirmation usually ends in a promotion and includes sanitizers and profiles.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Timed:
 
 
 class Workshop:
-    """One problem on the first device of a kind."""
+    """Builds, times and confirms configs of one problem on the first device of a kind."""
 
     def __init__(self, given: str, kind: str, folder: Path) -> None:
         family, _, problem = given.partition(":")
@@ -91,7 +91,7 @@ class Workshop:
         return outcome.timing.median_us if isinstance(outcome, Measured) else float("inf")
 
     def confirmed(self, label: str, challenger: Config, incumbent: Config | None) -> Timed:
-        """Build the configs, which is not timed: a worker does it while it measures others. Then confirm."""
+        """Build the configs, then confirm the challenger. Only the confirmation is timed."""
         job = Confirm(challenger=challenger, incumbent=incumbent, seed=SEED)
         built = self.ladder.prepare(self.work, job)
         begun = time.perf_counter()
@@ -102,7 +102,7 @@ class Workshop:
 
 
 def seconds(report: ConfirmReport) -> Mapping[str, tuple[float, float]]:
-    """Return by step the seconds of the first process, and of all later ones together."""
+    """Return for each step its seconds in the first process, and its sum of seconds in all later processes."""
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for step in report.steps:
         found[step.name][step.process != 1] += step.seconds
@@ -120,7 +120,7 @@ def shown(timed: Timed) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a table for each confirmation, and one of all; status 1 if one was not measured."""
+    """Print a table for each confirmation and one of them all; status 1 if a confirmation was not measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.confirmation", description=__doc__)
     parser.add_argument("problems", nargs="*", metavar="FAMILY:PROBLEM", help="default: some of each device")
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")

@@ -45,15 +45,15 @@ class Contest:
     """Result of a contest.
 
     Attributes:
-        device: that all were timed on.
+        device: the device that all contestants were timed on.
         note: the family's note about times on this device; may be empty.
-        again: True if its champion was found earlier and only compared now.
-        configs: by contestant.
+        again: True if the champion was loaded from a file instead of searched.
+        configs: the config of each contestant.
         sample_us: times of the correct sampled configs, fastest first; empty without a sample.
-        refused: why a contestant did not take part, by name.
-        compared: entry i of all timings was taken in round i.
-        other: the same in the cache mode that does not rank.
-        copy_us: time of a copy of as many bytes, with cold caches; None if not requested.
+        refused: for each contestant that was not compared, the reason.
+        compared: times in the cache mode that ranks; entry i of every series was taken in round i.
+        other: times in the cache mode that does not rank.
+        copy_us: time to copy as many bytes as the kernel moves, with cold caches; None if not requested.
     """
 
     found: Found
@@ -70,7 +70,7 @@ class Contest:
 
 
 def hold(match: Match, effort: Effort, folder: Path) -> Contest:
-    """Search, or load an earlier result; then sample and compare.
+    """Search or load an earlier result, time random configs, then compare all contestants.
 
     Raises:
         BenchError: the search found nothing, the stored result is for another device or space, or a step failed.
@@ -136,7 +136,7 @@ def _in_other_mode(work: Assignment) -> Assignment:
 
 @contextmanager
 def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tuple[Ladder, Runners, Assignment]]:
-    """Yield the means to build and time configs by hand, while holding the device."""
+    """Hold the device and yield what builds and times configs on it."""
     with scratch() as name, exclusive(terms.device.uuid):
         ladder, runners = Ladder(terms.device.kind, folder, Path(name)), Runners(folder)
         try:
@@ -147,7 +147,7 @@ def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tup
 
 
 def terms_of(found: Found, device: Device, package: Package, seed: int) -> SearchTerms:
-    """Return the terms under which the champion was found."""
+    """Return search terms with the problem and objective of the champion's search."""
     return SearchTerms(
         search_id=0,
         family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),

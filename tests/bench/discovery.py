@@ -1,6 +1,6 @@
-"""What searches find without help: ``make bench-discovery``.
+"""Search from the default config alone, compared with the best known configs: ``make bench-discovery``.
 
-Each search begins with the family's default alone, on a new database with an empty cache. What it finds is then timed
+Each search begins with the family's default alone, on a new database with an empty cache. Its best config is then timed
 in one process, interleaved with the best configs that are known for the problem: the stored champion, the family's
 starts and the fastest of a recording. Every run of a problem with a seed has a process of its own; with several GPUs,
 as many run at the same time.
@@ -48,7 +48,7 @@ BESIDE_S = 150.0
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A problem, and how much slower than the best known config a search's result may be."""
+    """A problem to search, and the limit of the ratio of the found time to the best known time."""
 
     match: Match
     most: float
@@ -76,9 +76,10 @@ class Discovery:
     """Result of one search, timed alongside known configs.
 
     Attributes:
-        found_us, known_us, default_us: medians of interleaved rounds of one process; None: it could not run.
-        known: where the fastest known config is from.
-        first_s: from the command to the first candidate's time; None: not known.
+        found_us, known_us, default_us: median times of the three configs, interleaved in one process; None for a
+            config that could not run.
+        known: source of the fastest known config.
+        first_s: seconds from the command to the first candidate's time; None if unknown.
         confirmation_s: duration of each confirmation.
     """
 
@@ -96,7 +97,7 @@ class Discovery:
 
     @property
     def ratio(self) -> float | None:
-        """Time of what was found over that of the best known config."""
+        """Ratio of the found config's time to that of the best known config."""
         return None if self.known_us is None else self.found_us / self.known_us
 
     @property
@@ -134,7 +135,7 @@ def _figure(value: float | None) -> str:
 
 
 def discover(task: Task, effort: Effort, folder: Path) -> Discovery:
-    """Search from the default, and compare with every known config.
+    """Search from the default, and time the best config found against every known config.
 
     Raises:
         BenchError: the search found nothing, or its result cannot be built again.
@@ -176,7 +177,7 @@ def discover(task: Task, effort: Effort, folder: Path) -> Discovery:
 
 
 def known_configs(match: Match, family: Family, device: Device, space: Space) -> Mapping[str, Config]:
-    """Return the valid configs that are known for a problem, by where they are from."""
+    """Return the valid configs that are known for a problem, by source."""
     found: dict[str, Config] = {}
     path = CHAMPIONS / f"{match.name}.json"
     if path.exists() and (stored := kept(path)).device_model == device.model:
@@ -202,7 +203,7 @@ def _recorded(match: Match) -> Iterator[tuple[str, Config]]:
 
 
 def _run(place: Place, task: int, seed: int, options: argparse.Namespace) -> Discovery | None:
-    """Run one task with one seed in its own process; None: it failed, which it reported itself."""
+    """Run one task with one seed in its own process; None if the process failed, with its error already printed."""
     command = [sys.executable, "-m", "tests.bench.discovery", "--device", options.device, "--one", str(task)]
     command += ["--seed", str(seed), "--minutes", str(options.minutes)]
     environment = os.environ | ({"CUDA_VISIBLE_DEVICES": place.gpu} if options.device == "cuda" else {})
@@ -243,7 +244,7 @@ def _one(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the searches, print a table last; status 1 if a bound is missed, 2 if a search failed or was left out."""
+    """Run the searches and print a table; status 1 if a limit is missed, 2 if a search failed or was left out."""
     options = _parser().parse_args(arguments)
     if options.one is not None:
         return _one(options)

@@ -1,4 +1,4 @@
-"""Result of a search for a contest. Stored in a file, a champion can be compared again without searching."""
+"""Result of a contest's search. It is stored in a file, so a champion can be compared again without searching."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ class Found:
         command: command that repeats the search.
         course: summary of the search in words.
         overhead_ms: the search's own overhead per trial (median); None: unknown.
-        verdict: that promoted it; None if none did, or if it was not stored.
+        verdict: the verdict that promoted the config; None if it was not promoted, or if the verdict was not stored.
     """
 
     family: str
@@ -74,7 +74,7 @@ def kept(path: Path) -> Found:
 
 
 def found_by(search: SearchView, effort: Effort) -> Found:
-    """Return the best config of a search.
+    """Return the best config of a search and how it was found.
 
     Raises:
         BenchError: it measured none.

@@ -28,7 +28,7 @@ def _decode(problem: str, share: float | None = None) -> Match:
 
 
 def _fp8(problem: str) -> Match:
-    """Says nothing about an L4 unless it runs on one; see the note of the family."""
+    """FP8: results of another GPU do not apply to an L4; see the family's note."""
     return Match(family="sdpa_fp8", problem=problem, minutes=1.5)
 
 

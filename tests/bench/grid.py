@@ -67,7 +67,7 @@ def _rows(found: Found, changes: Sequence[Config], options: argparse.Namespace, 
         for each in changes:
             space.check(config := {**configs["champion"], **each})
             configs[" ".join(f"{name}={value}" for name, value in each.items())] = config
-        return _told(_timed(ladder, runners, work, configs, options.rounds))
+        return _ratio_table(_timed(ladder, runners, work, configs, options.rounds))
 
 
 def _timed(ladder: Ladder, runners: Runners, work: Assignment, configs: Mapping[str, Config], rounds: int) -> Compared:
@@ -81,8 +81,8 @@ def _timed(ladder: Ladder, runners: Runners, work: Assignment, configs: Mapping[
     return compare(runners, work, kernels, {name: name for name in kernels}, rounds)
 
 
-def _told(compared: Compared) -> str:
-    """Return the median of the ratios of each round to each baseline."""
+def _ratio_table(compared: Compared) -> str:
+    """Return a table of each config's median time and its median ratio to each baseline."""
     against = {name: np.array(each.samples_us) for name, each in compared.baselines.items()}
     rows = [
         [

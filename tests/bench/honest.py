@@ -87,13 +87,13 @@ AT_ONCE = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What became of one config of a family.
+    """Outcome of one config of a family.
 
     Attributes:
-        number: of the config in the sample that the seed draws.
-        status: kind of the outcome.
-        confirmed: None: it was not confirmed; else whether all rules against cheats accepted it.
-        reason: of a false refusal; empty: there was none.
+        number: index of the config in the sample that the seed draws.
+        status: kind of outcome, such as ``measured`` or ``wrong_answer``.
+        confirmed: True if all rules against cheats accepted the config; None if no confirmation ran.
+        reason: reason of a false refusal; empty without one.
     """
 
     device: str
@@ -107,7 +107,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Some configs of one family, judged in one process; those below `confirmed` are confirmed as well."""
+    """Configs of one family for one process; configs with a number below `confirmed` are confirmed as well."""
 
     device: Device
     family: str
@@ -191,7 +191,7 @@ def _problems(kind: str) -> dict[str, str]:
 def parts(
     families: Sequence[str], known: Iterable[Finding], *, device: Device, asked: argparse.Namespace, until_s: float
 ) -> list[Part]:
-    """Return what is left to do, a few configs of each family in turn, so that a short run sees all families."""
+    """Return the unfinished work in batches that alternate between families, so that a short run covers them all."""
     done = {
         (each.family, each.number)
         for each in known
@@ -218,7 +218,7 @@ def parts(
 
 
 def run(todo: Sequence[Part], jobs: int) -> Iterator[list[Finding]]:
-    """Judge parts in several processes, each on its own share of the cores, and yield the findings of each."""
+    """Evaluate batches in several processes, each on its own share of the cores, and yield their findings."""
     context, groups = get_context("spawn"), _groups(machine.cores(), jobs)
     queue: Queue[list[int]] = context.Queue()
     for group in groups:
@@ -238,7 +238,7 @@ def _groups(cores: Sequence[int], jobs: int) -> list[list[int]]:
 
 
 def _settle(queue: "Queue[list[int]]") -> None:
-    """Keep this process on its share of the cores."""
+    """Restrict this process to its share of the cores."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     group = queue.get()
     if hasattr(os, "sched_setaffinity"):
@@ -270,7 +270,7 @@ def table(findings: Iterable[Finding], families: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Judge what is left and print the table; status 1 if there is a false refusal."""
+    """Evaluate the configs without a finding and print the table; status 1 if there is a false refusal."""
     asked = _parser().parse_args(arguments)
     families, began_s = asked.families or list(_problems(asked.device)), time.monotonic()
     with scratch() as folder:

@@ -1,6 +1,6 @@
 """Share of time a device works when the network is slow: ``python -m tests.bench.idle``.
 
-A complete slot with a client that answers late and a device that only sleeps, so that only the slot's own waiting is
+A worker's slot runs with a client that answers late and a device that only sleeps. So only the slot's own waiting is
 measured, also on a busy machine.
 """
 
@@ -31,7 +31,7 @@ JOBS, JOB_S, CORES = 100, 0.1, 8
 
 
 class FarService:
-    """Provides this many jobs; each request takes a round trip."""
+    """A service with a fixed number of jobs; each request takes a round-trip time."""
 
     def __init__(self, kind: DeviceKind, round_trip_s: float, stopping: threading.Event) -> None:
         self._left = list(range(JOBS))
@@ -74,7 +74,7 @@ class FarService:
 
 
 class Sleeper:
-    """A device whose jobs have a fixed duration. Counts the seconds it worked, and when it last did."""
+    """A device whose jobs have a fixed duration. It records its working seconds and the end of its last job."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -101,7 +101,7 @@ class Sleeper:
 
 
 class AtHand:
-    """Families that are all available."""
+    """A store of families in which every family is present."""
 
     def get(self, ref: FamilyRef) -> None:
         return None

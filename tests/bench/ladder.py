@@ -93,7 +93,7 @@ def replay(
 
 
 def _climb(ladder: Ladder, work: Assignment, number: int, step: Step) -> Climbed:
-    """Verify and time a step. A step that this device does not support is no failure; its reason is shown."""
+    """Verify and time a step. The result of a step that the device does not support has the reason, not a failure."""
     print(f"\rstep {number + 1}: {step.name:40}", end="", file=sys.stderr, flush=True)
     built = ladder.build(work, step.config)
     outcome = ladder.evaluate(work, Evaluate(number=number, config=step.config), built).outcome

@@ -1,4 +1,4 @@
-"""A large search written directly into a database, to measure pages."""
+"""Writes a large search directly into a database, for benchmarks of pages."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -172,7 +172,7 @@ def write(session: Session, search: int, batch: Sequence[Made]) -> None:
 
 
 def made(path: Path, count: int) -> int:
-    """Return the id of such a search in a new database."""
+    """Create a database with such a search; return the search's id."""
     database = Database.open(path)
     try:
         return fill(database, count)

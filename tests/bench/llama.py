@@ -42,7 +42,7 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Times of one recorded call, as a program makes it."""
+    """Times of one recorded call, called from Python: of the package's kernel and of PyTorch."""
 
     call: Call
     kernel_us: float
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def recorded(run: Run, families: Sequence[str]) -> list[Call]:
-    """Return the calls of a workload, with their number as weights."""
+    """Return the distinct calls of a workload; the weight of each is its number of occurrences."""
     import torch
 
     recorder = Recorder()
@@ -132,7 +132,7 @@ def _built(
 
 
 def compare(package: Any, call: Call, options: argparse.Namespace) -> Comparison:
-    """Time one call through the package and through PyTorch, in turns; the medians."""
+    """Return the median times of one call through the package and through PyTorch, timed alternately."""
     problem = find(call.family).family.problem(call.text, options.device)
     measuring = package.measuring
     ours, theirs = measuring.example(package, call.family, problem, options.device)
@@ -141,7 +141,7 @@ def compare(package: Any, call: Call, options: argparse.Namespace) -> Comparison
 
 
 def _patched_us(calls: Sequence[Call], compared: Mapping[str, Comparison]) -> float:
-    """Return what the calls that are patched take with PyTorch."""
+    """Return the total PyTorch time of the calls that the package replaces."""
     patched = ((each, compared[key(each)]) for each in calls if key(each) in compared)
     return sum(call.weight * each.torch_us for call, each in patched if each.ratio > 1.0)
 
@@ -176,7 +176,7 @@ class Timed:
 
 
 def _timed(package: Any, model: Any, run: Run, options: argparse.Namespace) -> Timed:
-    """Time a workload without and with the package, in turns."""
+    """Time a workload without and with the package, alternately."""
     off_ms, on_ms = list[float](), list[float]()
     expected = run().float()
     package.patch(model)
@@ -223,7 +223,7 @@ def _prefill(model: Any, options: argparse.Namespace) -> Run:
 
 
 def _decode(model: Any, options: argparse.Namespace) -> Run:
-    """Return one step of decoding after `context` tokens; the cache is cut back after each."""
+    """Return a function that decodes one token after `context` tokens and then restores the cache."""
     import torch
 
     context = torch.randint(options.vocabulary, (options.batch, options.context), device=options.device)

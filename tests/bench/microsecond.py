@@ -1,7 +1,7 @@
-"""Cost of separation: a kernel of about 1 µs, timed in its own process and by the same loop in this process.
+"""Error of timing in a separate process: a kernel of about 1 µs is timed in its own process and in this process.
 
-``make bench-microsecond`` prints the median ratio of pairs of samples. Both processes run on the same core, in turns,
-and each sample makes the same number of calls.
+``make bench-microsecond`` prints the median ratio of pairs of samples. Both processes use the same loop on the same
+core, alternately, and each sample makes the same number of calls.
 """
 
 import argparse
@@ -58,8 +58,8 @@ def compiled(source: str, entry: str, path: Path) -> Path:
     return path
 
 
-def beside(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], float], Callable[[], float]]:
-    """Return functions that take one sample, in µs a call: in the kernel's process, and in this one."""
+def samplers(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], float], Callable[[], float]]:
+    """Return two functions that time one call in µs: one in the kernel's process, one in this process."""
     inputs = np.ones(16, np.float32)
     apart = session.timer(session.load(kernel, "f", ARGUMENTS, None), [session.allocate(ARGUMENTS, {"x": inputs})])
     make_calls, outputs = ctypes.CDLL(str(loop)).make_calls, np.zeros(16, np.float32)
@@ -74,7 +74,7 @@ def beside(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], flo
 
 
 def main() -> int:
-    """Take the pairs and print their ratio; status 1 if it is off by more than allowed."""
+    """Time pairs of samples and print their median ratio; status 1 if it differs from 1 by more than the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=400, help="of samples (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=TURNS, help="of the kernel's loop (default: %(default)s)")
@@ -83,7 +83,7 @@ def main() -> int:
     with scratch() as folder:
         session = driver("cpu").open(driver("cpu").discover(folder)[0], Objective(), folder)
         kernel = compiled(KERNEL.replace("TURNS", str(asked.turns)), "f", folder / "kernel.so")
-        apart, here = beside(session, kernel, compiled(LOOP, "make_calls", folder / "loop.so"))
+        apart, here = samplers(session, kernel, compiled(LOOP, "make_calls", folder / "loop.so"))
         taken: dict[str, list[float]] = {"apart": [], "here": []}
         for number in range(asked.pairs):
             for name, sample in sorted({"apart": apart, "here": here}.items(), reverse=bool(number % 2)):

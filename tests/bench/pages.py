@@ -29,7 +29,7 @@ REPEATS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One page: medians over its repetitions."""
+    """Median times of one page over its repetitions."""
 
     path: str
     wall_ms: float
@@ -38,7 +38,7 @@ class Row:
 
 
 def paths(search: int, trials: int) -> Iterator[str]:
-    """Return every kind of page of a search, with typical parameters."""
+    """Return a path for every kind of page of a search, with typical parameters."""
     middle, last = trials // 2, trials - 1
     yield from ("/", f"/searches/{search}", f"/searches/{search}/leaderboard?where=WARPS%3D8&sort=-number")
     board = f"/searches/{search}/leaderboard"

@@ -23,7 +23,7 @@ OVERHEAD_LIMIT_MS = 20.0
 
 
 def heading(contest: Contest, moment: datetime | None = None) -> str:
-    """Return machine, software and protocol, without which the figures mean nothing."""
+    """Return the heading: machine, software versions and timing protocol."""
     device = contest.device
     return "\n".join(
         [
@@ -41,7 +41,7 @@ def heading(contest: Contest, moment: datetime | None = None) -> str:
 
 
 def section(contest: Contest) -> str:
-    """Return one table, the gain of the search, and a summary of the search."""
+    """Return the section of one contest: its table, the gain of the search, and a summary of the search."""
     found = contest.found
     return "\n".join(
         [
@@ -60,7 +60,7 @@ def section(contest: Contest) -> str:
 
 
 def _terms(objective: Objective) -> str:
-    """Return the unusual terms of a contest."""
+    """Return the cache mode unless it is hot, and the launch mode unless it is the usual one."""
     unusual = [f", {objective.cache}"] if objective.cache != "hot" else []
     return "".join(unusual + ([", programmatic dependent launch"] if objective.launch == "pdl" else []))
 

@@ -1,4 +1,4 @@
-"""The search of a contest, run as a user's command."""
+"""Runs the search of a contest with the user's command."""
 
 import os
 import subprocess
@@ -18,13 +18,13 @@ class BenchError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """Terms of a contest, and its conditions.
+    """Problem, objective and required results of a contest.
 
     Attributes:
-        minutes: of the search, unless the effort sets them.
-        cache, launch: of its objective.
+        minutes: duration of the search, unless `Effort` sets one.
+        cache, launch: cache mode and launch mode of the objective.
         least: required speed-up of the champion over a baseline, by name.
-        within_us: longest allowed time of the champion.
+        within_us: longest allowed time of the champion in µs.
         least_share: least share of the speed of a cold copy of as many bytes.
     """
 
@@ -39,7 +39,7 @@ class Match:
 
     @property
     def name(self) -> str:
-        """The name of its files."""
+        """File name of the contest's results, without suffix."""
         return f"{self.family}-{self.problem}-{self.cache}-{self.launch}"
 
 

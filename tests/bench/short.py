@@ -1,6 +1,6 @@
-"""Candidates per minute of short searches beside those of long ones: ``make bench-short``.
+"""Candidates per minute of short searches compared with long ones: ``make bench-short``.
 
-A short search should not spend its budget on what a long one pays once: starting, baselines, counting the space.
+A search starts, times baselines and counts the space once; a short search should not spend its budget on that.
 """
 
 import argparse
@@ -22,7 +22,7 @@ POLICY = {"confirm_processes": 1, "confirm_samples": 10, "final_challengers": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Candidates of one search that ended with a time, within its budget."""
+    """Number of candidates that one search measured within its budget."""
 
     minutes: float
     candidates: int
@@ -33,7 +33,7 @@ class Pace:
 
 
 def pace(family: str, problem: str, device: str, minutes: float, folder: Path) -> Pace:
-    """Run one search on a new database with an empty cache, as a user's command.
+    """Run one search with the user's command, on a new database with an empty cache.
 
     Raises:
         CalledProcessError: it fails; the message has its output.

@@ -1,7 +1,7 @@
 """Contests in parallel, one per GPU with a share of the cores: ``python -m tests.bench.side_by_side``.
 
-Other options of `tests.bench.gpu` (``--sample``, ``--append``) are passed on. A table is printed when its contest has
-ended. With ``--within`` no contest starts that would end too late.
+Other options, such as ``--sample`` and ``--append``, are passed to `tests.bench.gpu`. A table is printed when its
+contest has ended. With ``--within`` no contest starts that would end too late.
 """
 
 import argparse
@@ -23,11 +23,11 @@ BESIDE_S = 120.0
 
 @dataclass(frozen=True)
 class Place:
-    """Resources of one contest at a time.
+    """A GPU and cores for one contest at a time.
 
     Attributes:
         gpu: value of ``CUDA_VISIBLE_DEVICES``.
-        cores: exclusive to this place.
+        cores: cores that no other contest uses.
     """
 
     gpu: str
@@ -35,7 +35,7 @@ class Place:
 
 
 def places(gpus: Sequence[str], cores: Sequence[int]) -> list[Place]:
-    """Return equal shares of neighbouring cores."""
+    """Return one place per GPU, each with an equal share of neighbouring cores."""
     share = max(1, len(cores) // max(1, len(gpus)))
     return [Place(gpu, frozenset(cores[index * share :][:share])) for index, gpu in enumerate(gpus)]
 

@@ -1,8 +1,8 @@
 """Time from the command to the first measured candidate, by stage: ``make bench-start``.
 
 Each search runs as a user's command, with a new database. The first of a problem has an empty cache of binaries,
-references and surveys (*cold*), the next ones use what it left there (*warm*). A search is ended once its first
-candidate has a time. Modules are compiled to bytecode before, as an installation does.
+references and surveys (*cold*); later searches use that cache (*warm*). A search is ended once its first
+candidate has a time. Modules are compiled to bytecode beforehand, as an installation does.
 """
 
 import argparse
@@ -61,7 +61,7 @@ LONGEST_S = 180.0
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Stages of one start, in seconds, in this order.
+    """Stages of one start in seconds, in chronological order.
 
     Attributes:
         worker_s: from the command until the worker has registered.
@@ -136,7 +136,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _measured(database: Path) -> bool:
-    """True once a candidate has a time. Reads only, so that the service is not disturbed."""
+    """Return True once a candidate has a time. Only reads the database, so the service is not disturbed."""
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             return connection.execute("SELECT 1 FROM trials WHERE time_us IS NOT NULL LIMIT 1").fetchone() is not None
@@ -145,7 +145,7 @@ def _measured(database: Path) -> bool:
 
 
 def stages(database: Path, begun: datetime) -> Start:
-    """Return the stages of the search in a database, whose command began at this moment.
+    """Return the stages of the search in a database, whose command began at `begun`.
 
     Raises:
         NoCandidate: it measured none.

@@ -20,7 +20,7 @@ class Step:
         change: settings that differ from `before`.
         before: name of the step it is compared with; None for the first.
         aside: True if the next step does not build on it.
-        on_l4_us: time of a hand-written kernel at this stage on an L4, if known.
+        on_l4_us: time of a hand-written kernel with the same optimisations on an L4, if known.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Configs per minute: a real search compared with Kernel Tuner's own loop; same template, space and GPU, in turns.
+"""Configs per minute of a real search and of Kernel Tuner, with the same template, space and GPU, alternately.
 
 ``python -m tests.bench.throughput`` or ``make bench-throughput``. A trial of the search is compiled for every case,
 verified on all of them and timed hot and cold. Kernel Tuner compiles one kernel and times it seven times, its default,
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _ours(problem: str, minutes: float, folder: Path) -> tuple[float, float]:
-    """Return trials per minute from the first to the last, as for Kernel Tuner, and of the whole command.
+    """Return trials per minute between the first and the last trial, and trials per minute of the whole command.
 
     The command also starts a service and a worker, times the baselines and confirms the best in new processes.
     """
@@ -83,13 +83,13 @@ def _ours(problem: str, minutes: float, folder: Path) -> tuple[float, float]:
 
 
 def _theirs(problem: str, minutes: float, folder: Path) -> float:
-    """Return the same for Kernel Tuner in its own process, from the first config on, without our preparation.
+    """Return Kernel Tuner's configs per minute from the first config on, measured in a process of its own.
 
     Raises:
-        BenchError: it failed, tried nothing, or did not end; the message says why.
+        BenchError: Kernel Tuner failed, tried nothing, or did not end; the message says why.
     """
     empty = os.environ | {"CUPY_CACHE_DIR": str(folder / "cupy"), "CUDA_CACHE_PATH": str(folder / "driver")}
-    empty["PYTHONFAULTHANDLER"] = "1"  # it once ended with a segmentation fault and no message
+    empty["PYTHONFAULTHANDLER"] = "1"  # Kernel Tuner once ended with a segmentation fault and no message
     command, limit_s = [*KERNEL_TUNER, "--problem", problem, "--minutes", str(minutes)], 60 * minutes + GRACE_S
     try:
         done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False, timeout=limit_s)
@@ -113,7 +113,7 @@ def _as_kernel_tuner(options: argparse.Namespace) -> None:
 
 
 def _say(text: str) -> None:
-    """Print at once, so that later failures do not lose it."""
+    """Print and flush, so that the text is not lost if a later step fails."""
     print(text, flush=True)
 
 
@@ -165,7 +165,7 @@ def plain(candidate: Candidate, gpu: Device) -> bool:
 
 @dataclass(kw_only=True)
 class _Course:
-    """Reports Kernel Tuner's progress on standard error."""
+    """Prints Kernel Tuner's progress on standard error."""
 
     begun_s: float | None = None
     told_s: float = 0.0
@@ -194,7 +194,7 @@ def _arguments(candidate: Candidate) -> list[Any]:
 
 
 def _allow_large_shared_memory(backend: Any, gpu: Device) -> None:
-    """Request large shared memory. Kernel Tuner never asks for more than 48 KB, too little for half of the space."""
+    """Request large shared memory: Kernel Tuner's 48 KB are too little for half of the space."""
     most, compile_as_it_is = int(gpu.limits["shared_memory_bytes"]), backend.compile
 
     def compile_and_allow(self: Any, instance: Any) -> Any:

@@ -99,9 +99,9 @@ class Tutorial:
     """One tutorial, and what a person decides after the import.
 
     Attributes:
-        fields: defaults of problem fields.
+        fields: default of each problem field.
         arguments: shape, dtype and ``(rel_l2, max_abs)`` by name.
-        table: changed keys of ``[triton]``.
+        table: keys of ``[triton]`` to change.
         python: ``inputs``, ``reference`` and ``call``, the tutorial's own launch.
     """
 
@@ -315,7 +315,7 @@ def call(problem, tensors, names):
 
 
 def family_of(tutorial: Tutorial, files: Path, folder: Path) -> Path:
-    """Import a tutorial and write what a person decides; return the family's folder."""
+    """Import a tutorial, fill in shapes, dtypes, tolerances and reference, and return the family's folder."""
     place, _ = write_imported(files / tutorial.file, folder, entry=tutorial.entry, reference=None)
     document = tomllib.loads((place / "family.toml").read_text(encoding="utf-8"))
     for name, default in tutorial.fields.items():
@@ -354,10 +354,10 @@ def compare(name: str, files: Path, folder: Path, seconds: float) -> tuple[str, 
 
 
 def choose(place: Path) -> None:
-    """Let the tutorial choose its config for the family's problem, and store it beside the reference.
+    """Let the tutorial choose its config for the family's problem, and store the config next to the reference.
 
     Raises:
-        BenchError: it fails or takes too long; with the last line of what it printed.
+        BenchError: the tutorial fails or takes too long; the message has its last line of output.
     """
     problem = json.dumps(dict(find(str(place)).family.problem("", "cuda")))
     code = "import json, sys; import reference; reference.choose(json.loads(sys.argv[1]))"

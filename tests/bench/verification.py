@@ -1,4 +1,4 @@
-"""Cost of verification: the same search with this source tree and with another commit's, in turns.
+"""Cost of verification: the same search with this source tree and with another commit's, alternately.
 
 ``python -m tests.bench.verification COMMIT`` (``make bench-verification ARGS=COMMIT``) prints the trials per second of
 each search, and the ratio of each pair. Both trees start with empty databases and compile caches. Where there is no
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent.parent.parent
 
 
 def unpack(commit: str, folder: Path) -> Path:
-    """Return a folder with the files of a commit: `folder`, or `commit` itself if it is one."""
+    """Unpack a commit into `folder` and return it; return `commit` itself if it is a folder."""
     if (given := Path(commit)).is_dir():
         return given.resolve()
     folder.mkdir()

@@ -1,7 +1,7 @@
-"""Page benchmark: `make bench-web`. Exits with 1 if a limit is missed, after both parts.
+"""Page benchmark: `make bench-web`. Runs two measurements; exits with status 1 if either misses its limit.
 
-First the service's time for each page of a search with 100,000 trials (`tests.bench.pages`), then a watched page while
-a hundred trials end every second (`tests.bench.web_stream`), which needs Chromium.
+The first is the service's time for each page of a search with 100,000 trials (`tests.bench.pages`). The second watches
+a page in Chromium while a hundred trials end every second (`tests.bench.web_stream`).
 """
 
 import sys

@@ -60,7 +60,7 @@ def stream(database: Database, search: int, written: dict[int, float]) -> None:
 
 
 def delays_s(written: dict[int, float], shown: list[tuple[float, int]]) -> list[float]:
-    """Return for each shown trial the delay since it was written."""
+    """Return for each shown trial the seconds from writing to showing, sorted."""
     found = []
     for number, at in written.items():
         seen = next((moment for moment, ended in shown if ended > number), None)
@@ -81,7 +81,7 @@ def cpu_ms(trace: bytes) -> list[float]:
 
 
 def watch(page: Page, url: str, search: int, database: Database) -> tuple[list[float], list[float], int]:
-    """Return (long tasks in ms, delays in s, trials never shown) of the stream."""
+    """Watch the page during the stream; return long tasks in ms, delays in s, and the number of trials never shown."""
     page.add_init_script(WATCH)
     page.goto(f"{url}/searches/{search}")
     page.wait_for_timeout(2_000)

@@ -434,7 +434,7 @@ def test_noisy_player_corrects_lucky_times_only_if_enabled() -> None:
         found[corrects] = player._search.history.corrected
     assert found[True] and set(found[True].values()) <= set(recorded.times_us)
     assert not found[False]
-    assert "1.000" in tables.noisy({"x": [noisy.Hearing(p100=1, p200=1, champion=1)]}, [recorded])
+    assert "1.000" in tables.noisy({"x": [noisy.NoisyResults(p100=1, p200=1, champion=1)]}, [recorded])
 
 
 def test_misleading_config_is_a_local_optimum_far_from_the_best() -> None:

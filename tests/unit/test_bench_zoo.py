@@ -35,7 +35,7 @@ def test_zoo_summary_counts_level_calls_and_states_the_geometric_mean() -> None:
 
 def test_zoo_calls_alternate_between_families() -> None:
     calls = [Call(name=f"{family}{n}", family=family, problem={}) for family in ("x", "y") for n in range(2)]
-    assert [call.name for call in zoo.by_turns([*calls, Call(name="z0", family="z", problem={})])] == [
+    assert [call.name for call in zoo.interleaved([*calls, Call(name="z0", family="z", problem={})])] == [
         "x0", "y0", "z0", "x1", "y1",
     ]  # fmt: skip
 

@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _part(part: str, server: postgresql.Server, options: Namespace) -> list[str]:
-    """Run one part and return the missed limits."""
+    """Run one benchmark of the fleet and return the missed limits."""
     match part:
         case "stored":
             growth = cost_by_stored(server)
@@ -70,7 +70,7 @@ def _part(part: str, server: postgresql.Server, options: Namespace) -> list[str]
 
 
 def _by_cores(cores: Sequence[int], server: postgresql.Server, options: Namespace) -> None:
-    """Measure everything, the load included, on one core, on two, and so on."""
+    """Measure capacity on one core, on two, and so on; services, database and simulated workers share the cores."""
     rates = []
     for count in range(1, len(cores) + 1):
         _keep_to(cores[:count], server)
@@ -87,7 +87,7 @@ def _keep_to(cores: Sequence[int], server: postgresql.Server) -> None:
 
 
 def _run(measure: Measure, server: postgresql.Server, options: Namespace) -> float:
-    """Run with a new database and new services, and audit them afterwards."""
+    """Run a measurement with a new database and new services, and audit the database afterwards."""
     location = server.lend()
     with tempfile.TemporaryDirectory() as folder:
         with services(location, Path(folder), options.services) as running:
@@ -135,7 +135,7 @@ async def _registered(wire: Wire, count: int) -> list[Worker]:
 
 
 async def _capacity(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> float:
-    """Measure jobs per second: all workers at once in batches without pause; heartbeats as leases need them."""
+    """Measure jobs per second: all workers claim and report in batches without pause, and send heartbeats."""
     tally = workers[0].tally
     until_s = time.monotonic() + options.warm_up + options.seconds
     busy = [asyncio.create_task(worker.work(until_s, batch=options.batch)) for worker in workers]
@@ -171,7 +171,7 @@ async def _beat(workers: Sequence[Worker], until_s: float) -> None:
 
 
 async def _latency(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> float:
-    """Measure the p99 latency at a fixed rate of claims of one job each, reported at once."""
+    """Measure the 99th percentile of latency at a fixed rate of claims; each claims one job and reports at once."""
     tally, per_s = workers[0].tally, options.per_second
 
     async def once(worker: Worker) -> None:
@@ -210,7 +210,7 @@ def _audit(location: Location) -> None:
 
 
 def _cpu_s(server: postgresql.Server) -> dict[str, float]:
-    """Return the processor seconds so far of everything in this benchmark, by consumer."""
+    """Return the processor seconds used so far by services, database and simulated workers."""
     groups = {
         "services": psutil.Process().children(recursive=True),
         "postgresql": server.processes(),
@@ -220,7 +220,7 @@ def _cpu_s(server: postgresql.Server) -> dict[str, float]:
 
 
 def _spent_s(process: psutil.Process) -> float:
-    """Return the seconds including children that have ended, as PostgreSQL's connections do."""
+    """Return a process's processor seconds, including its ended children: PostgreSQL's connections are children."""
     with contextlib.suppress(psutil.NoSuchProcess):
         times = process.cpu_times()
         ended = 0.0 if process.pid == os.getpid() else times.children_user + times.children_system

@@ -38,7 +38,7 @@ class BadWire(Wire):
 
 
 async def main(number: int, seed: int, urls: Sequence[str]) -> None:
-    """Until killed: register, claim, wait a moment, report until acknowledged."""
+    """Register, then claim jobs and report them until the reports are acknowledged, again and again until killed."""
     rng = random.Random(seed)
     worker = Worker(number, BadWire(urls, rng), Tally())
     await patiently(worker.register)

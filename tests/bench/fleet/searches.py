@@ -27,7 +27,7 @@ FAMILY: dict[str, Any] = {
 async def begin(
     wire: Wire, count: int, *, strategy: str, trials: int | None = None, policy: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Start this many searches. A worker must have registered."""
+    """Start `count` searches. A worker must have registered."""
     await wire.ask("PUT", f"/families/{DIGEST}", {"name": "simulated", "document": FAMILY, "location": None})
     ids = []
     for seed in range(count):

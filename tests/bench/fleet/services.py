@@ -18,7 +18,7 @@ START_S = 120.0
 
 
 class Service:
-    """One `kernel-evo serve`."""
+    """A process of `kernel-evo serve`."""
 
     def __init__(self, location: Location, folder: Path, *, lease_s: float = 60.0, port: int = 0) -> None:
         assert location.server is not None
@@ -37,7 +37,7 @@ class Service:
             self.process = subprocess.Popen(command, env={**os.environ, **own}, stdout=log, stderr=log)
 
     def ready(self) -> None:
-        """Return once it answers."""
+        """Wait until the service answers."""
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             try:
@@ -50,7 +50,7 @@ class Service:
         raise TimeoutError(f"{self.url} does not answer: {self.log.read_text()[-2000:]}")
 
     def stop(self) -> None:
-        """End it in order, or without if that takes long."""
+        """Stop the service; kill it if it has not ended after 15 seconds."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(15)
@@ -61,7 +61,7 @@ class Service:
 
 @contextmanager
 def services(location: Location, folder: Path, count: int, *, lease_s: float = 60.0) -> Iterator[Sequence[Service]]:
-    """So many of them, all answering."""
+    """Start `count` services, yield them once all answer, and stop them at the end."""
     with ExitStack() as stack:
         started = []
         for _ in range(count):

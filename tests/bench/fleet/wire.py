@@ -1,4 +1,4 @@
-"""A lightweight HTTP client, so that a thousand simulated workers cost little."""
+"""A lightweight HTTP client: a thousand simulated workers use little processor time."""
 
 import asyncio
 import json

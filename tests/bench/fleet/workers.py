@@ -1,4 +1,4 @@
-"""Simulated workers: they claim in batches, answer at once with times that depend on configs, report in batches."""
+"""Simulated workers claim jobs in batches and report at once; the reported time depends on the config."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ SAMPLES = 10
 
 @dataclass
 class Tally:
-    """Observations of the workers.
+    """Latencies and statuses that the simulated workers observed.
 
     Attributes:
         claims_ms, reports_ms: durations of the answers, without claims that waited for work.
@@ -34,7 +34,7 @@ class Tally:
 
 
 def report(job: dict[str, Any]) -> dict[str, Any]:
-    """Return what a replay device reports of a job: a config always has the same time."""
+    """Return a simulated report of a job: a config always has the same time."""
     if job["kind"] == "evaluate":
         return {"kind": "evaluate", "outcome": {"kind": "measured", "timing": _timing(job["config"])}}
     if job["kind"] == "baseline":
@@ -98,7 +98,7 @@ class Worker:
         await self._wire.ask("POST", f"/workers/{self.id}/heartbeat", body)
 
     async def work(self, until_s: float, *, batch: int) -> None:
-        """Work as fast as the services allow until the time is up; held jobs are reported before the end."""
+        """Claim and report jobs without pause until the time is up; held jobs are reported before the end."""
         while time.monotonic() < until_s:
             leases = await self._patiently(self.claim(batch, wait_s=5.0))
             while leases and await self._patiently(self._handed(leases)) is None:

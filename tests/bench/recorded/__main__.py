@@ -21,7 +21,7 @@ from workers.system.scratch import scratch
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Record until all is measured or the time is up; status 2 without a device."""
+    """Record until every config is measured or the time is up; status 2 without a device."""
     options = _parser().parse_args(arguments)
     until_s = time.monotonic() + 60 * options.minutes
     chosen = [each for each in definitions(options.definitions) if not options.only or each.name in options.only]

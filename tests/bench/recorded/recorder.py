@@ -69,8 +69,8 @@ class Record:
     """One reduced space in progress, in a file of lines: a header about space and device, then a line per config.
 
     Args:
-        seed: of the order in which configs are measured. An interrupted recording is a uniform random subset.
-        scratch: for sources and binaries of this process.
+        seed: seed of the random order of configs. An interrupted recording is a uniform random subset of the space.
+        scratch: folder for sources and binaries of this process.
         cache: the worker's cache folder.
     """
 
@@ -109,7 +109,7 @@ class Record:
         }
 
     def due(self) -> list[Config]:
-        """Return the configs without a line, in random order. Starts the file if there is none."""
+        """Return the configs without a line, in random order. Creates the file if it is missing."""
         done: set[str] = set()
         if self.path.exists():
             lines = self.path.read_text().splitlines()[1:]
@@ -161,9 +161,9 @@ class Record:
 
 
 def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: float) -> int:
-    """Measure remaining configs until a moment of the monotonic clock; return the number of configs measured.
+    """Measure remaining configs until a time of the monotonic clock; return the number of configs measured.
 
-    Spaces take turns in proportion to their remaining work, so that all advance equally.
+    The spaces alternate in proportion to their remaining configs, so that all of them finish together.
     """
     measured, trouble = 0, 0
     ahead: deque[tuple[Record, Config, Future[Built]]] = deque()
@@ -192,7 +192,7 @@ def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: f
 
 
 def in_turns(due: Mapping[int, Sequence[Config]]) -> Iterator[tuple[int, Config]]:
-    """Yield (place, config): each place's configs in order, spread evenly over the whole."""
+    """Yield (index of the list, config): each list's configs in order, spread evenly over the sequence."""
     shares = [
         ((position + 0.5) / len(configs), place, position)
         for place, configs in due.items()

@@ -17,12 +17,12 @@ DEFINITIONS = Path(__file__).with_name("spaces.toml")
 
 @dataclass(frozen=True, kw_only=True)
 class Reduced:
-    """A part of a family's space on one problem.
+    """A subset of a family's space on one problem.
 
     Attributes:
-        name: of the recording; unique.
-        problem: text as on the command line.
-        tunables: values by name; other tunables keep only their defaults.
+        name: unique name of the recording.
+        problem: the problem as written on the command line.
+        tunables: values by tunable; other tunables have only their defaults.
     """
 
     name: str

@@ -18,7 +18,7 @@ from tests.bench.recorded.reduced import DEFINITIONS, Reduced, definitions
 
 
 def documents(path: Path, reduced: Reduced, *, prefix: str) -> dict[str, dict[str, Any]]:
-    """Return a file of lines as documents by file name.
+    """Convert a file of lines to documents by file name.
 
     Tunables with one value are left out of the configs and stated once, as ``fixed``.
     """

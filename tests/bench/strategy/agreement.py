@@ -13,7 +13,7 @@ EVALUATIONS = np.arange(1, 201)
 
 
 def check_baseline(grounds: Sequence[Ground]) -> str:
-    """Return a line for the report.
+    """Compare both calculations; return a line for the report.
 
     Raises:
         AssertionError: they disagree.

@@ -24,8 +24,8 @@ class Archive:
     """One file of JSON lines for each contestant, space and course; a line per seed.
 
     Args:
-        folder: created when the first run is stored.
-        played: a folder of further compressed files that is only read.
+        folder: folder of the archive, created when the first run is stored.
+        played: folder of published, compressed runs, which is only read.
     """
 
     def __init__(self, folder: Path, played: Path = PLAYED) -> None:
@@ -33,7 +33,7 @@ class Archive:
         self._played = played
 
     def runs(self, contestant: Contestant, ground: Ground, course: Course) -> dict[int, Run]:
-        """Return the runs by seed. A truncated line of a killed benchmark is left out."""
+        """Return the runs by seed. A truncated line, left by a killed benchmark, is skipped."""
         place = _place(contestant, ground, course)
         lines = _by_seed(self._played / f"{place}.gz") | _by_seed(self._folder / place)
         documents = {seed: json.loads(line) for seed, line in lines.items()}

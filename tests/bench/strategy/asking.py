@@ -1,4 +1,4 @@
-"""Cost of a proposal as the history grows: on spaces of twelve tunables and one of names, against Optuna's TPE."""
+"""Cost of a proposal as the history grows, on three kinds of spaces, compared with Optuna's TPE."""
 
 import gc
 import math
@@ -27,7 +27,7 @@ FAILING = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Processor time of one proposal after this many ended trials; the least includes recording the last result."""
+    """Processor time of one proposal after a number of ended trials, including the time to record the last result."""
 
     trials: int
     median_ms: float

@@ -1,4 +1,4 @@
-"""Conditions on the default strategy that are not met."""
+"""Checks the default strategy's required results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,7 +14,7 @@ MEDIAN_MS, P99_MS = 10.0, 50.0
 
 
 def standing(found: Mapping[str, Standing], ours: str, others: Sequence[str]) -> Iterator[str]:
-    """Return the missed conditions. `others`: foreign contestants, which must be behind by more than the interval."""
+    """Return the missed requirements. The default must lead each contestant of `others` by more than the interval."""
     mine = found[ours]
     if mine.p100.estimate < P100:
         yield f"P100 is {mine.p100.estimate:.3f}, {P100} is wanted"

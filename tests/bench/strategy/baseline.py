@@ -1,4 +1,4 @@
-"""Expected result of random search, calculated instead of run, and the end of the time axis.
+"""Calculates the expected result of random search, and the end of the time axis.
 
 Willemsen et al., *A methodology for comparing optimization algorithms for auto-tuning* (2024): with N times sorted
 slowest first, the best of M draws without repetition is expected at rank M (N + 1) / (M + 1).
@@ -28,7 +28,7 @@ def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
 
 
 def horizon_s(ground: Ground, workers: int, share: float = SHARE) -> float:
-    """Return that moment in seconds with this many workers, at the average cost per evaluation."""
+    """Return the seconds that `workers` need for those evaluations, at the average cost per evaluation."""
     return evaluations_until(ground.falling_us, share) * ground.mean_cost_s / workers
 
 

@@ -1,8 +1,8 @@
-"""``python -m tests.bench.strategy.built``: value of a build's figures before its config is timed.
+"""``python -m tests.bench.strategy.built``: value of a build's figures for ranking configs before they are timed.
 
 Recorded searches are replayed in order: a surrogate learns from the first trials, once with the figures as further axes
 and once without, and ranks the next ones. Groups of eight simulate a worker that builds eight configs for each one it
-measures: how fast is the one ranked first?
+measures. The result is the time of the config that is ranked first.
 """
 
 import gzip
@@ -33,8 +33,8 @@ class Log:
 
     Attributes:
         points: of the configs, shape (n, coordinates).
-        names: which coordinates are names.
-        figures: of the builds, each scaled logarithmically to 0..1; only varying ones; shape (n, figures).
+        names: True for a coordinate whose values are names.
+        figures: figures of the builds that vary, each scaled logarithmically to 0..1; shape (n, figures).
     """
 
     name: str
@@ -46,10 +46,10 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Ratio of the times of the config ranked first of eight, with and without figures: below 1 is faster.
+    """Ratio of the time of the config ranked first of eight, with figures to without: below 1 means figures help.
 
     Attributes:
-        error: standard error of the logarithm over the windows; None for a single one.
+        error: standard error of the ratio's logarithm over the windows; None for a single window.
     """
 
     ratio: float

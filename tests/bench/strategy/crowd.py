@@ -1,4 +1,4 @@
-"""Many concurrent workers: how many more trials do they need to come within 5 % of the optimum's speed?"""
+"""Number of trials to come within 5 % of the optimum's speed, with one worker and with many concurrent workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,13 +25,13 @@ COURSES: Sequence[tuple[int, Clock]] = ((1, "steps"), (WORKERS, "steps"), (WORKE
 
 @dataclass(frozen=True, kw_only=True)
 class Crowd:
-    """Results with this many workers; each figure is the median over the seeds, by space.
+    """Results with a number of workers: for each space, the median over the seeds.
 
-    A figure is infinite if half of the runs gave up.
+    A median is infinite if half of the runs did not reach the goal.
 
     Attributes:
-        trials: ended trials until one was within the goal.
-        clock: duration until then: steps, or recorded seconds.
+        trials: ended trials until a config reached the goal.
+        clock: duration until then, in steps or recorded seconds.
     """
 
     trials: Sequence[float]
@@ -40,7 +40,7 @@ class Crowd:
 
 @dataclass(frozen=True, kw_only=True)
 class Crowding:
-    """One contestant with one worker, with 32 synchronous ones, and with 32 whose trials have recorded durations."""
+    """Results of a contestant with one worker, with 32 in step, and with 32 whose trials take their recorded time."""
 
     alone: Crowd
     in_step: Crowd
@@ -60,7 +60,7 @@ def growth(alone: Crowd, together: Crowd) -> float:
 
 
 def total_growth(alone: Crowd, together: Crowd) -> float:
-    """Return the ratio of the sums over the spaces; NaN if some goal was never reached."""
+    """Return the ratio of the trials summed over all spaces; NaN if the goal of a space was not reached."""
     many, one = sum(together.trials), sum(alone.trials)
     return many / one if np.isfinite(many + one) else float("nan")
 

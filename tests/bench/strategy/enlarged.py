@@ -1,9 +1,9 @@
 """``python -m tests.bench.strategy.enlarged``: searches of a whole space with modelled times, from the default.
 
-Recorded spaces are small: a few thousand configs of the tunables that matter. A user's space has some 10^18 points, and
-its best region is behind a valley. Here the space is the family's own. A config's time is that of the nearest recorded
-config, times a factor for each tunable that was not recorded and differs from its recorded value. The factors are
-synthetic, so the figures compare strategies and say nothing about a device.
+Recorded spaces are small: a few thousand configs of the tunables that matter. A user's space has about 10^18 points,
+and its best region is behind a valley. Here the space is the family's own. A config's time is that of the nearest
+recorded config, times a factor for each tunable that was not recorded and differs from its recorded value. The factors
+are synthetic, so the figures compare strategies and say nothing about a device.
 """
 
 import argparse
@@ -47,13 +47,13 @@ SCATTER = 0.15
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Enlarged:
-    """A whole space with the times of a part of it.
+    """A whole space, with the recorded times of a subset of its configs.
 
     Attributes:
-        columns: of the recorded tunables in the whole space.
-        ranks: for each of them, the recorded rank that represents each value.
-        names: which of them have no order; their value must match if any recorded one does.
-        factors: for every other tunable, by rank.
+        columns: column of each recorded tunable in the whole space.
+        ranks: for each recorded tunable, the recorded rank that represents each value.
+        names: True for a recorded tunable without order; its value must match if a recorded config has the value.
+        factors: for every other tunable, the factor of each rank.
     """
 
     ground: Ground
@@ -103,7 +103,7 @@ def enlarged(name: str) -> Enlarged:
 
 
 def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
-    """Return the recorded rank for each value: its own, else that of the nearest number."""
+    """Return for each value the rank of the same recorded value, else of the nearest recorded number."""
     found = []
     for value in tunable.values:
         if value in recorded.values:
@@ -115,7 +115,7 @@ def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
 
 
 def _factors(tunable: Tunable) -> Floats:
-    """Return factors: 1 for the recorded default; for each other value the same number in every run."""
+    """Return 1 for the recorded default, and for each other value a factor that is the same in every run."""
     found = np.ones(len(tunable.values))
     for rank, value in enumerate(tunable.values):
         if rank != tunable.default_index:

@@ -23,14 +23,14 @@ class Standing:
     """Scores of one contestant.
 
     Attributes:
-        p100, p200: the score after 100 and 200 evaluations, mean over the spaces.
+        p100, p200: mean score over the spaces after 100 and 200 evaluations.
         p200_by_space: in the order of the spaces.
-        trials_by_space: evaluations to the optimum, the mean over the runs; 200 for a run that took more.
-        ratios: best/optimum after 50, 100 and 200 evaluations, the median over all runs.
-        mean_ratio: the mean over all runs after 200.
-        harsh_ratio: the mean over the spaces of the median after 200.
+        trials_by_space: mean number of evaluations to the optimum; 200 for a run that took more.
+        ratios: median of best/optimum over all runs after 50, 100 and 200 evaluations.
+        mean_ratio: mean of best/optimum over all runs after 200 evaluations.
+        harsh_ratio: mean over the spaces of each space's median of best/optimum after 200 evaluations.
         least_distinct: distinct valid evaluations of the shortest run, 200 at most.
-        whole: True if each run has 200 evaluations, or all of the space.
+        whole: True if each run has 200 evaluations, or evaluated the whole space.
         asks: proposals per evaluation.
         draws: resampled values of p100 and p200.
     """
@@ -60,7 +60,7 @@ class CourseOf:
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> tuple[Field, dict[str, Standing]]:
-    """Run and score; also return the runs for the time axis."""
+    """Run and score the contestants; also return the runs for the time axis."""
     whole = gather(effort, [each for each in contestants if not each.brief], CourseOf(share=effort.share))
     brief = gather(effort, [each for each in contestants if each.brief], lambda _: Course(trials=BUDGET))
     field = replace(whole, runs={**whole.runs, **brief.runs})

@@ -64,7 +64,7 @@ def barred(ground: Ground, share: float = FAIL) -> Ground:
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Toll]]:
-    """Compare the default with and without its failure model, by space."""
+    """Return the results of the default with and without its failure model, by space."""
     factories = {strategy: STRATEGIES[strategy], PIECE: VARIANTS[PIECE]}
     hard = [barred(ground) for ground in grounds]
     course = Course(clock="steps", trials=TRIALS)

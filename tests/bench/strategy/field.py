@@ -1,4 +1,4 @@
-"""Runs of one question: curves by contestant and space, ready to be scored."""
+"""Collects the runs of one comparison, by contestant and space."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class Effort:
     """Number of runs, and where they are stored.
 
     Attributes:
-        seeds: repetitions of each contestant on each space; slow contestants run a share of them.
-        processes: number of processes; 0 runs nothing.
+        seeds: repetitions of each contestant on each space; slow contestants run only a share of the seeds.
+        processes: number of processes; with 0 only stored runs are read.
         share: of the way to the optimum that random search covers until the time axis ends.
     """
 
@@ -47,7 +47,7 @@ class Field:
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
-    """Run what is missing and read everything; without processes only read contestants with runs on every space."""
+    """Run what the archive lacks and read all runs; without processes, read only contestants with all runs."""
     grounds = effort.grounds
     wanted = {each.name: tuple(range(max(2, round(effort.seeds * each.share)))) for each in contestants}
     if effort.processes:

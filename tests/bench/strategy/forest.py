@@ -1,11 +1,11 @@
 """Helion's LFBO tree search on recorded spaces, written from its description: a classifying forest leads the search.
 
-Helion (pytorch/helion, `helion.autotuner.LFBOTreeSearch`, 2026-08) measures random configs, labels the fastest tenth
-as good, and fits a random forest that tells good from bad; good configs weigh more the faster they are. Each generation
-starts at the best configs (*copies*). A neighbour of one is made by following its path through one tree, and giving
-every tunable on the path the value nearby that this tree rates best. A tenth of the neighbours is measured: those that
-the whole forest rates best, less their similarity to those already chosen. A copy ends once it has brought nothing
-better in two generations.
+Helion (pytorch/helion, `helion.autotuner.LFBOTreeSearch`, 2026-08) measures random configs, labels the fastest tenth as
+good, and fits a random forest that tells good from bad; good configs weigh more the faster they are. Each generation
+starts at the best configs (*copies*). A neighbour of a config is made by following its path through one tree, and
+giving every tunable on the path the nearby value that this tree rates best. A tenth of the neighbours is measured:
+those that the whole forest rates best, less their similarity to neighbours already chosen. A copy ends once it has not
+improved in two generations.
 
 Source: Song et al., *A General Recipe for Likelihood-free Bayesian Optimization* (2022).
 
@@ -56,7 +56,7 @@ Nodes = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Effort of one search: random configs at first, best configs it continues from, and generations."""
+    """Effort of one search: number of initial random configs, of copies, and of generations."""
 
     population: int
     copies: int
@@ -130,7 +130,7 @@ class ForestPlayer:
         return list(places)
 
     def _fitted(self) -> "Forest | None":
-        """Fit on everything measured; None if all would have the same label."""
+        """Return a forest fitted to all measured configs; None if all of them have the same label."""
         places = list(self._told)
         times_us = np.array([self._told[place] for place in places])
         finite = np.isfinite(times_us)
@@ -203,7 +203,7 @@ class ForestPlayer:
         return row
 
     def _goes_on(self, copy: "Copy", batch: Sequence[int]) -> bool:
-        """Move the copy to the best of the batch; return False if it has brought nothing better for too long."""
+        """Move the copy to the best config of the batch; return False once it has not improved for too long."""
         best = min([copy.place, *batch], key=self._told.__getitem__)
         gain = abs(self._told[best] / self._told[copy.place] - 1)
         copy.place = best
@@ -214,17 +214,17 @@ class ForestPlayer:
 
 @dataclass(kw_only=True)
 class Copy:
-    """One of the local searches that run side by side."""
+    """One of the concurrent local searches."""
 
     place: int
     patience: int = PATIENCE
 
 
 class Encoding:
-    """Configs as the forest sees them: numbers by rank, which a tree cannot tell from their size; one axis per name.
+    """Encodes configs for the forest: a tunable of numbers has one axis of ranks, a tunable of names one axis per name.
 
     Attributes:
-        rows: ranks of each config, by place.
+        rows: ranks of the values of each config, by index.
         columns: the tunable of each axis.
         movable: tunables with more than one value.
         blocks, warps: tunables that Helion changes in every neighbour, recognised by their names.
@@ -247,7 +247,7 @@ class Encoding:
         self.warps = next((column for column in self.movable if "warps" in names[column]), None)
 
     def of(self, rows: Indices) -> Floats:
-        """Return points, shape (n, axes)."""
+        """Return the encoded configs, shape (n, axes)."""
         axes = [
             rows[:, column, None] if ordinal or count == 2 else rows[:, column, None] == np.arange(count)
             for column, (ordinal, count) in enumerate(zip(self._ordinal, self._counts, strict=True))
@@ -255,13 +255,13 @@ class Encoding:
         return np.concatenate(axes, axis=1).astype(np.float64)
 
     def near(self, column: int, rank: int, radius: int) -> list[int]:
-        """Return the ranks of a tunable's other values: numbers within the radius, all names."""
+        """Return the ranks of a tunable's other values: all names, but only numbers within the radius."""
         count = self._counts[column]
         span = range(max(0, rank - radius), min(count, rank + radius + 1)) if self._ordinal[column] else range(count)
         return [each for each in span if each != rank]
 
     def place(self, row: Indices) -> int | None:
-        """Return the place of a row of ranks; None if it is not valid."""
+        """Return the index of the config with these ranks; None if it is not valid."""
         return self._places.get(row.astype(self.rows.dtype).tobytes())
 
 
@@ -282,7 +282,7 @@ class Forest:
         self._worth = [_share_of_good(tree.value) for tree in self._trees]
 
     def path(self, tree: int, point: Floats) -> list[int]:
-        """Return the axes that the tree asks about on the way of a point, shape (1, axes), to its leaf."""
+        """Return the axes that the tree compares on the path of a point, shape (1, axes), to its leaf."""
         found = self._trees[tree].decision_path(point.astype(np.float32)).indices
         return [int(axis) for axis in self._trees[tree].feature[found] if axis >= 0]
 

@@ -1,4 +1,4 @@
-"""The sampler on plain studies of functions with real parameters, compared with Optuna's TPE."""
+"""Compares the sampler with Optuna's TPE on functions of real parameters."""
 
 import math
 import warnings
@@ -85,7 +85,7 @@ SAMPLERS: dict[str, Sampler] = {
 
 
 def compare(seeds: int) -> dict[str, dict[str, float]]:
-    """Return by sampler and function the distance of the best value from the optimum, the median over the seeds."""
+    """Return for each sampler and function the median distance of the best value from the optimum."""
     return {
         name: {
             what: float(np.median([_best(function, sampler, seed) - function.optimum for seed in range(seeds)]))

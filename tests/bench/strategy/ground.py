@@ -26,12 +26,12 @@ class Ground:
     """One recorded space; a *place* is the index of a config in the recording.
 
     Attributes:
-        digest: of all that follows, as it was read: equal digests, equal places.
+        digest: digest of the recording: equal digests mean equal places.
         entries, keys: by place.
         places: key → place.
         times_us: by place; infinite for a failed config.
         costs_s: compile, verify and benchmark time together, by place.
-        falling_us: the times of all measured configs, slowest first.
+        falling_us: times of all measured configs, slowest first.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Ground:
 
     @property
     def mean_cost_s(self) -> float:
-        """Return the average cost of an evaluation, failed ones included."""
+        """Return the average cost of an evaluation, including failed evaluations."""
         return float(self.costs_s.mean())
 
     def place(self, config: Config) -> int | None:

@@ -116,7 +116,7 @@ class Replay:
         return results
 
     def add_strategy_time(self, seconds: float) -> None:
-        """Ignored: the strategy's processor time is measured here instead."""
+        """Do nothing: `Replay` measures the strategy's processor time."""
 
     def available_parallelism(self) -> int:
         return self._course.workers
@@ -139,7 +139,7 @@ class Replay:
             self._now_s += spent_s
 
     def _side_by_side(self, elements: Any) -> Any:
-        """Distribute the elements over the workers; the clock then shows the end of the last one."""
+        """Distribute the configs over the workers, and set the clock to the end of the last evaluation."""
         self._idle = [self._now_s] * self._course.workers
         yield from elements
         self._now_s = max(self._now_s, *self._idle)
@@ -201,7 +201,7 @@ class Budget:
         return max(0, self.max_fevals - len(self._replay._done))
 
     def add_evaluations(self, n: int = 1) -> None:
-        """Ignored: the runner counts evaluations."""
+        """Do nothing: `Replay` counts the evaluations."""
 
 
 def _fresh(searchspace: Any) -> Any:

@@ -20,10 +20,10 @@ class Timing:
     """One contestant's score in time.
 
     Attributes:
-        alone: with one worker.
-        together: with eight; a contestant that proposes one config at a time uses one of them.
-        seeds: with one worker and with eight.
-        asking_ms: the median processor time of a proposal.
+        alone: score with one worker.
+        together: score with eight workers; a contestant that proposes one config at a time uses one of them.
+        seeds: number of seeds with one worker and with eight.
+        asking_ms: median processor time of a proposal.
     """
 
     alone: Figure
@@ -33,7 +33,7 @@ class Timing:
 
 
 def compare(effort: Effort, alone: Field, contestants: Sequence[Contestant]) -> dict[str, Timing]:
-    """Score the runs with one worker, and run and score those with eight."""
+    """Score the runs with one worker; run and score the contestants with eight workers."""
     several = [each for each in contestants if each.parallel and each.name in alone.runs]
 
     def course(ground: Ground) -> Course:

@@ -1,8 +1,8 @@
 """Value of repeated measurement when times are noisy: recordings with noise, and some times far too short.
 
-Every `Policy.challenge_every` trials the best one challenges, at the end three do, and a confirmation finds the
-recorded time. With corrections the strategy uses it; without, it keeps the first time. Scores use the recorded times of
-the configs tried, not the noisy ones.
+Every `Policy.challenge_every` trials the best config is confirmed, and three at the end. A confirmation finds the
+recorded time. With corrections the strategy gets that time; without, it keeps the first time. Scores use the
+recorded times of the measured configs, not the noisy times.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,9 +33,9 @@ class Noise:
     """Noise of measured times.
 
     Attributes:
-        spread: standard deviation of the logarithm.
-        lucky: probability that a time is too short …
-        factor: … by this factor.
+        spread: standard deviation of the logarithm of a time.
+        lucky: probability that a time is too short.
+        factor: factor of a time that is too short.
     """
 
     spread: float
@@ -57,7 +57,7 @@ NOISES = {
 
 
 class NoisyPlayer(OurPlayer):
-    """Gets noisy times and, with `corrects`, the confirmed ones."""
+    """A player that gets noisy times and, with `corrects`, the confirmed times."""
 
     def __init__(self, ground: Ground, factory: Factory, seed: int, noise: Noise, *, corrects: bool) -> None:
         super().__init__(ground, factory, seed)
@@ -91,11 +91,11 @@ class NoisyPlayer(OurPlayer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hearing:
+class NoisyResults:
     """Results of searches of one space.
 
     Attributes:
-        p100, p200: scores after this many evaluations.
+        p100, p200: scores after 100 and 200 evaluations.
         champion: mean ratio of the champions' recorded times to the optimum.
     """
 
@@ -104,12 +104,12 @@ class Hearing:
     champion: float
 
 
-def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Hearing]]:
-    """Compare the default, without noise and with noise, with and without corrections, by noise and space."""
+def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[NoisyResults]]:
+    """Return results of the default by noise and space: without noise, and with noise with and without corrections."""
     factories = {"": STRATEGIES[strategy], f", {PIECE}": VARIANTS[PIECE]}
     return {
         f"{name}, {'corrected' if corrects else 'as told'}{piece}": [
-            _hearing(ground, [NoisyPlayer(ground, factory, seed, noise, corrects=corrects) for seed in range(seeds)])
+            _results(ground, [NoisyPlayer(ground, factory, seed, noise, corrects=corrects) for seed in range(seeds)])
             for ground in grounds
         ]
         for name, noise in NOISES.items()
@@ -119,9 +119,9 @@ def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, l
     }
 
 
-def _hearing(ground: Ground, players: Sequence[NoisyPlayer]) -> Hearing:
+def _results(ground: Ground, players: Sequence[NoisyPlayer]) -> NoisyResults:
     course = Course(clock="steps", trials=min(TRIALS, len(ground.entries)))
     best = np.array([Simulation(ground, each, course).play().best_us(ground, TRIALS) for each in players])
     p100, p200 = by_evaluations(ground, best, (TRIALS // 2, TRIALS))
     champion = float(np.mean([each.champion_us() for each in players])) / ground.optimum_us
-    return Hearing(p100=float(p100), p200=float(p200), champion=champion)
+    return NoisyResults(p100=float(p100), p200=float(p200), champion=champion)

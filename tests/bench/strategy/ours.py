@@ -1,4 +1,4 @@
-"""Built-in strategies of `evo.strategy`, and the default with a part removed."""
+"""Built-in strategies of `evo.strategy`, and variants of the default strategy."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -60,12 +60,12 @@ def contestants() -> list[Contestant]:
 
 
 def variants() -> list[Contestant]:
-    """Return the default with a part removed or replaced."""
+    """Return variants of the default strategy with one component removed or replaced."""
     return _of_variants(VARIANTS)
 
 
 def steps() -> list[Contestant]:
-    """Return the default as it is built up step by step."""
+    """Return the default strategy with one component, with two, and so on."""
     return _of_variants({name: factory for name, (_, factory) in STEPS.items()})
 
 
@@ -75,7 +75,7 @@ def _of_variants(factories: Mapping[str, Callable[[Context], Strategy]]) -> list
 
 
 def crowded() -> list[Contestant]:
-    """Return the default without a part that matters only with many workers."""
+    """Return the default strategy without a component that matters only with many workers."""
     return _of_variants(CROWDED)
 
 

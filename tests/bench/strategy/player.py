@@ -1,4 +1,4 @@
-"""Two kinds of contestants: one is asked for each config, the other runs its own loop."""
+"""Interfaces of contestants: a player is asked for each config; a contestant runs a whole search."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tests.bench.strategy.run import Course, Run
 
 
 class Player(Protocol):
-    """Ask and tell of one run. Configs are given by their places."""
+    """One search by ask and tell. A config is given by its index in the recording."""
 
     asks: int
 
@@ -32,9 +32,9 @@ class Contestant:
     """A search method to be compared.
 
     Attributes:
-        digest: of everything that decides its proposals; equal digests give equal runs except for time.
-        play: one run on a space with a seed.
-        share: share of the seeds to run: below one for slow contestants.
+        digest: digest of all code and settings that decide proposals: equal digests give equal runs except for time.
+        play: runs one search on a space with a seed.
+        share: share of the seeds to run; below 1 for slow contestants.
         brief: True if a run ends after the scored evaluations even if the time axis continues with its best.
         parallel: True if it can propose several configs before a result.
     """

@@ -1,6 +1,6 @@
-"""Value of other problems' results: each recorded problem of attention is searched with the results of the others.
+"""Value of other problems' results: each recorded problem of attention is searched with the others' results.
 
-The results are those of searches of `LOGGED` trials. *Opposite* results say the contrary: the fastest config has the
+The results are those of searches of `LOGGED` trials. *Opposite* results are misleading: the fastest config has the
 slowest time, the second fastest the second slowest, and so on.
 """
 
@@ -35,11 +35,11 @@ NOTHING_YET = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Descent:
-    """Best time over the optimum by trials.
+    """Ratio of the best time to the optimum, by number of trials.
 
     Attributes:
         means: geometric means over problems and seeds, at `MOMENTS`.
-        worst: of all runs at the end.
+        worst: largest ratio of all runs at the end.
     """
 
     means: Sequence[float]
@@ -62,7 +62,7 @@ def nothing(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 def champions(here: Place, others: Sequence[Earlier]) -> Context:
-    """Begin with the fastest config of each other problem, where it is valid, as searches did before."""
+    """Return a context whose warm starts are the fastest valid configs of the other problems."""
     best = [min(each.results, key=lambda result: result[1])[0] for each in others]
     default = here.ground.space.default()
     configs = [{name: each.get(name, default[name]) for name in here.ground.space.names} for each in best]
@@ -70,13 +70,13 @@ def champions(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 def advised(here: Place, others: Sequence[Earlier]) -> Context:
-    """Begin with the champions, and be advised by predictions, as a service does."""
+    """Return a context with those warm starts, and with predicted configs as advice, as the service gives."""
     configs = predicted(here.ground.space, here.whole.problem, others, PREDICTED)
     return replace(champions(here, others), advice=configs)
 
 
 def misled(here: Place, others: Sequence[Earlier]) -> Context:
-    """Be advised by predictions from opposite results."""
+    """Return a context whose advice is predicted from opposite results."""
     configs = predicted(here.ground.space, here.whole.problem, [opposite(each) for each in others], PREDICTED)
     return Context(space=here.ground.space, advice=configs)
 
@@ -98,7 +98,7 @@ def opposite(earlier: Earlier) -> Earlier:
 
 
 def compare(strategy: str, seeds: int) -> dict[str, Descent]:
-    """Return the course of the searches by what they begin with."""
+    """Search with every kind of context, and return the ratios to the optimum."""
     places = _places()
     curves: dict[str, list[np.ndarray]] = {name: [] for name in WAYS}
     for seed in range(seeds):

@@ -1,4 +1,4 @@
-"""Runs the questions one after the other; writes the tables as a page and the figures as JSON."""
+"""Runs the comparisons one after the other; writes their tables as a page and their figures as JSON."""
 
 import os
 import platform
@@ -37,13 +37,13 @@ PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch", "sciki
 
 @dataclass(kw_only=True)
 class Report:
-    """Report that is filled question by question.
+    """The report, extended by each comparison.
 
     Attributes:
         page: Markdown.
-        figures: for JSON.
-        missed: conditions that are not met.
-        judges: True if enough runs exist to judge the conditions.
+        figures: all figures, to be written as JSON.
+        missed: requirements that are not met.
+        judges: True if there are enough runs to check the requirements.
     """
 
     tell: Callable[[str], None]
@@ -63,7 +63,7 @@ class Report:
         self.missed += missed if self.judges else ()
 
     def lack(self) -> None:
-        """Note that runs needed for the judgement are missing."""
+        """Record that runs needed to check the requirements are missing."""
         self.add(f"{NOTHING}\n")
         self.missed.append(NOTHING)
 

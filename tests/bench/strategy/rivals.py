@@ -14,12 +14,12 @@ from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_ove
 
 @dataclass(frozen=True, kw_only=True)
 class Distance:
-    """Best time over the optimum of one contestant.
+    """Ratio of one contestant's best time to the optimum.
 
     Attributes:
-        by_space: the median run, in the order of the spaces.
-        medians: over all runs, after 50, 100 and 200 evaluations.
-        worst: of all runs after 200.
+        by_space: median over the runs, in the order of the spaces.
+        medians: median over all runs after 50, 100 and 200 evaluations.
+        worst: largest ratio of all runs after 200 evaluations.
         p200: the score of `make bench-strategy` after 200 evaluations.
         asking_ms: median processor time of a proposal.
     """

@@ -18,8 +18,8 @@ class Course:
         workers: number of configs evaluated at once.
         clock: ``recorded``: an evaluation takes its recorded duration, and proposals take their own time;
             ``steps``: every evaluation takes one second and proposals none, so workers are synchronous.
-        trials: least number of evaluations …
-        until_s: … and least duration in seconds of the clock.
+        trials: least number of evaluations.
+        until_s: least duration in seconds of the clock; a run ends once both are reached.
         goal: the run ends earlier when a config this close to the optimum (1.05: 5 % slower) has ended.
     """
 
@@ -41,8 +41,8 @@ class Run:
     """Evaluations in the order they ended.
 
     Attributes:
-        places: of the configs in the recording.
-        ended_s: on the clock of the course.
+        places: index of each config in the recording.
+        ended_s: end of each evaluation in seconds of the clock.
         asking_s: processor time of each proposal.
         asks: number of proposals, repetitions and constraint violations included.
     """
@@ -69,7 +69,7 @@ class Run:
         return result
 
     def seconds_to(self, ground: Ground, goal: float) -> float:
-        """Return when, on the course's clock, such a config had ended; infinite if none did."""
+        """Return the time at which a config this close to the optimum had ended; infinite if none did."""
         evaluations = self.evaluations_to(ground, goal)
         return self.ended_s[int(evaluations) - 1] if np.isfinite(evaluations) else float("inf")
 

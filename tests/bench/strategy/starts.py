@@ -1,7 +1,7 @@
-"""``python -m tests.bench.strategy.starts``: what each start of a family is worth on the recorded problems.
+"""``python -m tests.bench.strategy.starts``: recorded time of each start of a family on the recorded problems.
 
 A start is looked up in the recording. Where it has values that were not recorded, the recorded configs that differ from
-it in the fewest tunables stand for it, the fastest of them; the table states in how many they differ.
+it in the fewest tunables are used instead, the fastest of them; the table states the number of differences.
 """
 
 import sys
@@ -21,8 +21,8 @@ class Worth:
     """A start's recorded time.
 
     Attributes:
-        ratio: its time over the fastest recorded one.
-        rank: number of recorded configs that are faster.
+        ratio: ratio of the start's time to the fastest recorded time.
+        rank: number of recorded configs that are faster than the start.
         differs: tunables in which the recorded config differs from the start.
     """
 
@@ -33,7 +33,7 @@ class Worth:
 
 
 def looked_up(recorded: Recorded, label: str, config: Config) -> Worth:
-    """Return the worth of a complete config of the family's space."""
+    """Look up a complete config of the family's space in the recording."""
     ranked = [(sum(each[name] != config.get(name) for name in each), time_us) for each, time_us in recorded.results]
     nearest, time_us = recorded.results[ranked.index(min(ranked))]
     times_us = sorted(each for _, each in recorded.results)
@@ -46,7 +46,7 @@ def looked_up(recorded: Recorded, label: str, config: Config) -> Worth:
 
 
 def worths(recorded: Recorded) -> list[Worth]:
-    """Return the default's worth, and that of each start that applies to the recorded problem."""
+    """Look up the default config and each start that applies to the recorded problem."""
     device = replace(known("sm_90"), kind="cuda", model=recorded.model)
     family = find(recorded.family).family
     problem = family.problem(recorded.problem, "cuda")

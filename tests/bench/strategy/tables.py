@@ -11,7 +11,7 @@ from tests.bench.strategy.evaluations import Standing, lead
 from tests.bench.strategy.failing import Toll
 from tests.bench.strategy.ground import Ground
 from tests.bench.strategy.moments import Timing
-from tests.bench.strategy.noisy import Hearing
+from tests.bench.strategy.noisy import NoisyResults
 from tests.bench.strategy.problems import MOMENTS, Descent
 from tests.bench.strategy.rivals import Distance
 from tests.bench.strategy.scores import Figure
@@ -115,7 +115,7 @@ def _grown(alone: Crowd, together: Crowd) -> list[str]:
 
 
 def transfer(found: Mapping[str, Sequence[Start | None]], grounds: Sequence[Ground]) -> str:
-    """Return P100 and the trials to 95 % of the optimum, by the advice at the start."""
+    """Return a table of P100 and the trials to 95 % of the optimum, by advice."""
     cells = {
         name: ["" if each is None else f"{each.p100:.2f} / {_trials(each.trials, TRIALS)}" for each in starts]
         for name, starts in found.items()
@@ -128,7 +128,7 @@ def failing(found: Mapping[str, Sequence[Toll]], grounds: Sequence[Ground]) -> s
     return table(header, [[k, *(f"{each.p100:.2f} / {each.failed:.0%}" for each in v)] for k, v in found.items()])
 
 
-def noisy(found: Mapping[str, Sequence[Hearing]], grounds: Sequence[Ground]) -> str:
+def noisy(found: Mapping[str, Sequence[NoisyResults]], grounds: Sequence[Ground]) -> str:
     rows = [
         [
             name,
@@ -156,7 +156,7 @@ def asking(found: Mapping[str, Sequence[Cost]]) -> str:
 
 
 def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]) -> str:
-    """Return the value of each part: the default minus the variant without it."""
+    """Return a table of each component's value: the default's score minus that of the variant without the component."""
     rows = [
         [name, *_gain(found[ours], each, len(grounds)), f"{each.mean_ratio:.3f}"]
         for name, each in found.items()
@@ -166,7 +166,7 @@ def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]
 
 
 def building(found: Mapping[str, Standing], upon: Mapping[str, str], grounds: Sequence[Ground]) -> str:
-    """Return the gain of each step over the step it builds on."""
+    """Return a table of each step's gain over the step that it builds on."""
     rows = [
         [name, below, *_gain(found[name], found[below], len(grounds)), f"{found[name].p200.estimate:.3f}"]
         for name, below in upon.items()

@@ -1,8 +1,8 @@
-"""Advice: the value of another device's champion, and the cost of bad advice.
+"""Value of another device's champion as advice, and cost of bad advice.
 
 Recordings of one kernel on two devices exchange their fastest configs. Bad advice is of two kinds, on any recording: a
 local optimum far from the best config, and the slowest configs, as many as champions are ever used. For comparison, a
-warm start with the same configs, on which the whole search builds, shows what bounding the harm costs.
+search with the same configs as warm start shows the cost of bad configs that the strategy trusts.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,10 +34,10 @@ SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Results of searches of one space with the same start.
+    """Results of searches of one space with the same advice.
 
     Attributes:
-        p100: the score after 100 evaluations.
+        p100: score after 100 evaluations.
         trials: median number to come within 5 % of the optimum's speed; infinite if half of the runs did not.
     """
 
@@ -54,7 +54,7 @@ def nothing(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
 
 
 def champions(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
-    """Return the fastest config of each other recording of the same kernel, if it is valid here."""
+    """Return the fastest config of each other recording of the same kernel, if the config is valid in this space."""
     kin = [each for each in grounds if each is not ground and each.space.names == ground.space.names]
     found = [each.entries[int(each.times_us.argmin())].config for each in kin]
     return [config for config in found if ground.place(config) is not None]

@@ -1,6 +1,6 @@
-"""The default strategy with one part changed, and built up part by part, to measure the value of each.
+"""Variants of the default strategy with one component changed, and with components added one after the other.
 
-A variant is named for its change, a step for what it adds; both are built like any strategy.
+The name of a variant says its change, the name of a step says the component it adds.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Factory: TypeAlias = Callable[[Context], Strategy]
 
 @dataclass(frozen=True, kw_only=True)
 class Dice(Outlook):
-    """Ranks at random, so that the arms alone decide."""
+    """A forecast that ranks configs at random, so that only the arms decide."""
 
     rng: np.random.Generator
 
@@ -40,15 +40,15 @@ class Blind(Surrogate):
         return Dice(coordinates=found.coordinates, time=found.time, success=None, share=1.0, best=0.0, rng=rng)
 
 
-class Fearless(Surrogate):
-    """Assumes that every config works."""
+class NoFailures(Surrogate):
+    """A surrogate that assumes that no config fails."""
 
     def learn(self, seen: Observations) -> Outlook:
         return replace(super().learn(seen), success=None)
 
 
-class Unbelieving(Surrogate):
-    """Ignores pending configs, so that many workers get similar proposals."""
+class IgnorePending(Surrogate):
+    """A surrogate that ignores pending configs, so that many workers get similar proposals."""
 
     def learn(self, seen: Observations) -> Outlook:
         alone = copy(seen)
@@ -57,14 +57,14 @@ class Unbelieving(Surrogate):
 
 
 class Untied(Neighbourhood):
-    """Changes one value at a time, even if constraints tie it to others."""
+    """A neighbourhood that changes one value at a time, even if a constraint ties the value to others."""
 
     def relinked(self, row: Indices) -> Indices:
         return row[None, :][:0]
 
 
-class Anywhere(Portfolio):
-    """Suggests random configs in place of those of its arms."""
+class RandomConfigs(Portfolio):
+    """A portfolio that suggests only random configs."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, arms=("tpe",))
@@ -75,19 +75,19 @@ class Anywhere(Portfolio):
 
 
 def logarithms(losses: Floats) -> Floats:
-    """Return the logarithms of the times above 0."""
+    """Return standardised logarithms of the times."""
     figures = within_measured(losses)
     return standardised(np.log(figures) if figures.min() > 0 else figures)
 
 
 def all_the_lead(losses: Floats) -> Floats:
-    """Return the speeds, with the full lead of the best over the next."""
+    """Return standardised speeds, in which the best config keeps its full lead over the second best."""
     figures = within_measured(losses)
     return standardised(-figures.min() / figures if figures.min() > 0 else figures)
 
 
 def _with(**pieces: Callable[[Space], object]) -> Factory:
-    """Return the default with these parts in place of its own."""
+    """Return the default strategy with these components replaced."""
 
     def build(context: Context) -> Portfolio:
         portfolio = Portfolio(context)
@@ -103,7 +103,7 @@ def _without(*arms: str) -> Factory:
 
 
 def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Blind(context.space)) -> Factory:
-    """Return only the arms, chosen at random or ranked."""
+    """Return a portfolio of only these arms; `judge` ranks their configs, by default at random."""
     return lambda context: Portfolio(context, arms=arms, surrogate=judge(context))
 
 
@@ -111,17 +111,17 @@ VARIANTS: dict[str, Factory] = {
     **{f"without {arm}": _without(arm) for arm in ARMS},
     "without tpe and evolution": _without("tpe", "evolution"),
     "without relinking": _with(neighbourhood=Untied),
-    "suggestions at random": Anywhere,
+    "suggestions at random": RandomConfigs,
     "without the surrogate": lambda context: Portfolio(context, surrogate=Blind(context.space)),
     "without alignment": lambda context: Portfolio(context, surrogate=Surrogate(context.space, aligned=False)),
     "logarithms for speeds": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=logarithms)),
     "a lead counts in full": lambda context: Portfolio(context, surrogate=Surrogate(context.space, scale=all_the_lead)),
-    "without the chance of success": lambda context: Portfolio(context, surrogate=Fearless(context.space)),
+    "without the chance of success": lambda context: Portfolio(context, surrogate=NoFailures(context.space)),
 }
 
 CROWDED: dict[str, Factory] = {
     "nobody waits": partial(Portfolio, patient=False),
-    "without believing": lambda context: Portfolio(context, surrogate=Unbelieving(context.space)),
+    "without believing": lambda context: Portfolio(context, surrogate=IgnorePending(context.space)),
 }
 """Variants that matter only with many workers: the default without one of its parts for them."""
 
@@ -130,13 +130,13 @@ STEPS: dict[str, tuple[str, Factory]] = {
     "all arms, by chance": ("random", _only(*ARMS)),
     "a surrogate picks": (
         "all arms, by chance",
-        _only(*ARMS, judge=lambda context: Fearless(context.space, aligned=False, scale=logarithms)),
+        _only(*ARMS, judge=lambda context: NoFailures(context.space, aligned=False, scale=logarithms)),
     ),
     "by speeds": (
         "a surrogate picks",
-        _only(*ARMS, judge=lambda context: Fearless(context.space, aligned=False)),
+        _only(*ARMS, judge=lambda context: NoFailures(context.space, aligned=False)),
     ),
-    "aligned": ("by speeds", _only(*ARMS, judge=lambda context: Fearless(context.space))),
+    "aligned": ("by speeds", _only(*ARMS, judge=lambda context: NoFailures(context.space))),
     "with the chance of success": ("aligned", Portfolio),
 }
 """Steps, each with the one it builds on."""

@@ -35,7 +35,7 @@ BUSY = "-busy"
 
 
 def main(arguments: list[str]) -> int:
-    """Print the rates of each source of noise; status 1 if one is out of its limit."""
+    """Print the error rates for each source of noise; status 1 if a rate exceeds its limit."""
     options = _parser().parse_args(arguments)
     paths = [] if options.synthetic else options.noise or sorted(RECORDED.glob("*.json.gz"))
     held = [_recording(path.name, Noise.load(path), options) for path in paths]
@@ -77,7 +77,7 @@ def _found_on_a_quiet_machine(power: Power) -> bool:
 
 
 def _found_on_a_busy_machine(power: Power) -> bool:
-    """Return True if gains are found, or missed with a verdict that the machine is too noisy."""
+    """Return True if enough gains are promoted, or get the verdict that the machine is too noisy."""
     return power.promoted.share + power.cannot_tell.share >= LEAST_HEARD
 
 
@@ -88,10 +88,10 @@ def _drawn(
     *,
     found: Callable[[Power], bool] = lambda _: True,
 ) -> bool:
-    """Return false promotions and power of drawn confirmations.
+    """Print false promotions and power of drawn confirmations; return True if all rates are within their limits.
 
     Args:
-        found: tells whether the required gain is found often enough; omitted: any rate is accepted.
+        found: returns True if the required gain is found often enough; by default any rate is accepted.
     """
     policy, count = Policy(), options.confirmations
     print(f"\n## {name}", flush=True)
@@ -116,7 +116,7 @@ def _power(gain: float, found: Power, *, holds: bool) -> bool:
 
 
 def _worked(noise: Noise, tries: int, seed: int) -> list[bool]:
-    """Apply the rule `work` to a kernel that does all its work, and to one that skips most of it."""
+    """Apply the rule `work` to a kernel that does all its work, and to a kernel that skips most of it."""
     held = []
     for what, slow in (("", False), (f" (from {LEAST_ROUNDS} rounds on, as a slow kernel gets)", True)):
         sound, skipping = worked(noise, 1.0, tries, seed, slow=slow), worked(noise, REWORK, tries, seed, slow=slow)

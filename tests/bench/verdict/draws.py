@@ -1,4 +1,4 @@
-"""Random confirmations, drawn from recorded processes or from synthetic noise with effects of the process."""
+"""Random confirmations, drawn from recorded processes or from synthetic noise."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ Series = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """One confirmation with the most processes it may take; sample i of all series was taken in round i."""
+    """Samples of one confirmation with the most processes it may take; sample i of every series is from round i."""
 
     challenger: Series
     again: Series
     incumbent: Series
 
     def faster(self, gain: float) -> "Draw":
-        """Return the same with a challenger that takes this much less time."""
+        """Return a draw whose challenger takes a share `gain` less time."""
         return replace(self, challenger=(1 - gain) * self.challenger, again=(1 - gain) * self.again)
 
     def speedups(self, policy: Policy) -> list[float]:
@@ -45,7 +45,7 @@ class Draw:
         return ratios
 
     def rounds(self, process: int, policy: Policy) -> int:
-        """Return the rounds that a worker takes in a process."""
+        """Return the number of rounds that a worker takes in a process."""
         pairs = [(self.challenger[process], self.incumbent[process])]
         if process == 0:
             pairs.append((self.challenger[0], self.again[0]))
@@ -80,7 +80,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """Recorded processes in random order, their rounds in circular blocks (Politis and Romano, 1992)."""
+    """Draws recorded processes in random order, and their rounds in circular blocks (Politis and Romano, 1992)."""
 
     noise: Noise
 
@@ -101,11 +101,11 @@ class Recorded:
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
-    """Rounds that vary around a kernel's time in its process, and processes that differ.
+    """Draws each kernel's mean time per process, and rounds that vary around it.
 
     Attributes:
-        effects: draws each kernel's effect of the process, as a factor of its time.
-        jitter: standard deviation of one round's logarithm.
+        effects: draws the factor of a kernel's time in each process.
+        jitter: standard deviation of the logarithm of a round's time.
     """
 
     effects: Callable[[tuple[int, ...], np.random.Generator], NDArray[np.float64]]
@@ -121,12 +121,12 @@ class Synthetic:
 
 
 def normal(spread: float) -> Synthetic:
-    """Return effects with this standard deviation of speed-ups between processes."""
+    """Return noise in which speed-ups differ between processes with this standard deviation."""
     return Synthetic(effects=lambda shape, rng: np.exp(rng.normal(0.0, spread / np.sqrt(2.0), shape)))
 
 
 def one_in_five(slower: float) -> Synthetic:
-    """Return effects that slow each kernel this much in one process of five."""
+    """Return noise in which each kernel is slower by `slower` in one process of five."""
     return Synthetic(effects=lambda shape, rng: np.where(rng.random(shape) < 0.2, 1.0 + slower, 1.0))
 
 
@@ -157,7 +157,7 @@ def rounds_taken(
     *,
     first: tuple[Samples, Samples] | None = None,
 ) -> int:
-    """Return the number of rounds, of at most `most`, after which a process ends.
+    """Return the number of rounds, at most `most`, after which a process ends.
 
     Args:
         pairs: series of at least `most` samples that are compared with each other.

@@ -1,4 +1,4 @@
-"""Random memory layouts per process: positions of a kernel's code, its stack and its pages."""
+"""Random memory layouts per process: positions of a kernel's code and of its stack."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _ENVIRONMENT = "OMP_LAYOUT"
 
 @dataclass(kw_only=True)
 class Shifted:
-    """A C compiler that puts `code_bytes` of other code before the kernel's, as another link order would.
+    """A C compiler that puts `code_bytes` of other code before the kernel's code, as another link order would.
 
     The system places pages of libraries and buffers at random in every process.
     """

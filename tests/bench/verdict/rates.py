@@ -24,7 +24,7 @@ class Rate:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """95 % interval of the probability behind it (Clopper and Pearson, Biometrika 26 (1934), 404-413)."""
+        """95 % interval of the hit probability (Clopper and Pearson, Biometrika 26 (1934), 404-413)."""
         from scipy.stats import beta
 
         low = beta.ppf(0.025, self.hits, self.tried - self.hits + 1) if self.hits else 0.0
@@ -38,13 +38,14 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """Verdicts on challengers with one true gain.
+    """Verdicts on challengers that all have the same true gain.
 
     Attributes:
-        promoted: rate of promotions, and of verdicts that the machine is too noisy.
-        processes: average number for challengers that were faster in the first process.
-        measured, corrected: average error of the promoted gains and of the corrected ones, in percentage points; NaN
-            if nothing was promoted.
+        promoted: rate of promotions.
+        cannot_tell: rate of verdicts that the machine is too noisy.
+        processes: average number of processes of challengers that were faster in the first process.
+        measured, corrected: average error of the measured and of the corrected gain of promotions, in percentage
+            points; NaN if nothing was promoted.
     """
 
     promoted: Rate
@@ -55,9 +56,9 @@ class Power:
 
 
 def promoted(source: Source, gains: Sequence[float], confirmations: int, policy: Policy, seed: int) -> tuple[Rate, ...]:
-    """Return the promotion rate of challengers that take this much less time; 0: a kernel against itself.
+    """Return for each gain the promotion rate of challengers that take this share less time; 0: the same kernel.
 
-    The sequential test runs first: it refuses nearly all, and no other rule promotes what it refuses.
+    The sequential test runs first: it refuses most challengers, and a refused challenger cannot be promoted.
     """
     rng, hits = np.random.default_rng(seed), np.zeros(len(gains), dtype=int)
     for _ in range(confirmations):
@@ -70,7 +71,7 @@ def promoted(source: Source, gains: Sequence[float], confirmations: int, policy:
 
 
 def power(source: Source, gain: float, confirmations: int, policy: Policy, seed: int) -> Power:
-    """Return full results: verdicts, number of processes, and the error of the stated gains."""
+    """Return rates of verdicts, number of processes and errors of the stated gains for challengers with one gain."""
     rng = np.random.default_rng(seed)
     found = [_verdict(source.draw(gain, policy, rng), policy, rng) for _ in range(confirmations)]
     passed = [verdict for verdict, _ in found if verdict.promote]
@@ -87,7 +88,7 @@ def power(source: Source, gain: float, confirmations: int, policy: Policy, seed:
 
 
 def _verdict(draw: Draw, policy: Policy, rng: np.random.Generator) -> tuple[Verdict, int]:
-    """Return the verdict and the number of processes; further ones run only if the first is favourable."""
+    """Return the verdict and the number of processes; further processes run only if the first is favourable."""
     alone = judge(draw.report(1, policy), policy, 1, rng)
     if not alone.promote:
         return alone, 1

@@ -45,7 +45,7 @@ class Recorder:
         return self._work.terms.device
 
     def pair(self) -> dict[str, tuple[Config, Built]]:
-        """Return the default config, and another that is about as fast."""
+        """Build the default config and another config that is about as fast; return both."""
         terms = self._work.terms
         space = self._work.copy.family.space(terms.problem, terms.device, terms.objective)
         first = self._built(space.default())
@@ -66,7 +66,7 @@ class Recorder:
     def process(
         self, built: dict[str, tuple[Config, Built]], *, rounds: int, series: dict[str, str], entropy: int
     ) -> dict[str, list[float]]:
-        """Return the samples of one new process."""
+        """Time the kernels in a new process; return the samples of each series."""
         terms = self._work.terms
         child = self._runners.fresh(self._work, entropy)
         try:
@@ -82,7 +82,7 @@ class Recorder:
     def elsewhere(
         self, pair: dict[str, tuple[Config, Built]], *, rounds: int, rng: np.random.Generator
     ) -> dict[str, list[float]]:
-        """Return the samples of a process with its own memory layout; each kernel's code has its own position."""
+        """Time the kernels in a new process with a random memory layout; return the samples of each series."""
         built: dict[str, tuple[Config, Built]] = {}
         for name, kernel in SERIES.items():
             self._layout.draw(rng)
@@ -120,7 +120,7 @@ def recorder(family: str, problem: str, kind: DeviceKind, folder: Path) -> Itera
 
 
 def main(arguments: list[str]) -> int:
-    """Record processes; the file is complete after each of them."""
+    """Record processes; the file is written after each of them."""
     options = _parser().parse_args(arguments)
     begun, rng = time.monotonic(), np.random.default_rng(options.seed)
     processes: list[dict[str, list[float]]] = []

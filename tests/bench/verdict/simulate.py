@@ -1,4 +1,4 @@
-"""Recorded runs judged in their order, predictions compared with later processes, and the rule `work`."""
+"""Rates on recorded noise: of verdicts in recorded order, of correct predictions, and of the rule `work`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Roles = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkRates:
-    """Verdicts of the rule `work` on a kernel compared with itself."""
+    """Rates at which the rule `work` is met and is undecided, on a kernel compared with itself."""
 
     met: Rate
     undecided: Rate
@@ -45,7 +45,7 @@ def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = F
 
 
 def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: bool) -> Rule:
-    """Add rounds while the rule is undecided, as `workers.measure.checks.overwrite` does."""
+    """Apply the rule, with more rounds while it is undecided, as `workers.measure.checks.overwrite` does."""
     process, (one, other) = int(rng.integers(len(noise.processes))), rng.permutation(ALIKE)[:2].tolist()
     chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]
@@ -64,22 +64,23 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
 
 
 def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
-    """Return verdicts on the recorded processes in their order, each with the ones right after it.
+    """Judge confirmations of consecutive recorded processes; each process starts one.
 
     Returns:
-        How often a kernel is promoted over itself, with each series in each role; and the faster kernel over the other.
+        How often a kernel is promoted over itself, for each assignment of series to roles; and how often the faster
+        kernel is promoted over the slower one.
     """
     count, rng = len(noise.processes), np.random.default_rng(0)
 
     def judged(roles: Sequence[Roles]) -> Rate:
-        reports = [_as_taken(noise, first, each, policy) for first in range(count) for each in roles]
+        reports = [_recorded_report(noise, first, each, policy) for first in range(count) for each in roles]
         return Rate(hits=sum(judge(report, policy, 1, rng).promote for report in reports), tried=len(reports))
 
     return judged(list(permutations(ALIKE))), judged([("a1", "a2", "b1")])
 
 
-def _as_taken(noise: Noise, first: int, roles: Roles, policy: Policy) -> ConfirmReport:
-    """Return one confirmation that starts with this process and continues with the next ones while undecided."""
+def _recorded_report(noise: Noise, first: int, roles: Roles, policy: Policy) -> ConfirmReport:
+    """Return a report that starts with process `first` and adds the next processes while the verdict is undecided."""
     challenger, again, incumbent = roles
 
     def timing(process: int, series: str, rounds: int) -> Timing:
@@ -101,11 +102,11 @@ def _as_taken(noise: Noise, first: int, roles: Roles, policy: Policy) -> Confirm
 
 
 def covered(noise: Noise, policy: Policy, orders: int, seed: int) -> tuple[Rate, Rate]:
-    """Return how often the speed-up of b over a in a process lies where earlier processes predicted it.
+    """Return how often a process's speed-up of b over a lies in the interval predicted from earlier processes.
 
     Returns:
-        In recorded order, where each process is predicted once by those right before it; and over `orders` random
-        orders of all processes, which are many but not independent.
+        The rate in recorded order, where each process is predicted once by the processes right before it; and the rate
+        over `orders` random orders of the processes, which are not independent of each other.
     """
     count, rng = len(noise.processes), np.random.default_rng(seed)
     in_order = _coverage(noise, policy, [range(count)])
@@ -118,7 +119,7 @@ def _coverage(noise: Noise, policy: Policy, orders: Sequence[Sequence[int]]) -> 
 
 
 def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[bool]:
-    """Return for every process of an order whether the interval of those right before it contains it.
+    """Yield for every process of an order whether its speed-up is in the interval predicted from the processes before.
 
     The order is circular, so each process is judged once, and never by itself.
     """

@@ -1,1 +1,1 @@
-"""The zoo's calls against every baseline: ``make bench-zoo``."""
+"""Times kernels for the zoo's calls against every baseline: ``make bench-zoo``."""

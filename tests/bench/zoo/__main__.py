@@ -1,9 +1,9 @@
-"""The zoo's calls against every baseline there is: ``make bench-zoo``.
+"""Times kernels for the zoo's calls against every baseline: ``make bench-zoo``.
 
-Each call is searched as a user would, from what the program ships, in a database of its own. Its ratio to the fastest
-baseline is that of the search's confirmation if one ended in time; else the best config and all baselines are timed
-interleaved in one process of their own. Each finished call prints its row at once, and is appended to the file of
-results, with which a later run goes on.
+Each call is searched with the user's command, from the built-in starts, in a database of its own. Its ratio to the
+fastest baseline is taken from the search's confirmation if one ended in time; else the best config and all baselines
+are timed interleaved in a new process. The row of each finished call is printed at once and appended to the file of
+results; a later run with the same file continues after it.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     longest_s = terms.limit_s + PARTING_S + options.comparing
     end = time.monotonic() + options.within
     with tempfile.TemporaryDirectory(prefix="bench-zoo-") as folder:
-        for number, call in enumerate(by_turns(suite.calls)):
+        for number, call in enumerate(interleaved(suite.calls)):
             row = empty(call, options.device)
             if results.get(row.key) is not None:
                 continue
@@ -69,8 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def by_turns(calls: Sequence[Call]) -> Iterator[Call]:
-    """Yield the first call of each family, then the second, …, so that a run cut short has some of each."""
+def interleaved(calls: Sequence[Call]) -> Iterator[Call]:
+    """Yield the first call of each family, then the second of each, …: a run cut short has calls of every family."""
     families: dict[str, list[Call]] = {}
     for call in calls:
         families.setdefault(call.family, []).append(call)
@@ -79,7 +79,7 @@ def by_turns(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def measured(call: Call, row: Row, terms: Terms, folder: Path, *, comparing_s: float) -> Row:
-    """Search a call, and return its row, completed by the ratio or the reason why there is none."""
+    """Search a call; return its row with the ratio, or with the reason why there is none."""
     try:
         view = searched(call, row.cache, terms, folder)
         row = replace(row, device=view.device.model, trials=view.finished, seconds=terms.seconds, trouble="")
@@ -94,7 +94,7 @@ def measured(call: Call, row: Row, terms: Terms, folder: Path, *, comparing_s: f
 
 
 def confirmed_row(row: Row, view: SearchView) -> Row | None:
-    """Return the row with the figures of a promotion; None if nothing was promoted on a comparison with a baseline."""
+    """Return the row with the times of the promoted config; None without a promotion against a baseline."""
     champion = view.champion
     if champion is None or champion.verdict is None or champion.verdict.baseline_speedup is None:
         return None
@@ -109,7 +109,7 @@ def confirmed_row(row: Row, view: SearchView) -> Row | None:
 
 
 def summary(rows: Sequence[Row], devices: Sequence[str] = ()) -> str:
-    """Compare the ratios with the goals."""
+    """Return a sentence that compares the ratios with the goals."""
     ratios = [row.ratio.estimate for row in rows if row.ratio is not None]
     missing = len(rows) - len(ratios)
     if not ratios:

@@ -20,10 +20,10 @@ ROUNDS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Alongside:
-    """Medians of one process.
+    """Median times of a config and all baselines in one process.
 
     Attributes:
-        ratio: of the fastest baseline's time to the config's, over rounds; None where no baseline ran.
+        ratio: median over rounds of the fastest baseline's time over the config's time; None if no baseline ran.
     """
 
     time_us: float
@@ -37,11 +37,11 @@ def alongside(view: SearchView, *, kind: str, budget_s: float, rounds: int = ROU
     """Build the best config of a search again, verify it on new inputs, and time it with all baselines.
 
     Args:
-        kind: of the device, ``cpu`` or ``cuda``.
+        kind: device kind, ``cpu`` or ``cuda``.
         budget_s: seconds for the rounds; the slowest baselines are left out where they would take longer.
 
     Raises:
-        BenchError: the search found no config, or the config does not pass here.
+        BenchError: the search found no config, or the config is refused when built or verified again.
     """
     effort = Effort(trials=0, minutes=0, sample=0, rounds=rounds, seed=view.seed, device=kind)
     found, folder = found_by(view, effort), cache_folder()

@@ -17,13 +17,13 @@ class Row:
     """Result of one call.
 
     Attributes:
-        problem: as the suite states it.
-        time_us: median of the best config; None where there is no time, and `trouble` says why.
-        baseline: the fastest baseline.
-        ratio: of its time to that of the config, median of rounds, with its interval; None without a baseline.
-        timed: ``confirmed`` by the search's own confirmation, or ``side by side`` in one process afterwards.
-        baselines_us: medians of all baselines that ran.
-        absent: why the others did not run, by name.
+        problem: the problem as the suite states it.
+        time_us: median time of the best config; None without a time, and `trouble` says why.
+        baseline: name of the fastest baseline.
+        ratio: median ratio of the baseline's time to the config's time, with its interval; None without a baseline.
+        timed: ``confirmed``: by the search's confirmation; ``side by side``: in one process after the search.
+        baselines_us: median time of each baseline that ran.
+        absent: for each other baseline, why it did not run.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What identifies a call in a file of results."""
+        """Key of the call in a file of results."""
         return self.family, self.problem, self.cache
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The row of a table."""
+        """Cells of the call's row in the table."""
         ratio = "–" if self.ratio is None else f"{self.ratio.estimate:.2f} ({self.ratio.low:.2f}–{self.ratio.high:.2f})"
         time_us = "–" if self.time_us is None else f"{self.time_us:.2f}"
         baseline_us = self.baselines_us.get(self.baseline or "")
@@ -67,7 +67,7 @@ class Results:
     """Rows of a file, one JSON object a line; every finished call is appended at once.
 
     Args:
-        path: None keeps them in memory only.
+        path: the file; None keeps the rows in memory only.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -90,7 +90,7 @@ class Results:
         return key in self._rows
 
     def row(self, key: tuple[str, str, str]) -> Row:
-        """Return the last result of a call, whether it has a ratio or not."""
+        """Return the last result of a call, with or without a ratio."""
         return self._rows[key]
 
     def get(self, key: tuple[str, str, str]) -> Row | None:

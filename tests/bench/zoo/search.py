@@ -1,4 +1,4 @@
-"""The search of one call, as a user would run it, cut short when its time is over."""
+"""Runs the search of one call with the user's command, and interrupts it when its time is over."""
 
 import os
 import signal
@@ -29,11 +29,11 @@ _VIEW = TypeAdapter(SearchView)
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Terms of every search.
+    """Device and durations of every search.
 
     Attributes:
-        seconds: of a search.
-        confirming: seconds that its confirmation may take; 0: it is interrupted when the search ends.
+        seconds: duration of a search.
+        confirming: seconds that the confirmation may take; 0: it is interrupted when the search ends.
     """
 
     device: str
@@ -49,10 +49,10 @@ def searched(call: Call, cache: str, terms: Terms, folder: Path) -> SearchView:
     """Search one call in a process of its own.
 
     Args:
-        folder: for the database and the policy; the cache of compiled kernels is the machine's.
+        folder: folder for the database and the policy; compiled kernels go to the machine's cache.
 
     Raises:
-        BenchError: it reported nothing.
+        BenchError: the search printed no result.
     """
     folder.mkdir(parents=True, exist_ok=True)
     policy = folder / "policy.toml"
@@ -69,7 +69,7 @@ def searched(call: Call, cache: str, terms: Terms, folder: Path) -> SearchView:
 
 
 def _ended(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> tuple[str, str]:
-    """Run a search; one that takes longer is interrupted as by Ctrl-C, and reports what it has."""
+    """Run a search and return its output; after `limit_s` it is interrupted as by Ctrl-C, at last killed."""
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
