@@ -3,7 +3,7 @@
 from api.views.brief import brief_view
 from api.views.champion import ablation_views, champion_view
 from api.views.fleet import family_view, worker_view
-from api.views.search import listed_views, search_view, search_views
+from api.views.search import challenge_views, listed_views, search_view, search_views
 from api.views.tally import Tally, elapsed_s
 from api.views.trial import source_of, trial_view, trial_views
 from api.views.variant import proposal_view, variant_view, variant_views
@@ -12,6 +12,7 @@ __all__ = [
     "Tally",
     "ablation_views",
     "brief_view",
+    "challenge_views",
     "champion_view",
     "elapsed_s",
     "family_view",

@@ -1,7 +1,7 @@
 """Views of searches, from their rows."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from api.views.champion import champion_view
 from api.views.tally import Tally, elapsed_s
-from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, JobRow, SearchRow, TrialRow, Webhook
+from db.models import AttemptRow, DeliveryRow, DeviceRow, FamilyRow, SearchRow, TrialRow, Webhook
 from db.repositories.archive import BUNDLE, Archive
 from db.repositories.champions import Champions
 from db.repositories.deliveries import Deliveries
@@ -94,7 +94,7 @@ def _search_view(
 ) -> SearchView:
     tally, champion = Tally.of(session, row, counts), Champions(session).incumbent(row)
     costs_ms = Archive(session).costs_ms(row.id)
-    challenges = tuple(_challenges(Leases(session).confirmations(row.id)))
+    challenges = challenge_views(session, row.id)
     return SearchView(
         id=row.id,
         state=row.state,
@@ -179,10 +179,13 @@ def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
     return "waits for other jobs on the device"
 
 
-def _challenges(confirmations: Sequence[JobRow]) -> Iterator[ChallengeView]:
-    for job in confirmations:
-        if job.trial is not None and job.verdict is not None:
-            yield ChallengeView(trial=job.trial.number, verdict=job.verdict)
+def challenge_views(session: Session, search_id: int) -> tuple[ChallengeView, ...]:
+    """Return the confirmations of a search that have a verdict, oldest first."""
+    return tuple(
+        ChallengeView(trial=job.trial.number, verdict=job.verdict)
+        for job in Leases(session).confirmations(search_id)
+        if job.trial is not None and job.verdict is not None
+    )
 
 
 def _webhook_view(webhook: Webhook, delivery: DeliveryRow | None) -> WebhookView:

@@ -1,6 +1,7 @@
 """A kernel whose confirmation contradicts its quick samples, in every output."""
 
 import csv
+import html
 import io
 import re
 import sqlite3
@@ -21,6 +22,7 @@ from evo.cli.console.display import LineScreen, best_text
 from evo.cli.console.search_result import print_report
 from evo.messages.job import Lease
 from evo.messages.view import SearchView
+from evo.messages.view.runs import DIFFERENT_RUNS
 from evo.report import Terms, search_report, to_markdown
 from evo.trial.results import ConfirmReport, EvaluateReport
 from tests.integration.inside import BROWSER
@@ -141,7 +143,7 @@ def test_final_table_numbers_the_confirmation_of_each_time(stage: Stage) -> None
     text = out.file.getvalue()
     for trial, number in runs.items():
         assert re.search(rf"^\s*\d+\s+{trial} .* confirmed in run {number} ", text, re.MULTILINE), text
-    assert text.count("Times of different runs") == 1
+    assert " ".join(text.split()).count(DIFFERENT_RUNS) == 1
     print_report(out, view, [each for each in trials if each.number == view.challenges[0].trial], "", "toy")
     assert out.file.getvalue().count("Times of different runs") == 1, "a single confirmation needs no mark"
 
@@ -184,6 +186,34 @@ def test_rest_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path
         for path in ("/", f"/searches/{search}", f"/searches/{search}/trials/{best['number']}"):
             assert "confirmed" in rest.http.get(f"{root}{path}", headers=BROWSER).text, path
         assert "30.0× as long" in rest.http.get(f"{root}/searches/{search}", headers=BROWSER).text
+
+
+def test_pages_with_times_of_several_runs_say_so_once_in_the_same_words(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db") as rest:
+        one = finished_over_rest(rest)
+        (champion,) = rest.http.get("/champions").json()["items"]
+        why = {"reason": "to compare with the next"}
+        rest.http.post(f"/champions/{champion['id']}/rollback", json=why).raise_for_status()
+        two = finished_over_rest(rest)
+        root = str(rest.http.base_url).removesuffix("/api/v1/")
+
+        def page(path: str) -> str:
+            answer = rest.http.get(f"{root}{path}", headers=BROWSER, follow_redirects=True)
+            assert answer.status_code == 200, path
+            return html.unescape(answer.text)
+
+        champions = page("/champions?history=true")
+        (contest,) = set(re.findall(r'href="(/leaderboard\?[^"]+)"', champions))
+        pages = ["/", f"/searches/{one}", "/champions?history=true", contest]
+        first, second = (each["number"] for each in rest.http.get(f"/searches/{one}/trials").json()["items"][:2])
+        pages.append(f"/compare?left={one}.{first}&right={one}.{second}")
+        pages.append(f"/compare?left={one}.{first}&right={two}.{first}")
+        for path in pages:
+            assert page(path).count(DIFFERENT_RUNS) == 1, path
+        assert re.search(r"confirmed in run 1 of search \d", page(contest))
+        assert DIFFERENT_RUNS not in page(f"/compare?left={one}.{first}&right={one}.{first}"), "one run needs no mark"
+        rest.http.patch(f"/searches/{two}", json={"archived": True}).raise_for_status()
+        assert DIFFERENT_RUNS not in page("/"), "a single search competes with no other"
 
 
 def finished_over_rest(rest: Local) -> int:

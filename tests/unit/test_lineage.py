@@ -18,6 +18,14 @@ def test_variant_list_is_ordered_by_first_parent() -> None:
     assert [(each.view.number, each.depth) for each in entries] == [(0, 0), (1, 1), (3, 2), (2, 1)]
 
 
+def test_long_chain_of_variants_is_listed_in_linear_time() -> None:
+    views = [
+        view(0, time_us=9.0, parents=()),
+        *(view(each, time_us=8.0, parents=(each - 1,)) for each in range(1, 3000)),
+    ]
+    assert [each.depth for each in listed(views, ())] == list(range(3000))
+
+
 def test_variant_niches_follow_from_the_mechanisms_of_the_binaries() -> None:
     plain, wide = ("scalar",), ("SIMD 512", "FMA")
     views = [

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from api.rest.selection import selection_of
-from api.views import trial_views
+from api.views import challenge_views, trial_views
 from api.web.address import ORDERS, Address
 from db.queries.leaderboard import Leaderboard, Measurer
 from db.queries.selection import KEYS, Selection
 from evo.errors import InvalidInput
 from evo.messages.view import SearchView, TrialView
+from evo.messages.view.runs import Runs
 from evo.promotion.leading import Confirmation, leading_speedup
 from evo.promotion.statistics import CONFIDENCE, Interval, order_interval
 from evo.space import Tunable
@@ -61,6 +62,7 @@ class Row:
     """One row: a trial, or a baseline, which has no `trial`.
 
     Attributes:
+        source: source of the time, with its run if the table has several; empty for baselines and estimates.
         metric: value of the search's metric as text; empty if the search minimises the time.
         same: number of the first trial of the search with the same binary; None if it is this one.
         figures: registers, shared memory and occupancy, if known.
@@ -70,6 +72,7 @@ class Row:
     name: str
     rank: int | None = None
     time_us: float | None = None
+    source: str = ""
     metric: str = ""
     interval: Interval | None = None
     relative: RelativeTime
@@ -90,6 +93,7 @@ class Listing:
         metric: the search's metric; None if the objective is the time.
         found: number of matching trials, counted up to `COUNTED` unless `exact`.
         shared: settings that are the same in all rows and left out of them.
+        note: sentences to show if the times are of several runs; else None.
         wrong: reasons by field if a filter of the reader is invalid; then there are no rows.
     """
 
@@ -101,6 +105,7 @@ class Listing:
     shared: tuple[Chip, ...] = ()
     found: int = 0
     exact: bool = False
+    note: str | None = None
     wrong: Mapping[str, str]
 
     @property
@@ -181,12 +186,14 @@ def listing_of(
     measurers = board.measurers([row.id for row in found])
     shared = _shared([trial.config for trial in trials])
     duplicates = board.duplicates([row.id for row in found])
+    runs = _runs(session, trials, search)
     rows = [
         replace(
             _row(search, trial, shared),
             rank=ranks.get(trial.id),
             measurer=measurers.get(trial.id),
             same=duplicates.get(trial.id),
+            source="" if isinstance(trial.outcome, Estimated) else runs.source(trial),
         )
         for trial in trials
     ]
@@ -201,8 +208,18 @@ def listing_of(
         shared=tuple(Chip(name=name, value=value_text(value)) for name, value in shared.items()),
         found=counted if known is None else known,
         exact=known is not None,
+        note=runs.note,
         wrong={},
     )
+
+
+def _runs(session: Session, trials: Sequence[TrialView], search: SearchView) -> Runs:
+    """Return the runs in which the times were measured; the trials may be of several searches."""
+    confirmed = {trial.search_id for trial in trials if trial.confirmed is not None}
+    challenges = {
+        each: search.challenges if each == search.id else challenge_views(session, each) for each in confirmed
+    }
+    return Runs.of(trials, challenges)
 
 
 def _known_count(search: SearchView, selection: Selection) -> int | None:

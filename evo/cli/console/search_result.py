@@ -1,7 +1,7 @@
 """Print the result of a search: the ranked table, the champion with its evidence, and the next commands."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf, isinf
 
 from rich.console import Console, Group, RenderableType
@@ -13,6 +13,7 @@ from evo.cli.console.output import facts, table
 from evo.export.called import called_text
 from evo.messages.view import ChallengeView, ChampionView, SearchView, TrialView
 from evo.messages.view.champion import decision_text, retired_text
+from evo.messages.view.runs import Runs
 from evo.messages.view.search import gap_texts
 from evo.messages.view.trial import same_binary
 from evo.promotion import Rule, Verdict
@@ -52,12 +53,6 @@ REASONS = {
 FRONT = 20
 """Trials of the Pareto front that are printed."""
 
-RUNS = (
-    "Each confirmation is a run of its own. Times of different runs, and quick ones, are not comparable: the rules "
-    "below compare trials within one run."
-)
-"""Printed below a table with the times of several confirmations."""
-
 ESTIMATES = (
     "Estimates from compiler output and a datasheet. Nothing was run: no result was checked, no time "
     "was taken, and nothing is promoted. Bank conflicts, caches and instruction mixes are not modelled: many "
@@ -88,8 +83,8 @@ def print_report(
         out.print(Text(f"{ESTIMATES}\n", "bold yellow"))
     if ranking:
         out.print(ranked(view, ranking))
-        if len(set(_runs(view, ranking).values())) > 1:
-            out.print(Text(RUNS, "dim"))
+        if (note := _runs(view, ranking).note) is not None:
+            out.print(Text(note, "dim"))
         out.print()
     if front:
         out.print(front_table(view, front))
@@ -138,7 +133,7 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
             each.cost or 0.0,
             each.time_us or 0.0,
             str(each.number),
-            _source(each, runs),
+            runs.source(each),
             _speedup_cell(view, each),
             cells,
             "",
@@ -341,19 +336,8 @@ def _overhead(view: SearchView) -> str:
     return f"; search overhead {significant(view.overhead_ms)} ms a trial{delivery}"
 
 
-def _runs(view: SearchView, ranking: Sequence[TrialView]) -> dict[int, int]:
-    """Return, by trial, the number of the confirmation that measured the trial's time, counted from 1."""
-    by_time = {each.verdict.challenger: number for number, each in enumerate(view.challenges, 1)}
-    confirmed = ((each.number, each.confirmed) for each in ranking)
-    return {number: by_time[found.time] for number, found in confirmed if found is not None and found.time in by_time}
-
-
-def _source(trial: TrialView, runs: Mapping[int, int]) -> str:
-    """Return the source of a time, with the number of its confirmation if the table has several."""
-    if trial.time is None:
-        return ""
-    several = len(set(runs.values())) > 1 and trial.number in runs
-    return f"{trial.time.source} in run {runs[trial.number]}" if several else trial.time.source
+def _runs(view: SearchView, ranking: Sequence[TrialView]) -> Runs:
+    return Runs.of(ranking, {view.id: view.challenges})
 
 
 def _speedup_cell(view: SearchView, trial: TrialView) -> str:

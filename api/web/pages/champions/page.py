@@ -20,6 +20,7 @@ from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
 from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from evo.family.problem import split_assignments
+from evo.messages.view.runs import note_of_rivals
 
 router = page_router()
 
@@ -53,6 +54,7 @@ def champions_page(
         request,
         "champions/champions.html",
         champions=[(champion, Contest.of(champion)) for champion in champions],
+        note=note_of_rivals(map(Contest.of, champions)),
         history=history,
         wanted=wanted,
         problem=problem,

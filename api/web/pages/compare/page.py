@@ -26,6 +26,7 @@ from api.web.trial_reference import TrialReference, parse_reference
 from db.repositories.artefacts import Artefacts
 from evo.errors import InvalidInput
 from evo.messages.view import SearchView, TrialView
+from evo.messages.view.runs import Runs
 from evo.report.comparison import Comparison, compare
 from evo.text.wording import count_text
 from evo.trial.outcome import Estimated, Measured
@@ -182,8 +183,11 @@ def _caveats(left: Half, right: Half) -> list[str]:
         "devices": one.device.model != other.device.model,
         "objectives": one.objective != other.objective,
     }
-    return [
+    found = [
         f"The trials have different {name}: their times are not comparable."
         for name, differ in different.items()
         if differ
     ]
+    challenges = {half.search.id: half.search.challenges for half in (left, right)}
+    note = Runs.of([left.trial, right.trial], challenges).note
+    return [*found, note] if note is not None and not found else found

@@ -21,6 +21,7 @@ from db.repositories.archive import Archive
 from db.repositories.champions import Champions
 from evo.errors import NotFound
 from evo.messages.view import ChampionView
+from evo.messages.view.runs import DIFFERENT_RUNS
 from evo.search.lifecycle import TERMINAL
 
 router = page_router("/leaderboard")
@@ -106,6 +107,7 @@ def _contest(session: Session, service: Service, contest: Contest, address: Addr
         "searches": searches,
         "champion": next((champion for champion in history if champion.current), None),
         "history": history,
+        "different_runs": DIFFERENT_RUNS,
         "listing": listing_of(session, here, tunables, search=latest, searches=searches),
         "rows_path": "/leaderboard/rows",
         "files": {form: here.at(f"/leaderboard/trials.{form}", vars(contest)).url() for form in ("csv", "json")},

@@ -17,6 +17,7 @@ from api.web.rendering import render
 from db.queries import listing
 from db.queries.listing import SEARCH_ORDERS, SearchFilter, SearchOrder
 from db.repositories.archive import Archive
+from evo.messages.view.runs import note_of_rivals
 from evo.search.lifecycle import State
 
 router = page_router()
@@ -91,8 +92,11 @@ def _searches(service: Service, wanted: Wanted) -> dict[str, Any]:
         rows, following = page_of(found, LISTED, SEARCH_ORDERS[wanted.sort].sort_key)
         boards = boards_of(session, rows, service.conductor.clock())
         families = sorted({row.name for row in Archive(session).families()})
+    timed = [board.search for board in boards if board.search.best is not None and not board.search.estimated]
+    contests = [(each.family, each.problem_key, each.device.model, each.objective.key) for each in timed]
     return {
         "boards": boards,
+        "note": note_of_rivals(contests),
         "wanted": wanted,
         "families": families,
         "states": get_args(State),

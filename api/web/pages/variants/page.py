@@ -19,6 +19,7 @@ from api.web.content.difference import difference
 from api.web.rendering import render
 from db.repositories.variants import Proposals
 from evo.messages.view import ProposalView, VariantView, elites
+from evo.messages.view.runs import note_of_rivals
 from evo.text.document import toml_text
 
 router = page_router("/searches/{search_id}/variants")
@@ -81,6 +82,7 @@ def _population(search_id: int, service: Service) -> dict[str, Any]:
         "search": search,
         "searches": [each.tuning_id for each in views],
         "entries": listed(views, proposals),
+        "note": note_of_rivals(base.id for each in views if each.best is not None and not each.best.estimated),
         "niches": niches(views),
         "proposals": proposals,
         "proposers": validity(views),
@@ -157,8 +159,14 @@ def validity(views: Sequence[VariantView]) -> list[Proposer]:
     ]
 
 
-def _tree(views: Sequence[VariantView], parent: int | None = None, depth: int = 0) -> Iterator[tuple[VariantView, int]]:
+def _tree(views: Sequence[VariantView]) -> Iterator[tuple[VariantView, int]]:
+    """Yield each variant after its first parent, with its depth; a chain of parents may be as long as the list."""
+    children: dict[int, list[VariantView]] = {}
     for view in views:
-        if (view.parents[0] if view.parents else None) == parent and (parent is None) == (view.number == 0):
-            yield view, depth
-            yield from _tree(views, view.number, depth + 1)
+        if view.parents:
+            children.setdefault(view.parents[0], []).append(view)
+    waiting = [(view, 0) for view in reversed(views) if view.number == 0 and not view.parents]
+    while waiting:
+        view, depth = waiting.pop()
+        yield view, depth
+        waiting += [(child, depth + 1) for child in reversed(children.get(view.number, []))]
