@@ -32,7 +32,7 @@ from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.family.expected_output import ExpectedOutput, Limit
 from workers.measure.family.mixtures import mixtures
 from workers.measure.proof import ProofPlan
-from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
+from workers.measure.verify import WrongAnswerError, judge, remember, verify, verify_elsewhere
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="system calls and registers of Linux on x86-64"
@@ -125,11 +125,12 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
         verify(session, kernel, held, each, launches=1 if number else 3, deterministic=True, stale=number > 0)
         rights.append(held.sibling())
         rights[-1].rewrite(held)
+        right = remember(held, each)
     for each in (GOLDENS[0], NEAR, EQUAL):
         held.renew(each.inputs)
         verify(session, kernel, held, each, launches=1, deterministic=True)
     held.renew(GOLDENS[-1].inputs)
-    verify_elsewhere(session, kernel, held, GOLDENS[-1], plan.launches)
+    verify_elsewhere(session, kernel, held, GOLDENS[-1], plan.launches, right=right)
     judge_two_threads(session, kernel, [held, sources[0]], [rights[-1], rights[0]], [GOLDENS[-1], GOLDENS[0]])
     timer, scrutiny = session.timer(kernel, [held]), OutputCheck(rights, GOLDENS, contents, deterministic=True)
     for _ in range(20):

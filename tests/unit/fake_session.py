@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.backends import Buffers, CallMode, Placement, Timer
+from workers.backends import Buffers, CallMode, Placement, Remembered, Timer
 from workers.backends.distance import POISON, Distance, distance
 from workers.build import Launch
 from workers.build.kernel import Argument
@@ -60,8 +60,11 @@ class FakeBuffers:
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:
         return distance(self.arrays[name], reference)
 
-    def fingerprint(self, name: str) -> int:
+    def remember(self, name: str) -> Remembered:
         return hash(self.arrays[name].tobytes())
+
+    def unchanged(self, name: str, remembered: Remembered) -> bool:
+        return self.remember(name) == remembered
 
     def damage(self) -> str | None:
         return self.fault

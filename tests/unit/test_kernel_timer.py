@@ -23,11 +23,15 @@ class Process:
 
     def __init__(self, request_us: float, factor: float = 1.0, *, every: int = 1) -> None:
         self.ledger: list[Batch] = []
+        self.populated: list[list[int]] = []
         self.requests, self._every = 0, every
         self._request_us, self._factor = request_us, factor
 
-    def bind(self, sets: object, *, new: bool) -> Table:
-        return Table(sets=1, width=1, floats=0, spans=(), words=b"")
+    def bind(self, sets: list[object]) -> Table:
+        return Table(sets=len(sets), width=1, floats=0, spans=((),) * len(sets), words=b"")
+
+    def populate(self, table: Table, sets: list[int]) -> None:
+        self.populated.append(sets)
 
     def run(self, table: Table, calls: int, *, first: int, behind: bool, order: bytes) -> Batch:
         self.first, self.order = first, order
@@ -52,6 +56,26 @@ def timed(process: Process, samples: int = 40) -> KernelTimer:
     for _ in range(samples):
         assert timer.sample() == pytest.approx(10.0)
     return timer
+
+
+def test_pages_of_a_set_are_entered_once_and_before_it_is_called() -> None:
+    process, sets = Process(0.0), [object() for _ in range(200)]
+    timer = KernelTimer(cast(KernelProcess, process), cast(Any, sets), rng=np.random.default_rng(0))
+    for _ in range(40):
+        timer.sample()
+        called = np.frombuffer(process.order, np.uint32)[: process.made].tolist()
+        assert {number for entered in process.populated for number in entered}.issuperset(called)
+    entered = [number for numbers in process.populated for number in numbers]
+    assert len(entered) == len(set(entered))
+
+
+def test_short_timing_enters_the_pages_of_few_sets_and_of_some_that_are_not_called() -> None:
+    process, sets = Process(0.0), [object() for _ in range(200)]
+    timer = KernelTimer(cast(KernelProcess, process), cast(Any, sets), rng=np.random.default_rng(0), calls=2)
+    timer.sample()
+    (entered,) = process.populated
+    assert set(np.frombuffer(process.order, np.uint32).tolist()) < set(entered)
+    assert 10 < len(entered) <= 18
 
 
 @pytest.mark.parametrize("request_us", [10.0, 40.0, 80.0])

@@ -105,6 +105,10 @@ Change: TypeAlias = Callable[[Pace], None]
 """Function that changes buffers while a kernel runs."""
 
 
+Remembered: TypeAlias = int | NDArray[Any]
+"""The bytes of an output at some moment, or a hash of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
     """Consecutive calls during which another core changed buffers.
@@ -182,8 +186,12 @@ class Buffers(Protocol):
         """Return the distance of an output from its reference. The reference array must not change afterwards."""
         ...
 
-    def fingerprint(self, name: str) -> int:
-        """Return a 64-bit hash of the bytes of an output, computed on the device."""
+    def remember(self, name: str) -> Remembered:
+        """Return what `unchanged` needs to recognise the present bytes of an output: a copy, or a 64-bit hash."""
+        ...
+
+    def unchanged(self, name: str, remembered: Remembered) -> bool:
+        """True if an output has the bytes that it had when `remember` was called."""
         ...
 
     def damage(self) -> str | None:

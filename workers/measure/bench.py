@@ -32,6 +32,7 @@ from workers.backends import (
     DeviceUnfitError,
     Driver,
     LaunchError,
+    Remembered,
     Session,
     Timer,
     TrespassError,
@@ -66,7 +67,7 @@ from workers.measure.family.reference import Reference
 from workers.measure.power import CONFIRM_SPANS, QUICK_SPANS, measure_power
 from workers.measure.proof import ProofPlan
 from workers.measure.timing import Moment, ReferenceTimers, Taken, fitting_rounds, interleave, take
-from workers.measure.verify import WrongAnswerError, judge, verify, verify_elsewhere
+from workers.measure.verify import WrongAnswerError, judge, remember, verify, verify_elsewhere
 from workers.runner import confinement
 from workers.runner.protocol import (
     CasePlan,
@@ -379,7 +380,7 @@ class Bench:
         timed = plan is self.terms.cases[0]
         goldens = self._timed_goldens if timed else self.golden[plan.name]
         (buffers,) = self._hot(plan.name, file.arguments)
-        rights: list[Buffers] = []
+        rights, right = list[Buffers](), dict[str, Remembered]()
         for content, golden in enumerate(goldens):
             self._put(buffers, plan.name, content, file.arguments)  # same addresses: kernels may recognise them
             launches = request.launches if content == 0 else 1
@@ -394,6 +395,7 @@ class Bench:
                 fixed=self.terms.fixed,
                 brief=self.session.places,
             )
+            right = remember(buffers, golden) if self.session.places else {}
             if timed:
                 rights.append(buffers.sibling())
                 rights[-1].rewrite(buffers)
@@ -403,7 +405,8 @@ class Bench:
         if timed and not request.deferred:
             self._verify_mixtures(candidate, buffers)
         if self.session.places:
-            verify_elsewhere(self.session, kernel, buffers, goldens[-1], proof.launches, fixed=self.terms.fixed)
+            launches_elsewhere = (self.session, kernel, buffers, goldens[-1], proof.launches)
+            verify_elsewhere(*launches_elsewhere, right=right, fixed=self.terms.fixed)
             self._proofs[f"proof of {plan.name}"] = proof.words
         if timed and not request.deferred:
             self._verify_two_threads(candidate, buffers)

@@ -21,7 +21,7 @@ from evo.device import ENERGY, Device, DeviceKind, without_meter
 from evo.errors import InvalidInput
 from evo.export.loader.float_control import FloatControl
 from evo.trial.objective import Objective
-from workers.backends import Buffers, CallMode, Change, LaunchError, Overlap, Timer
+from workers.backends import Buffers, CallMode, Change, LaunchError, Overlap, Remembered, Timer
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
 from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
 from workers.backends.cpu.kernel_process import MOST_ORDERS, KernelProcess, ending
@@ -63,6 +63,9 @@ _RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
 """First: factor by which restoring in a kernel process may be slower than in this one, measured as the best of a few
 rounds.
 """
+
+_FURTHER_SETS = 16
+"""Sets whose pages are entered in a kernel process besides those that its next calls use."""
 
 _UNINTERRUPTED = 0.95
 """Share of their time for which calls must have had a core to count as uninterrupted."""
@@ -124,7 +127,8 @@ class KernelTimer:
     ) -> None:
         self._process, self._sets, self._last = process, sets, 0
         self._orders = SetOrders(len(sets), rng) if len(sets) > 1 and not once else None
-        self._table, self._once, self._fixed = process.bind(sets, new=True), once, calls > 0
+        self._table, self._once, self._fixed = process.bind(sets), once, calls > 0
+        self._populated: set[int] = set()
         self._prolonged, self._call_us = 0, MINIMUM_SAMPLE_S * 1e6
         self._restore_ns = _most_restore_ns(sets) if self._table.restored else 0.0
         if once:
@@ -169,14 +173,28 @@ class KernelTimer:
     def _take(self, calls: int) -> float:
         drawn = self._orders is not None
         order = np.arange(len(self._sets), dtype=np.uint32) if self._orders is None else self._orders.next(calls)
+        self._populate(order, calls)
         self._batch = self._process.run(
             self._table, calls, first=int(order[0]), behind=drawn, order=order.tobytes() if drawn else b""
         )
-        self._table, self._last = replace(self._table, spans=()), int(order[(calls - 1) % len(order)])
+        self._last = int(order[(calls - 1) % len(order)])
         restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)
         taken_s = max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
         self._call_us = taken_s * 1e6 / calls
         return taken_s
+
+    def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
+        """Enter the pages of the sets that the next calls use in the process's page table, and those of further sets.
+
+        A large cold set takes longer to enter than to use, and a quick gate uses only some of the sets. A kernel could
+        find out which sets were entered: with the further ones it does not learn which it is called with next.
+        """
+        if len(self._populated) == len(self._sets) or self._populated.issuperset(used := set(order[:calls].tolist())):
+            return
+        further = () if self._orders is None else self._orders.upcoming(_FURTHER_SETS).tolist()
+        missing = sorted(used.union(further) - self._populated)
+        self._process.populate(self._table, missing)
+        self._populated.update(missing)
 
 
 class SetOrders:
@@ -193,10 +211,15 @@ class SetOrders:
     def next(self, calls: int) -> NDArray[np.uint32]:
         """Return the sets of the next calls, shape (n,), at most `MOST_ORDERS`; further calls begin again."""
         wanted = min(calls, MOST_ORDERS)
-        while len(self._due) < wanted:
-            self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
-        order, self._due = self._due[:wanted], self._due[wanted:]
+        order = self.upcoming(wanted)
+        self._due = self._due[wanted:]
         return order
+
+    def upcoming(self, count: int) -> NDArray[np.uint32]:
+        """Return the first sets of the order that comes next, shape (count,), without using it."""
+        while len(self._due) < count:
+            self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
+        return self._due[:count]
 
 
 def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
@@ -245,7 +268,7 @@ class CpuSession:
         self._cores = machine.pin(objective.threads)
         self._threads = objective.threads
         self._processes: WeakSet[KernelProcess] = WeakSet()
-        self._at_return: tuple[HostBuffers, list[int]] | None = None
+        self._at_return: tuple[HostBuffers, Mapping[str, Remembered]] | None = None
         self._children = descendants.children()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
         self._memory_bytes = 0
@@ -281,12 +304,12 @@ class CpuSession:
 
     def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
         process, arrays = cast(KernelProcess, kernel), cast(HostBuffers, buffers)
-        process.call(process.bind([arrays], new=False), mode)
-        self._at_return = (arrays, arrays.output_prints()) if _threads_of(process.pid) > 1 else None
+        process.call(process.bind([arrays]), mode)
+        self._at_return = (arrays, arrays.remember_outputs()) if _threads_of(process.pid) > 1 else None
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
         process = cast(KernelProcess, kernel)
-        table = process.bind(cast(Sequence[HostBuffers], sets), new=False)
+        table = process.bind(cast(Sequence[HostBuffers], sets))
         others = [core for core in self._all_cores if core not in process.cores]
         return process.run_together(table, calls, others[0] if process.cores and others else None, jitter)
 
@@ -295,7 +318,7 @@ class CpuSession:
         others = set(self._all_cores) - set(process.cores)
         if not others or not process.cores:
             return None
-        table = process.bind([cast(HostBuffers, buffers)], new=False)
+        table = process.bind([cast(HostBuffers, buffers)])
         own = os.sched_getaffinity(0)
         os.sched_setaffinity(0, others)
         try:
@@ -407,8 +430,9 @@ class CpuSession:
         """
         if self._at_return is None:
             return None
-        buffers, prints = self._at_return
-        return None if buffers.output_prints() == prints else "still writes its outputs after it returned"
+        buffers, remembered = self._at_return
+        unchanged = all(buffers.unchanged(name, each) for name, each in remembered.items())
+        return None if unchanged else "still writes its outputs after it returned"
 
     def environment(self) -> Mapping[str, str]:
         facts = {"load": f"{os.getloadavg()[0]:.2f}", "cores": ",".join(map(str, self._cores)) or "not pinned"}
@@ -429,7 +453,7 @@ def _meter_name() -> str:
 def _threads_of(pid: int) -> int:
     """Return the number of threads of a process; 1 if the system does not report it."""
     try:
-        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - objects for paths take as long as the system's answer
     except OSError:
         return 1
 

@@ -36,7 +36,7 @@
 #include <sys/syscall.h>
 #endif
 
-enum { HELLO, LOAD, MAP, TABLE, RUN };                                   /* requests; HELLO is only ever a reply */
+enum { HELLO, LOAD, MAP, TABLE, RUN, POPULATE };                         /* requests; HELLO is only ever a reply */
 enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what separates this process */
 enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16, GUARDED = 32 }; /* how calls are made */
 enum { WRITABLE = 1, PACED = 2 };                                        /* what is mapped */
@@ -702,26 +702,33 @@ static void map(const struct request *request) {
     free(holes);
 }
 
-/* The payload: spans to have at hand (address, bytes; `first` of them), then what each set is called with, then what is written before. */
+/* The payload: what each set is called with, then what is written before. */
 static void take_table(const struct request *request) {
     free(table);
-    uint64_t spans = request->first, *given = malloc(request->bytes + 1);
-    if (!given) _exit(1);
-    receive(given, request->bytes);
-    for (uint64_t span = 0; span < spans; span++) {
-        volatile const char *at = (const char *)(uintptr_t)given[2 * span];
-#ifdef MADV_POPULATE_READ
-        char *page = (char *)((uintptr_t)at & ~(uintptr_t)(PAGE - 1));
-        const size_t bytes = (size_t)((const char *)at - page) + given[2 * span + 1];
-        if (madvise(page, bytes, MADV_POPULATE_WRITE) == 0 || madvise(page, bytes, MADV_POPULATE_READ) == 0) continue;
-#endif
-        for (uint64_t byte = 0; byte < given[2 * span + 1]; byte += PAGE) (void)at[byte];
-    }
-    memmove(given, given + 2 * spans, request->bytes - 16 * spans);
-    table = given, sets = request->count, width = request->flags >> 32, floats = request->flags & 0xffffffffu;
+    if (!(table = malloc(request->bytes + 1))) _exit(1);
+    receive(table, request->bytes);
+    sets = request->count, width = request->flags >> 32, floats = request->flags & 0xffffffffu;
     restored = request->stack_bytes >> 32, filled = request->stack_bytes & 0xffffffffu;
     writes = (const struct write *)(table + sets * STRIDE), stale = UINT64_MAX;
     answer(0, NULL, NULL); /* its processor time must not count for the calls that follow */
+}
+
+/* The payload: address and bytes of memory whose pages are entered in the page table, so that no timed call has to do it. */
+static void populate(const struct request *request) {
+    uint64_t *spans = malloc(request->bytes + 1);
+    if (!spans) _exit(1);
+    receive(spans, request->bytes);
+    for (uint64_t span = 0; span < request->count; span++) {
+        volatile const char *at = (const char *)(uintptr_t)spans[2 * span];
+#ifdef MADV_POPULATE_READ
+        char *page = (char *)((uintptr_t)at & ~(uintptr_t)(PAGE - 1));
+        const size_t bytes = (size_t)((const char *)at - page) + spans[2 * span + 1];
+        if (madvise(page, bytes, MADV_POPULATE_WRITE) == 0 || madvise(page, bytes, MADV_POPULATE_READ) == 0) continue;
+#endif
+        for (uint64_t byte = 0; byte < spans[2 * span + 1]; byte += PAGE) (void)at[byte];
+    }
+    free(spans);
+    answer(0, NULL, NULL);
 }
 
 static void nothing(void) {}
@@ -759,6 +766,7 @@ int main(int count, char **words) {
         case LOAD: load(&request, library); break;
         case MAP: map(&request); break;
         case TABLE: take_table(&request); break;
+        case POPULATE: populate(&request); break;
         case RUN: run(&request); break;
         default: return 2;
         }

@@ -44,7 +44,7 @@ from workers.build.kernel import Argument
 from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
 
-_LOAD, _MAP, _TABLE, _RUN = range(1, 5)
+_LOAD, _MAP, _TABLE, _RUN, _POPULATE = range(1, 6)
 _OWN_THREAD, _EXAMINE, _PERTURB, _BEHIND, _TOGETHER, _GUARDED = 1, 2, 4, 8, 16, 32
 _WRITABLE, _PACED = 1, 2
 _REQUEST, _REPLY = struct.Struct("=IIQQQQ"), struct.Struct("=q6QQ")
@@ -88,7 +88,7 @@ class Table:
     """Arguments of calls on sets of buffers, in the layout of the process.
 
     Attributes:
-        spans: memory to map before the first call: address and bytes.
+        spans: for each set, address and bytes of its arrays.
         words: for each set, the arguments of its call, then the writes before it: destination, source (0: a pattern),
             bytes and pattern of each restored argument, then of each argument that the call fills.
         restored, filled: number of such arguments.
@@ -97,7 +97,7 @@ class Table:
     sets: int
     width: int
     floats: int
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[tuple[int, int], ...], ...]
     words: bytes
     restored: int = 0
     filled: int = 0
@@ -194,11 +194,8 @@ class KernelProcess:
         """End the batch early; see `workers.backends.Pace`."""
         return self.pace.halt_after_next(lambda: self.running)
 
-    def bind(self, sets: Sequence[HostBuffers], *, new: bool) -> Table:
+    def bind(self, sets: Sequence[HostBuffers]) -> Table:
         """Map the memory of some sets and return the arguments of calls on them.
-
-        Args:
-            new: map all pages before the first call.
 
         Raises:
             LaunchError: the library does not load, or takes arguments that kernel processes cannot pass.
@@ -208,10 +205,6 @@ class KernelProcess:
         self._known |= {id(held): held for _, held in named}
         self._map((name, held.segment) for name, held in named)
         words, floats, width = [self._words(buffers) for buffers in sets], 0, 0
-        spans: list[tuple[int, int]] = []
-        if new:
-            held_arrays = [each for one in sets for each in (*one.arrays.values(), *one.originals.values())]
-            spans = [(self._address(each), each.bytes.size) for each in held_arrays]
         arguments = sets[0].arguments if sets else ()
         if sets:
             real = [each.role == "scalar" and each.dtype.startswith("float") for each in arguments]
@@ -221,11 +214,22 @@ class KernelProcess:
             sets=len(sets),
             width=width,
             floats=floats,
-            spans=tuple(spans),
+            spans=tuple(self._spans(buffers) for buffers in sets),
             words=b"".join(words),
             restored=sum(each.restored for each in arguments),
             filled=sum(each.filled for each in arguments),
         )
+
+    def populate(self, table: Table, sets: Iterable[int]) -> None:
+        """Enter the pages of some sets in the page table of the process, so that no timed call has to do it.
+
+        Raises:
+            DeviceLostError: the process ended.
+        """
+        spans = [span for number in sets for span in table.spans[number]]
+        payload = b"".join(struct.pack("=QQ", *span) for span in spans)
+        self._send(_REQUEST.pack(_POPULATE, len(payload), len(spans), 0, 0, 0) + payload)
+        self._answer()
 
     def run(
         self,
@@ -427,12 +431,11 @@ class KernelProcess:
 
     def _new_table(self, table: Table) -> bytes:
         """Return the request that sends the arguments of the next calls; empty if the process has them."""
-        if table.words == (self._table.words if self._table else None) and not table.spans:
+        if table.words == (self._table.words if self._table else None):
             return b""
-        payload = b"".join(struct.pack("=QQ", *span) for span in table.spans) + table.words
         flags, writes = table.width << 32 | table.floats, table.restored << 32 | table.filled
         self._table = table
-        return _REQUEST.pack(_TABLE, len(payload), table.sets, len(table.spans), flags, writes) + payload
+        return _REQUEST.pack(_TABLE, len(table.words), table.sets, 0, flags, writes) + table.words
 
     def _batch(
         self,
@@ -584,6 +587,10 @@ class KernelProcess:
 
     def _address(self, array: GuardedArray) -> int:
         return self._bases[array.segment.number][1] + array.offset
+
+    def _spans(self, buffers: HostBuffers) -> tuple[tuple[int, int], ...]:
+        held = (*buffers.arrays.values(), *buffers.originals.values())
+        return tuple((self._address(each), each.bytes.size) for each in held)
 
     def _words(self, buffers: HostBuffers) -> bytes:
         words: list[bytes] = []

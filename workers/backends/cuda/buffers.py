@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.backends import Buffers, LaunchError, Placement
+from workers.backends import Buffers, LaunchError, Placement, Remembered
 from workers.backends.cuda.launch import Restore, cuda_errors
 from workers.backends.distance import POISON, Distance, distance
 from workers.build.kernel import Argument
@@ -190,8 +190,11 @@ class DeviceBuffers:
             return distance(self.read(name), reference, buffer.argument.dtype)
         return self._kernels.distance(buffer, reference)
 
-    def fingerprint(self, name: str) -> int:
+    def remember(self, name: str) -> Remembered:
         return self._sum_of([name])[0]
+
+    def unchanged(self, name: str, remembered: Remembered) -> bool:
+        return self.remember(name) == remembered
 
     def damage(self) -> str | None:
         with cuda_errors():
