@@ -159,7 +159,7 @@ NUMBER = re.compile(r"(?:trial|#)?\s*([0-9]{1,9})", re.IGNORECASE)
 BETWEEN = re.compile(r"[\s=:,]+")
 
 FIXED_TEXTS: Mapping[str, tuple[str, ...]] = {
-    "pruned": ("stopped after", "samples at", "the slowest elite's time × the prune_ratio"),
+    "pruned": ("stopped after", "samples at", "the slowest elite's time × the"),
     "impossible": ("but the work takes", "at least: it did not do it"),
     "over_resources": ("of at most",),
     "timed_out": ("the", "stage ran past"),

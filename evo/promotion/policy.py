@@ -39,6 +39,9 @@ class Policy:
         shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is more than this factor
             slower than the slowest elite gets only one more sample, and none in the other cache mode: it ranks, but not
             among the elites; None takes all samples of every candidate.
+        hopeless_ratio: a candidate whose first verified calls are more than this factor slower than the slowest elite
+            is stopped before the other cases are verified (outcome Pruned), if they take more than 20 ms each; until
+            there are enough elites, than the fastest kernel. None verifies every candidate on all cases.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
         minimum_effect: smallest Hedges' g.
         effect_trim: fraction of the smallest and of the largest samples that the effect size ignores; on a shared
@@ -116,6 +119,7 @@ class Policy:
     futility: float = 0.01
     prune_ratio: float | None = 1.5
     shorten_ratio: float | None = 1.02
+    hopeless_ratio: float | None = 10.0
     minimum_gain: float = 0.02
     minimum_effect: float = 0.8
     effect_trim: float = 0.2
@@ -248,6 +252,7 @@ _LEAST = {
     "futility": 1e-9,
     "prune_ratio": 1.0,
     "shorten_ratio": 1.0,
+    "hopeless_ratio": 2.0,
     "confidence": 0.5,
     "skip_confidence": 0.5,
     "significance": 1e-12,

@@ -246,19 +246,31 @@ class Search:
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:
-        """Return the times above which sampling stops early; no limits until enough kernels are known.
+        """Return the times above which a candidate is stopped early; no limits until a kernel is known.
+
+        Until there are enough elites, nothing is known of their times, so that only candidates that are much slower
+        than the fastest kernel get fewer samples.
 
         Under a metric or two objectives there are no limits: a slow kernel may still be the best, or on the front.
         """
         if self.goal is not None or self.second is not None:
             return Bars()
         elites = self.history.kernels(ELITES)
-        if len(elites) < ELITES:
+        if not elites:
             return Bars()
-        slowest_us, policy = self.history.cost(elites[-1]) or 0.0, self.policy
+        policy, few = self.policy, len(elites) < ELITES
+        known_us = self.history.cost(elites[0 if few else -1]) or 0.0
+
+        def limit_us(ratio: float | None) -> float | None:
+            return None if ratio is None else ratio * known_us
+
+        hopeless_us = limit_us(policy.hopeless_ratio)
+        if few:
+            return Bars(shorten_us=limit_us(policy.shorten_ratio and policy.prune_ratio), hopeless_us=hopeless_us)
         return Bars(
-            prune_us=None if policy.prune_ratio is None else policy.prune_ratio * slowest_us,
-            shorten_us=None if policy.shorten_ratio is None else policy.shorten_ratio * slowest_us,
+            prune_us=limit_us(policy.prune_ratio),
+            shorten_us=limit_us(policy.shorten_ratio),
+            hopeless_us=hopeless_us,
         )
 
 

@@ -42,6 +42,11 @@ def detail_text(outcome: Outcome) -> str:
             seen, limit = time_text(outcome.timing.median_us), time_text(outcome.threshold_us)
             samples = count_text(len(outcome.timing.samples_us), "sample")
             text = f"stopped after {samples} at {seen}: above {limit}, the slowest elite's time × the prune_ratio"
+            if not outcome.verified:
+                text = (
+                    f"stopped after {samples} at {seen}, before it was verified on all cases: above {limit}, the "
+                    "slowest elite's time × the hopeless_ratio (until there are enough elites, the fastest kernel's)"
+                )
         case CompileFailed():
             text = first_lines(outcome.log)
         case OverResources():

@@ -83,10 +83,16 @@ class Estimated:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """Correct, but stopped early because it was too slow to matter; holds the samples taken so far."""
+    """Stopped early because it was too slow to matter; holds the samples taken so far.
+
+    Attributes:
+        verified: True if it was correct on all cases; False if it was so slow that it was stopped after its first calls
+            on the first case, which were correct.
+    """
 
     timing: Timing
     threshold_us: float
+    verified: bool = True
     kind: Literal["pruned"] = "pruned"
 
 

@@ -68,12 +68,14 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """Times up to which a candidate gets all samples of the quick gate; None: no limit.
+    """Times up to which a candidate gets the whole proof and all samples of the quick gate; None: no limit.
 
     Attributes:
         prune_us: a slower candidate is stopped, and its median does not rank.
         shorten_us: a slower candidate is not an elite: fewer samples suffice to rank it.
+        hopeless_us: a candidate whose first verified calls are slower is stopped before the other cases are verified.
     """
 
     prune_us: float | None = None
     shorten_us: float | None = None
+    hopeless_us: float | None = None

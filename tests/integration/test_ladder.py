@@ -277,6 +277,22 @@ def test_hopeless_candidate_is_pruned_with_its_samples(workshop: Workshop) -> No
     assert (len(outcome.timing.samples_us), outcome.threshold_us) == (2, 1e-6)
 
 
+def test_far_too_slow_candidate_is_pruned_before_the_other_cases_are_verified(workshop: Workshop) -> None:
+    outcome = workshop.report("slow_tail", bars=Bars(hopeless_us=1000.0)).outcome
+    assert isinstance(outcome, Pruned) and not outcome.verified
+    assert (outcome.timing.calls_per_sample, outcome.threshold_us) == (1, 1000.0)
+    assert min(outcome.timing.samples_us) > 25_000.0
+    assert isinstance(workshop.report(bars=Bars(hopeless_us=1000.0)).outcome, Measured)  # the same runner goes on
+
+
+@pytest.mark.parametrize(("fault", "hopeless_us"), [("tail", 1e-3), ("slow_tail", 1e6), ("slow_tail", None)])
+def test_candidate_that_is_not_far_too_slow_is_verified_on_every_case(
+    workshop: Workshop, fault: str, hopeless_us: float | None
+) -> None:
+    outcome = workshop.report(fault, bars=Bars(hopeless_us=hopeless_us)).outcome
+    assert isinstance(outcome, WrongAnswer) and "case tail" in outcome.reason
+
+
 def test_non_elite_is_sampled_less_and_ranks(workshop: Workshop) -> None:
     outcome = workshop.report(bars=Bars(shorten_us=1e-6)).outcome
     assert isinstance(outcome, Measured) and outcome.other is None

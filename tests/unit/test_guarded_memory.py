@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from workers.backends import LaunchError, Placement
+from workers.backends.cpu import memory
 from workers.backends.cpu.memory import GUARD_BYTES, GuardedArray, HostBuffers
 from workers.backends.distance import POISON
 from workers.build.kernel import Argument
@@ -64,6 +65,21 @@ def test_sibling_buffer_sets_share_only_inputs() -> None:
     assert np.array_equal(other.read("y"), buffers.read("y"))
     poke(other.call_arguments[0].value, 1)
     assert other.damage() == buffers.damage() == "modifies its input `x`"
+
+
+@pytest.mark.parametrize("most_copied_bytes", [0, 64])
+@pytest.mark.parametrize("byte", [0, 7, 8, 12])
+def test_every_changed_byte_of_an_output_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, byte: int, most_copied_bytes: int
+) -> None:
+    monkeypatch.setattr(memory, "_MOST_COPIED_BYTES", most_copied_bytes)
+    buffers = HostBuffers([X, Argument(name="y", role="output", dtype="int8", shape=(13,))], INPUTS)
+    remembered, other = buffers.remember("y"), buffers.sibling()
+    other.rewrite(buffers)
+    assert buffers.unchanged("y", remembered) and other.same_outputs(buffers)
+    poke(buffers.call_arguments[1].value + byte)
+    assert not buffers.unchanged("y", remembered)
+    assert not other.same_outputs(buffers)
 
 
 def test_poisoning_leaves_inputs_unchanged() -> None:

@@ -396,10 +396,10 @@ def test_search_with_only_lucky_times_ends_after_the_final_challengers(space: Sp
 
 
 def test_pruning_thresholds_use_distinct_binaries_and_corrected_times(space: Space) -> None:
-    search = start(space, policy=Policy(prune_ratio=2, shorten_ratio=1))
+    search = start(space, policy=Policy(prune_ratio=2, shorten_ratio=1, hopeless_ratio=None))
     for _ in range(ELITES):
         tell(search, 50, "lucky")
-    assert search.bars() == Bars()
+    assert search.bars() == Bars(shorten_us=100)
     for number in range(ELITES - 1):
         tell(search, 60 + number, f"{number}")
     assert search.bars() == Bars(prune_us=132, shorten_us=66)
@@ -421,19 +421,27 @@ def test_confirmed_times_are_restored_after_a_restart(space: Space) -> None:
 
 
 def test_pruning_starts_with_a_full_set_of_elites(space: Space) -> None:
-    search = start(space, policy=Policy(prune_ratio=1.5, shorten_ratio=1.25))
-    run(search, list(range(100, 100 + ELITES - 1)))
+    search = start(space, policy=Policy(prune_ratio=1.5, shorten_ratio=1.25, hopeless_ratio=4))
     assert search.bars() == Bars()
+    run(search, list(range(100, 100 + ELITES - 1)))
+    assert search.bars() == Bars(shorten_us=150, hopeless_us=400)
     run(search, [200])
-    assert search.bars() == Bars(prune_us=300, shorten_us=250)
+    assert search.bars() == Bars(prune_us=300, shorten_us=250, hopeless_us=800)
     run(search, [10])
     slowest = 100 + ELITES - 2
-    assert search.bars() == Bars(prune_us=1.5 * slowest, shorten_us=1.25 * slowest)
+    assert search.bars() == Bars(prune_us=1.5 * slowest, shorten_us=1.25 * slowest, hopeless_us=4 * slowest)
 
 
 def test_policy_without_prune_and_shorten_ratio_takes_all_samples(space: Space) -> None:
-    search = start(space, policy=Policy(prune_ratio=None, shorten_ratio=None))
+    search = start(space, policy=Policy(prune_ratio=None, shorten_ratio=None, hopeless_ratio=None))
     run(search, [1] * 2 * ELITES)
+    assert search.bars() == Bars()
+
+
+@pytest.mark.parametrize("missing", ["prune_ratio", "shorten_ratio"])
+def test_candidates_get_all_samples_before_there_are_elites_if_a_limit_is_off(space: Space, missing: str) -> None:
+    search = start(space, policy=replace(Policy(hopeless_ratio=None), **{missing: None}))
+    run(search, [1])
     assert search.bars() == Bars()
 
 

@@ -12,7 +12,7 @@ from tests.unit.fake_session import FakeSession, Kernel, doubled
 from workers.backends import Buffers, CallMode, Placement, TrespassError
 from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.proof import Launch
-from workers.measure.verify import WrongAnswerError, verify, verify_elsewhere
+from workers.measure.verify import WrongAnswerError, remember, verify, verify_elsewhere
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -112,8 +112,24 @@ def test_wrong_answer_of_a_variant_does_not_mention_family_toml() -> None:
         assert ("family.toml" in str(caught.value)) is not fixed
         launches = [Launch(placement=Placement(where="unaligned", shift=1), mode=CallMode())]
         with pytest.raises(WrongAnswerError, match="begin on any element") as caught:
-            verify_elsewhere(FakeSession(), after(0, far), buffers, golden, launches, fixed=fixed)
+            verify_elsewhere(FakeSession(), after(0, far), buffers, golden, launches, right={}, fixed=fixed)
         assert ("family.toml" in str(caught.value)) is not fixed
+
+
+@pytest.mark.parametrize(("then", "comparisons"), [(good, 0), (a_bit, 1)])
+def test_outputs_elsewhere_are_compared_with_the_reference_unless_their_bytes_were_judged_right(
+    monkeypatch: pytest.MonkeyPatch, then: Kernel, comparisons: int
+) -> None:
+    buffers, golden = doubled()
+    verify(FakeSession(), good, buffers, golden, launches=1, deterministic=True)
+    right, made = remember(buffers, golden), list[str]()
+    distance = buffers.distance
+    monkeypatch.setattr(buffers, "distance", lambda name, reference: made.append(name) or distance(name, reference))
+    launches = [Launch(placement=Placement(where="page"), mode=CallMode())]
+    verify_elsewhere(FakeSession(), after(0, then), buffers, golden, launches, right=right)
+    assert len(made) == comparisons
+    with pytest.raises(WrongAnswerError, match="off the reference"):
+        verify_elsewhere(FakeSession(), after(0, far), buffers, golden, launches, right=right)
 
 
 @pytest.mark.parametrize("fixed", [False, True])

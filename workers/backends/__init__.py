@@ -187,11 +187,11 @@ class Buffers(Protocol):
         ...
 
     def remember(self, name: str) -> Remembered:
-        """Return what `unchanged` needs to recognise the present bytes of an output: a copy, or a 64-bit hash."""
+        """Return a copy or a 64-bit hash of the present bytes of an output, for `unchanged`."""
         ...
 
     def unchanged(self, name: str, remembered: Remembered) -> bool:
-        """True if an output has the bytes that it had when `remember` was called."""
+        """Return True if an output still has the bytes that it had when `remember` was called."""
         ...
 
     def damage(self) -> str | None:

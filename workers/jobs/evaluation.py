@@ -20,7 +20,7 @@ from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease, Se
 from evo.trial import Config
 from evo.trial.outcome import Impossible, Measured, Outcome, Pruned
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
-from evo.trial.timing import Timing
+from evo.trial.timing import Bars, Timing
 from workers.backends import driver
 from workers.build.build import Builder, Built
 from workers.build.cache import Cache
@@ -237,7 +237,7 @@ class Ladder:
         try:
             with watch.stage("verify_s"):
                 child = self._runners.of(work)
-                verified = _verify(child, terms, built, deferred=job.bars.shorten_us is not None)
+                verified = _verify(child, terms, built, job.bars)
             with watch.stage("measure_s"):
                 sampled = _measure(child, terms, job)
         except CandidateFault as fault:
@@ -267,8 +267,13 @@ class Ladder:
             child.kill()
 
 
-def _verify(child: Child, terms: SearchTerms, built: Built, *, deferred: bool) -> Verified:
-    request = Verify(candidate="candidate", kernels=built.kernels, deferred=deferred)
+def _verify(child: Child, terms: SearchTerms, built: Built, bars: Bars) -> Verified:
+    request = Verify(
+        candidate="candidate",
+        kernels=built.kernels,
+        deferred=bars.shorten_us is not None,
+        hopeless_us=bars.hopeless_us,
+    )
     return ask(child, request, Verified, stage="verify", limit_s=terms.policy.verify_timeout_s)
 
 

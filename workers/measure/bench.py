@@ -23,7 +23,7 @@ from evo.promotion.rules.sequential import clear, hopeless, precise
 from evo.reference.encoding import is_floating
 from evo.reference.library import GpuNeededError, without_gpu
 from evo.trial.objective import Objective
-from evo.trial.outcome import CaseError
+from evo.trial.outcome import CaseError, Pruned
 from evo.trial.results import OverwriteCheck, Repetition
 from evo.trial.timing import Bars, Power, Timing
 from workers.backends import (
@@ -67,7 +67,7 @@ from workers.measure.family.reference import Reference
 from workers.measure.power import CONFIRM_SPANS, QUICK_SPANS, measure_power
 from workers.measure.proof import ProofPlan
 from workers.measure.timing import Moment, ReferenceTimers, Taken, fitting_rounds, interleave, take
-from workers.measure.verify import WrongAnswerError, judge, remember, verify, verify_elsewhere
+from workers.measure.verify import HopelessError, WrongAnswerError, judge, remember, verify, verify_elsewhere
 from workers.runner import confinement
 from workers.runner.protocol import (
     CasePlan,
@@ -101,6 +101,11 @@ _REPETITION_S = 0.5
 
 _OVERTAKEN_S = 0.3
 """Seconds that a process may spend on calls whose inputs change during the calls."""
+
+_LEAST_HOPELESS_US = 20_000.0
+"""Duration of a call in µs below which every candidate is verified on all cases: the request to the device and a first
+touch of memory count as well, and little time would be saved.
+"""
 
 _WITNESS_SHARE = 10
 """The check for skipped work may take one part in this many of the budget of all rounds."""
@@ -383,7 +388,7 @@ class Bench:
         rights, right = list[Buffers](), dict[str, Remembered]()
         for content, golden in enumerate(goldens):
             self._put(buffers, plan.name, content, file.arguments)  # same addresses: kernels may recognise them
-            launches = request.launches if content == 0 else 1
+            launches, durations_us = (request.launches if content == 0 else 1), list[float]()
             yield from verify(
                 self.session,
                 kernel,
@@ -394,7 +399,10 @@ class Bench:
                 stale=content > 0,
                 fixed=self.terms.fixed,
                 brief=self.session.places,
+                durations_us=durations_us,
             )
+            if timed and content == 0:
+                self._require_hope(durations_us, request.hopeless_us)
             right = remember(buffers, golden) if self.session.places else {}
             if timed:
                 rights.append(buffers.sibling())
@@ -412,6 +420,17 @@ class Bench:
             self._verify_two_threads(candidate, buffers)
         if timed:
             self.candidates[request.candidate] = candidate
+
+    def _require_hope(self, durations_us: Sequence[float], hopeless_us: float | None) -> None:
+        """Stop the proof of a candidate that is far too slow; the shortest of its calls decides.
+
+        Raises:
+            HopelessError: it is.
+        """
+        if hopeless_us is None or min(durations_us) <= max(hopeless_us, _LEAST_HOPELESS_US):
+            return
+        timing = self._reference_timers.now().timing(durations_us, 1)
+        raise HopelessError(Pruned(timing=timing, threshold_us=hopeless_us, verified=False))
 
     def _verify_further(self, candidate: Candidate) -> None:
         """Do what `Verify.deferred` left to be done."""

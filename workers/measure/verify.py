@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.errors import EvoError
-from evo.trial.outcome import CaseError, WrongAnswer
+from evo.trial.outcome import CaseError, Pruned, WrongAnswer
 from workers.backends import Buffers, CallMode, DeviceLostError, Placement, Remembered, Session, TrespassError
 from workers.backends.distance import POISON, Distance
 from workers.measure.family.expected_output import ExpectedOutput
@@ -38,6 +39,14 @@ SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the 
 """Advice where the contract cannot be changed."""
 
 
+class HopelessError(EvoError, RuntimeError):
+    """The candidate is too slow to matter; carries the outcome. It is not at fault, and its process may go on."""
+
+    def __init__(self, outcome: Pruned) -> None:
+        super().__init__("too slow to be verified on all cases")
+        self.outcome = outcome
+
+
 class WrongAnswerError(EvoError, ValueError):
     """The candidate gave a wrong answer; carries the outcome."""
 
@@ -57,6 +66,7 @@ def verify(
     stale: bool = False,
     fixed: bool = False,
     brief: bool = False,
+    durations_us: list[float] | None = None,
 ) -> tuple[CaseError, ...]:
     """Call a kernel several times on the same inputs and judge every result.
 
@@ -68,6 +78,7 @@ def verify(
             suggests no change of it.
         brief: True if a complete look at what the kernel left behind follows further calls of it; otherwise one follows
             the last call.
+        durations_us: list to which the duration of each call is appended, including the request to the device.
 
     Returns:
         Distance of each output of the first launch from the reference.
@@ -82,7 +93,9 @@ def verify(
     for launch in range(launches):
         if launch or not stale:
             buffers.poison(poisons[launch % len(poisons)])
-        _launch(session, kernel, buffers, golden, brief=brief or launch + 1 < launches)
+        duration_us = _launch(session, kernel, buffers, golden, brief=brief or launch + 1 < launches)
+        if durations_us is not None:
+            durations_us.append(duration_us)
         where = f"case {golden.case}" if launch == 0 else f"case {golden.case}, launch {launch + 1} on the same input"
         if launch == 0:
             far = judge(buffers, golden, where)
@@ -194,14 +207,18 @@ def _launch(
     mode: CallMode = CallMode(),
     *,
     brief: bool,
-) -> None:
+) -> float:
+    """Call the kernel once, require that it left nothing behind, and return the duration of the call in µs."""
+    began_ns = time.perf_counter_ns()
     try:
         session.call(kernel, buffers, mode)
     except TrespassError as error:
         raise WrongAnswerError(f"case {golden.case}: {error}") from None
+    duration_us = (time.perf_counter_ns() - began_ns) * 1e-3
     for fault in (buffers.damage(), session.residue(kernel, brief=brief)):
         if fault:
             raise WrongAnswerError(f"case {golden.case}: {fault}")
+    return duration_us
 
 
 def _case_error(golden: ExpectedOutput, name: str, far: Distance) -> CaseError:

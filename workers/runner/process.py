@@ -27,7 +27,7 @@ from workers.build.cache import Cache
 from workers.measure.bench import Bench, Prepared, import_all, proven
 from workers.measure.family.expected_output import Arrays
 from workers.measure.family.reference import Reference
-from workers.measure.verify import WrongAnswerError
+from workers.measure.verify import HopelessError, WrongAnswerError
 from workers.runner import confinement
 from workers.runner.protocol import (
     REPLIES,
@@ -66,7 +66,14 @@ class Runner:
         """Return the reply to one request; failures are replies as well."""
         try:
             return self._answer(request)
-        except (WrongAnswerError, TrespassError, InvalidMeasurementError, LaunchError, DeviceLostError) as fault:
+        except (
+            HopelessError,
+            WrongAnswerError,
+            TrespassError,
+            InvalidMeasurementError,
+            LaunchError,
+            DeviceLostError,
+        ) as fault:
             return Refused(outcome=_outcome(fault, request))
         except DeviceUnfitError as error:
             return Unfit(reason=str(error))
@@ -116,12 +123,14 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
             return bench.compare(request)
 
 
-Fault: TypeAlias = WrongAnswerError | TrespassError | InvalidMeasurementError | LaunchError | DeviceLostError
+Fault: TypeAlias = (
+    HopelessError | WrongAnswerError | TrespassError | InvalidMeasurementError | LaunchError | DeviceLostError
+)
 
 
 def _outcome(fault: Fault, request: Request) -> Outcome:
     match fault:
-        case WrongAnswerError():
+        case HopelessError() | WrongAnswerError():
             return fault.outcome
         case TrespassError():
             return WrongAnswer(reason=f"{request.kind}: {fault}")

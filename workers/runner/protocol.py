@@ -131,12 +131,14 @@ class Verify:
         launches: calls with the first inputs of each case, which must all give the same result.
         deferred: leave the checks on mixed inputs and by two threads to `Measure`, which makes them once early samples
             show that the candidate may be among the fastest.
+        hopeless_us: see `evo.trial.timing.Bars`.
     """
 
     candidate: str
     kernels: Mapping[str, KernelFile]
     launches: int = 3
     deferred: bool = False
+    hopeless_us: float | None = None
     kind: Literal["verify"] = "verify"
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 MOST = 100_000
 """Maximum number of configs in a recording."""
 
-POLICY = {"name": "recording", "prune_ratio": None, "shorten_ratio": None, "challenge_every": 10**9}
+POLICY = {"name": "recording", "challenge_every": 10**9}
+POLICY |= dict.fromkeys(("prune_ratio", "shorten_ratio", "hopeless_ratio"))
 """Policy of recordings: nothing is stopped early, and every config gets all samples."""
 
 
