@@ -96,14 +96,14 @@ def test_evolve_stores_every_broken_model_answer_and_its_cost(tmp_path: Path) ->
     proposals, variants = found["proposals"], {each["name"]: each for each in found["variants"]}
 
     assert len(proposals) == 9
-    assert len(script.requests) == 10  # the one that was answered with 429 was sent again
+    assert len(script.requests) == 10  # the request that was answered with 429 was sent again
     for each in proposals:
         assert each["answered_at"] is not None
         assert (each["variant"] is None) == (each["error"] is not None)
         assert each["prompt"]
     counted = [each for each in proposals if each["tokens_in"]]
     assert [each["usd"] for each in counted] == pytest.approx([cost(each) for each in counted])
-    assert len(counted) == 7  # the malformed answer and the one that was cut off count with the most they can cost
+    assert len(counted) == 7  # the malformed and the truncated answer count with their largest possible cost
     assert all(each["usd"] > 0 for each in proposals)
     assert sum(each["usd"] for each in proposals) <= 1.0
 

@@ -1,4 +1,4 @@
-"""The walks of the guides about variants, on this machine's CPU with the scripted model."""
+"""The commands of the guides about variants, run on this machine's CPU with the scripted model."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def commands_of(guide: str, *beginnings: str) -> list[list[str]]:
 
 
 def run(arguments: list[str], folder: Path) -> str:
-    """Run a command of a guide in a folder that has the guides, on a database of its own."""
+    """Run a command of a guide in a folder with the guides' examples, on a new database."""
     command = [sys.executable, "-m", "evo", *arguments, "--db", str(folder / "evo.db")]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr

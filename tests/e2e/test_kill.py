@@ -1,4 +1,4 @@
-"""`kill -9` of any or all processes of a search at any moment: `--resume` continues, and nothing is lost."""
+"""SIGKILL of any or all processes of a search at random times: `--resume` continues, and no trial is lost."""
 
 import random
 import sqlite3
@@ -50,7 +50,7 @@ def test_killed_processes_lose_no_trial_and_count_none_twice(line: CommandLine, 
 
 
 def kill(root: int, target: str) -> bool:
-    """Kill one kind of process below a command, or all; return True if any was killed."""
+    """Kill the command's processes of one kind, or all of them; return True if a process was killed."""
     try:
         family = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
     except psutil.NoSuchProcess:

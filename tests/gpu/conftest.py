@@ -1,4 +1,4 @@
-"""The GPU of these tests; without one they are skipped with the reason."""
+"""The GPU of these tests; without a GPU they are skipped with the reason."""
 
 from collections.abc import Iterator
 from pathlib import Path

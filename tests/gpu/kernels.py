@@ -22,7 +22,7 @@ OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))
 def compiled(
     source: str, gpu: Device, folder: Path, entry: str = "f", architecture: str | None = None
 ) -> tuple[Path, Artefact]:
-    """Compile a kernel. An endless barrier wait ends the kernel, so that a fault costs only a context."""
+    """Compile a kernel. An endless barrier wait traps, so that a hanging kernel ends and costs only its context."""
     flags = (f"-DMOST_TURNS={1 << 22}",)
     unit = Unit(source=source, architecture=architecture or gpu.architecture, entry=entry, flags=flags)
     made = DRIVER.compiler().compile(unit, timeout_s=60)
@@ -58,9 +58,9 @@ class Changeable:
     """Families in a folder, measured on a GPU as they are or with texts of their files replaced.
 
     Attributes:
-        families: the folder.
-        cache: for references, which changed copies of a family share.
-        copies: an empty folder, for one copy of each family.
+        families: folder of the families.
+        cache: cache of references, which changed copies of a family share.
+        copies: empty folder for one copy of each family.
     """
 
     families: Path
@@ -72,7 +72,7 @@ class Changeable:
         """Measure the default config with some tunables changed.
 
         Args:
-            changes: each a file, a text in it, and what replaces the text.
+            changes: for each change the file, the text to replace and its replacement.
         """
         place = self.copies / name
         shutil.copytree(self.families / name, place)

@@ -59,7 +59,7 @@ class Recorder:
 
     @contextmanager
     def subject(self, family: str, problem: str, config: Config | None) -> Iterator[Subject]:
-        """Return a candidate with its inputs saved; None: the family's default config."""
+        """Yield a candidate with its inputs saved; without a config, the family's default config."""
         package = find(family)
         terms = SearchTerms(
             search_id=0,

@@ -1,4 +1,4 @@
-"""CUDA kernels that cheat are never promoted, whichever trick they use; the honest kernel of the same family is."""
+"""CUDA kernels that cheat are not promoted; the honest kernel of the same family is promoted."""
 
 from collections.abc import Iterator
 from pathlib import Path

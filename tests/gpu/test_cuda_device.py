@@ -159,7 +159,7 @@ def test_killing_a_process_ends_its_endless_kernel(bench: Workbench, session: Cu
 
 
 def least_us(timer: Timer) -> float:
-    """Retry while other tests use the GPU as well; return the shortest time in µs."""
+    """Time repeatedly, because other tests use the GPU as well; return the shortest time in µs."""
     return min(timer.sample() for _ in range(20))
 
 

@@ -275,14 +275,14 @@ TERMS = Objective()
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A case of the searched problem, or one with tails."""
+    """A case: a problem with inputs and expected output."""
 
     problem: Problem
     golden: ExpectedOutput
 
 
 def trials(package: Package, problem: Problem, folder: Path, *, tails: bool = False) -> list[Trial]:
-    """Return the cases of the searched problem, the plain one first; with `tails` the others as well."""
+    """Return the cases of `problem`, without tails first; with `tails` also the cases of other problems."""
     reference = Reference(package.path / "reference.py", package.digest, Cache(folder))
     made = []
     for each in package.family.case_problems(problem, "cuda"):
@@ -309,8 +309,8 @@ def load(bench: Workbench, package: Package, problem: Problem, config: Config) -
     return bench.session.load(path, entry, call_arguments(candidate), launch), candidate
 
 
-def stand(bench: Workbench, package: Package, config: Config, on: list[Trial], launches: int = 3) -> None:
-    """Build a kernel per problem: cases of other problems have their own, if the config supports them."""
+def assert_correct(bench: Workbench, package: Package, config: Config, on: list[Trial], launches: int = 3) -> None:
+    """Build and verify a kernel for each problem of the cases that the config supports."""
     for problem, cases in groupby(on, key=lambda each: each.problem):
         if problem != on[0].problem and package.family.violations(config, problem, bench.gpu, TERMS):
             continue
@@ -328,7 +328,7 @@ def test_sampled_configs_are_correct(bench: Workbench, family: str, text: str) -
     space = package.family.space(problem, bench.gpu, TERMS)
     cases = trials(package, problem, bench.folder, tails=True)
     for config in [space.default(), *space.sample(np.random.default_rng(11), CONFIGS, ())]:
-        stand(bench, package, config, cases)
+        assert_correct(bench, package, config, cases)
 
 
 @pytest.mark.parametrize(("family", "text", "change"), WARPGROUPS)
@@ -339,7 +339,7 @@ def test_hopper_only_configs_are_correct(bench: Workbench, family: str, text: st
     if bench.gpu.limits["compute_capability"] != 90:
         pytest.skip("warpgroups multiply on sm_90 alone")
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
-    stand(bench, package, config, trials(package, problem, bench.folder))
+    assert_correct(bench, package, config, trials(package, problem, bench.folder))
 
 
 @pytest.mark.parametrize(
@@ -348,12 +348,12 @@ def test_hopper_only_configs_are_correct(bench: Workbench, family: str, text: st
     ids=["alone", "producer", "six warps"],
 )
 def test_fp8_attention_with_split_keys_and_staged_output_is_correct(bench: Workbench, change: Config) -> None:
-    """Warps end in the merge unless they arrive last: the others must not wait for them."""
+    """Only the last warp to arrive merges; warps that end earlier must not be waited for."""
     package = find("sdpa_fp8")
     problem = package.family.problem("B=1,H=4,S=512,D=64", "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), **SPLIT_AND_STAGED, **change}
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
-    stand(bench, package, config, trials(package, problem, bench.folder)[:1], launches=200)
+    assert_correct(bench, package, config, trials(package, problem, bench.folder)[:1], launches=200)
 
 
 @pytest.mark.parametrize(("text", "change"), REFILLED)
@@ -366,7 +366,7 @@ def test_single_slot_pipeline_refills_the_slot_only_after_all_reads(
     if bench.gpu.limits["compute_capability"] != 90:
         pytest.skip("the copy engine needs sm_90")
     assert not package.family.violations(config, problem, bench.gpu, TERMS)
-    stand(bench, package, config, trials(package, problem, bench.folder)[:1], launches=500)
+    assert_correct(bench, package, config, trials(package, problem, bench.folder)[:1], launches=500)
 
 
 @pytest.mark.parametrize("text", ["B=2,H=8,S=512,D=64", "B=1,H=2,S=267,D=64,causal=true"])
@@ -376,7 +376,7 @@ def test_every_sdpa_ladder_config_is_correct(bench: Workbench, text: str) -> Non
     cases = trials(package, problem, bench.folder)
     for step in steps(package):
         if not package.family.violations(step.config, problem, bench.gpu, TERMS):
-            stand(bench, package, step.config, cases)
+            assert_correct(bench, package, step.config, cases)
 
 
 @pytest.mark.parametrize(("family", "text"), BASELINES)
@@ -409,7 +409,7 @@ def test_attention_reference_on_the_gpu_equals_that_of_the_host(
 
 
 def _loaded(source: str, name: str, value: float) -> ModuleType:
-    """Load a module with another constant."""
+    """Load a copy of the module with another value of a constant."""
     module = ModuleType("reference")
     module.__file__ = __file__
     exec(compile(source, "reference.py", "exec"), module.__dict__)

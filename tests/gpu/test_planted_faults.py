@@ -37,7 +37,7 @@ POLICY = Policy(
 
 
 class Workshop:
-    """A ladder on this GPU, and the outcome of each fault."""
+    """A ladder on this GPU; it evaluates and confirms kernels with planted faults."""
 
     def __init__(self, gpu: Device, folder: Path, family: Path = FAMILY, tunable: str = "FAULT") -> None:
         self.gpu, self.tunable = gpu, tunable
@@ -51,7 +51,7 @@ class Workshop:
         return self.ladder.evaluate(work, Evaluate(number=0, config=config), self.ladder.build(work, config)).outcome
 
     def confirmed(self, fault: str) -> tuple[ConfirmReport, Verdict]:
-        """Challenge a correct kernel that does all work eight times."""
+        """Confirm a kernel against a correct kernel that does all work eight times."""
         work = self._work()
         slow: Config = {self.tunable: "none", "REPEAT": 8}
         job = Confirm(challenger={self.tunable: fault, "REPEAT": 1}, incumbent=slow, seed=5)
@@ -157,7 +157,7 @@ def test_correct_faster_kernel_is_sanitized_profiled_repeated_and_promoted(works
     assert report.failure is None, report.failure
     assert all(not each.findings for each in report.sanitizers), report.sanitizers
     assert verdict.promote, verdict.summary
-    assert len(report.repeats) == POLICY.confirm_processes - 1  # so great a gain is decided at the first look
+    assert len(report.repeats) == POLICY.confirm_processes - 1  # a gain this large is decided at the first interim test
     assert verdict.prediction is not None
     if find_tool("ncu") is not None:
         assert set(report.profiles) == {"challenger", "incumbent"}

@@ -1,4 +1,4 @@
-"""References that a GPU computes are those of the host."""
+"""References computed on a GPU equal those computed on the host."""
 
 from typing import Any
 

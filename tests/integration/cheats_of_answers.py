@@ -1,4 +1,4 @@
-"""Kernels that keep, share or defer answers, or are wrong for some inputs or circumstances, by trick."""
+"""Kernels that reuse or defer outputs, or are wrong for some inputs or conditions, by name of the trick."""
 
 OF_ANSWERS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)

@@ -1,4 +1,4 @@
-"""Kernels that change the loop which calls them, or learn from it, by trick. Only a confirmation finds them."""
+"""Kernels that change or observe the loop that calls them, by name of the trick. Only a confirmation detects them."""
 
 from tests.integration.cheats import REGISTERS, SHOW_REGISTERS, source
 
@@ -38,7 +38,7 @@ ADVANCE = (
 
 
 def advancing(least: int) -> str:
-    """Return a source that skips and counts calls in loops of more than this many calls on one set of buffers."""
+    """Return a source that skips the counted calls in loops of more than `least` calls on one set of buffers."""
     head = source("", "").rpartition("void f(")[0]
     return f"{head}{ADVANCE.replace('LEAST', str(least))}\n{SHOW_OF_F}"
 

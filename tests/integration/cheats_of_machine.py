@@ -1,4 +1,4 @@
-"""Kernels that misuse registers, caches, hints to the system and moments of loading, by trick."""
+"""Kernels that misuse registers, caches, system hints and load-time code, by name of the trick."""
 
 _RIGHT = "right(x, y);"
 _REGISTERS = "leaves the register.* changed"

@@ -1,4 +1,4 @@
-"""Kernels that leave state, memory or processes behind, or make system calls that no kernel needs, by trick."""
+"""Kernels that leave state, memory or processes behind, or make needless system calls, by name of the trick."""
 
 _RIGHT = "right(x, y);"
 _SECCOMP = "makes the system call {}: a kernel computes"

@@ -1,4 +1,4 @@
-"""The CLI as a user runs it: real processes, with their own database and folders."""
+"""Runs the CLI as a user does, with its own database and folders."""
 
 import io
 import json
@@ -61,12 +61,12 @@ class Running:
 
     @property
     def out(self) -> str:
-        """Its standard output so far."""
+        """Standard output of the command so far."""
         return self._files[0].read_text()
 
     @property
     def family(self) -> list[psutil.Process]:
-        """Its descendant processes."""
+        """Descendant processes of the command."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def interrupt(self) -> None:
@@ -82,7 +82,7 @@ class Running:
         return Ended(code=self.process.returncode, out=self.out, err=self._files[1].read_text())
 
     def kill(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the command if it still runs."""
         self.process.kill()
         self.process.wait()
 
@@ -93,7 +93,7 @@ class CommandLine:
 
     Attributes:
         home: folder of the database and the data directory.
-        cache: shared by tests, so that measurements and binaries are reused.
+        cache: cache folder shared by tests, so that measurements and binaries are reused.
     """
 
     home: Path
@@ -126,7 +126,7 @@ class CommandLine:
         return Ended(code=code, out=out.getvalue(), err=err.getvalue())
 
     def measure(self, *arguments: str) -> Ended:
-        """Run `measure` until its times are valid: on a busy machine, other clocks may contradict them a few times."""
+        """Run ``kernel-evo measure`` until its times are valid: on a busy machine, clocks may disagree a few times."""
         for _ in range(BUSY_MEASUREMENTS):
             ended = self.run("measure", *arguments)
             if "invalid measurement" not in ended.out and '"invalid_measurement"' not in ended.out:
@@ -134,11 +134,11 @@ class CommandLine:
         return ended
 
     def run_apart(self, *arguments: str) -> Ended:
-        """Run a command in its own process, for commands that change the process or leave children."""
+        """Run a command to its end in a process of its own, if it changes the process or leaves children."""
         return self.start(*arguments).wait()
 
     def start(self, *arguments: str) -> Running:
-        """Start a command. The caller ends it."""
+        """Start a command in a process of its own. The caller must end it."""
         return Running(arguments, folder=self.home, environment=self._own)
 
     @property
@@ -162,7 +162,7 @@ class CommandLine:
 
     @contextmanager
     def working(self) -> Iterator[str]:
-        """Like `serving`, with a worker within this process: a search then starts no process but its kernels'."""
+        """Like `serving`, with a worker in this process: a search then starts only kernel processes."""
         stopping = threading.Event()
         with patch.object(tempfile, "tempdir", None), self.serving() as url, Client(url) as client:
             settings = Settings(url=url, data=self.home / "worker", cache=cache_folder(), worker_id="here")
@@ -178,7 +178,7 @@ class CommandLine:
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """Return the first true answer; fail after the time limit."""
+    """Call `condition` until it returns a true value, and return that value; fail after the time limit."""
     deadline = time.monotonic() + PATIENCE_S
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"it took too long until {what}"

@@ -28,13 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def quiet_logs() -> None:
-    """Silence the log. A test that needs it reads its own process's log."""
+    """Silence the log. A test of the log reads it from a process of its own."""
     configure("console", "error")
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[postgresql_server.Server]:
-    """One server for all tests, started on first use."""
+    """A PostgreSQL server for all tests, started on first use."""
     with postgresql_server.server() as server:
         yield server
 

@@ -21,7 +21,7 @@ BROWSER = {"Accept": "text/html,*/*;q=0.8"}
 
 
 class Inside(httpx.BaseTransport):
-    """Transport to a running application. Of an endless answer it returns the beginning."""
+    """Transport to a running application. It returns only the beginning of an endless response."""
 
     def __init__(self, app: FastAPI, portal: BlockingPortal, client: tuple[str, int] = ("127.0.0.1", 1)) -> None:
         self._app = app

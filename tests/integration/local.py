@@ -1,4 +1,4 @@
-"""A service in this process whose parts a test can access."""
+"""A service in this process, with access to its application and database."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

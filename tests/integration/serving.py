@@ -96,7 +96,7 @@ def announced(database: Path) -> str:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Return as soon as the condition holds; fail after the time limit."""
+    """Wait until the condition holds; fail after the time limit."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "it took too long"

@@ -1,4 +1,4 @@
-"""Setting for service tests: a toy family, a device, a manual clock, and a fake worker."""
+"""Fixtures of service tests: a toy family, a device, a manual clock, and a fake worker."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -226,6 +226,6 @@ class Stage:
 
 
 def policy(**fields: Any) -> dict[str, Any]:
-    """Return a request's policy: the default rules with few samples, and these fields."""
+    """Return a request's policy: default values with few samples, overridden by `fields`."""
     assert set(fields) <= set(vars(Policy()))
     return {**QUICK, **fields}

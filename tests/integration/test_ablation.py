@@ -160,7 +160,7 @@ def test_search_shows_the_progress_of_its_confirmation(stage: Stage) -> None:
     words = "timing, process 2 of 5 at most"
     for attempt_id, told in (
         (lease.attempt_id, words),
-        (lease.attempt_id - 1, "waits for other jobs on the device"),  # the progress text is about that lease
+        (lease.attempt_id - 1, "waits for other jobs on the device"),  # the progress text is about the active lease
         (2**70, None),
     ):
         report = SlotReport(device_uuid=DEVICE.uuid, activity="working", detail=words, attempt_id=attempt_id)

@@ -33,13 +33,13 @@ JSON_DEVICE = {"kind": "cpu", "model": "Toy CPU", "architecture": "x86_64", "uui
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator["House"]:
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Callers"]:
     with serving(tmp_path_factory.mktemp("access") / "evo.db", requests_per_s=1e6, allow_family_upload=True) as service:
-        yield House(service)
+        yield Callers(service)
 
 
-class House:
-    """A service with tokens, and callers with each role."""
+class Callers:
+    """A service with tokens, and a client with each role."""
 
     def __init__(self, service: Serving) -> None:
         self.service = service
@@ -81,8 +81,8 @@ def test_every_route_has_an_access_rule() -> None:
     assert without == []
 
 
-def test_every_route_admits_exactly_the_roles_of_its_access_rule(house: House) -> None:
-    """The whole matrix: an empty request is refused by its rule before it is validated."""
+def test_every_route_admits_exactly_the_roles_of_its_access_rule(house: Callers) -> None:
+    """Every role calls every route: the access rule refuses an empty request before it is validated."""
     checked = 0
     for method, path, rule in rules(house.service.app):
         if path in {"/sign-in", "/sign-out", "/static"}:
@@ -105,8 +105,8 @@ def test_every_route_admits_exactly_the_roles_of_its_access_rule(house: House) -
     assert {house.admin.get(f"{API}/searches/{each}").status_code for each in ("1.0", "+1", "01", "1e0")} == {422}
 
 
-def test_error_names_the_unknown_query_parameter_on_every_route(house: House) -> None:
-    """An unknown parameter is named whatever else is wrong."""
+def test_error_names_the_unknown_query_parameter_on_every_route(house: Callers) -> None:
+    """The unknown parameter is named even if the request has other errors."""
     paths = [(method, path) for method, path, _ in rules(house.service.app) if path.startswith(API)]
     assert len(paths) > 50
     for method, path in paths:
@@ -123,7 +123,7 @@ class _Places(dict[str, str]):
         return PLACEHOLDERS.get(name, "987654")
 
 
-def test_worker_token_acts_only_for_its_own_worker(house: House) -> None:
+def test_worker_token_acts_only_for_its_own_worker(house: Callers) -> None:
     mine, other = house.service.client(house.token("worker")), house.service.client(house.token("worker"))
     assert register(mine, "mine").status_code == 200
     assert register(mine, "another").status_code == 403, "a token is bound to the first worker it registers"
@@ -139,7 +139,7 @@ def test_worker_token_acts_only_for_its_own_worker(house: House) -> None:
     assert mine.post(f"{API}/leases", json=lease).json()["leases"] == []
 
 
-def test_join_token_is_exchanged_once(house: House) -> None:
+def test_join_token_is_exchanged_once(house: Callers) -> None:
     secret = house.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"]
     joiner = house.service.client(secret)
     assert joiner.get(f"{API}/workers").status_code == 403
@@ -166,7 +166,7 @@ def test_join_token_is_exchanged_once(house: House) -> None:
     assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier token is refused"
 
 
-def test_joined_worker_without_a_name_gets_the_name_of_its_join_token(house: House) -> None:
+def test_joined_worker_without_a_name_gets_the_name_of_its_join_token(house: Callers) -> None:
     secret = house.admin.post(f"{API}/tokens/join", json={"name": "l4-vm"}).json()["secret"]
     issued = house.service.client(secret).post(f"{API}/join", json={"worker_id": "joined-1"}).json()
     worker, unnamed = house.service.client(issued["secret"]), {"host": "vm-20480", "devices": []}
@@ -175,7 +175,7 @@ def test_joined_worker_without_a_name_gets_the_name_of_its_join_token(house: Hou
     assert worker.put(f"{API}/workers/joined-1", json={**unnamed, "name": "mine"}).json()["name"] == "mine"
 
 
-def test_rotated_revoked_and_expired_tokens_are_refused(house: House) -> None:
+def test_rotated_revoked_and_expired_tokens_are_refused(house: Callers) -> None:
     secret = house.token("viewer", expires_in_s=1000)
     old = house.service.client(secret)
     token_id = secret.split("_")[1]
@@ -204,7 +204,7 @@ def test_rotated_revoked_and_expired_tokens_are_refused(house: House) -> None:
         house.service.app.state.service.gate.forget()
 
 
-def test_token_expiry_follows_the_clock_of_the_service(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_expiry_follows_the_clock_of_the_service(house: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
     token_id = house.token("viewer", expires_in_s=1000).split("_")[1]
 
     def expired() -> bool:
@@ -218,7 +218,7 @@ def test_token_expiry_follows_the_clock_of_the_service(house: House, monkeypatch
 
 
 @pytest.mark.parametrize("secret", ["", "nonsense", "kev_0123456789ab_" + "x" * 43, "ключ", "kev_" + "0" * 500])
-def test_invalid_tokens_are_refused(house: House, secret: str) -> None:
+def test_invalid_tokens_are_refused(house: Callers, secret: str) -> None:
     client = house.service.client(address=f"10.0.0.{len(secret) % 200}")
     response = client.get(f"{API}/searches", headers={"Authorization": b"Bearer " + secret.encode()})
     assert response.status_code == 401
@@ -226,7 +226,7 @@ def test_invalid_tokens_are_refused(house: House, secret: str) -> None:
     assert secret not in response.text or not secret
 
 
-def test_browser_signs_in_and_out(house: House) -> None:
+def test_browser_signs_in_and_out(house: Callers) -> None:
     browser = house.service.client()
     turned_away = browser.get("/workers?x=1")
     assert (turned_away.status_code, turned_away.headers["location"]) == (303, "/sign-in?next=/workers%3Fx%3D1")
@@ -260,7 +260,7 @@ def csrf_in(html: str) -> str:
     return html.partition('name="csrf" value="')[2].partition('"')[0]
 
 
-def test_cookie_is_secure_behind_tls_and_ends_with_its_token(house: House) -> None:
+def test_cookie_is_secure_behind_tls_and_ends_with_its_token(house: Callers) -> None:
     secret = house.token("viewer")
     browser = house.service.client(base="https://127.0.0.1")
     entered = browser.post("/sign-in", data={"token": secret})
@@ -274,7 +274,7 @@ def test_cookie_is_secure_behind_tls_and_ends_with_its_token(house: House) -> No
 @pytest.mark.parametrize(
     "wanted", ["https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil", "javascript:x"]
 )
-def test_sign_in_redirects_to_no_other_site(house: House, wanted: str) -> None:
+def test_sign_in_redirects_to_no_other_site(house: Callers, wanted: str) -> None:
     entered = house.service.client(address="10.1.0.1").post(
         "/sign-in", data={"token": house.token("viewer"), "next": wanted}
     )
@@ -282,7 +282,7 @@ def test_sign_in_redirects_to_no_other_site(house: House, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["worker", "joiner"])
-def test_worker_and_join_tokens_cannot_sign_in(house: House, role: str) -> None:
+def test_worker_and_join_tokens_cannot_sign_in(house: Callers, role: str) -> None:
     secret = house.clients[role].headers["authorization"].removeprefix("Bearer ")
     form = {"token": secret, "next": "/workers"}
     refused = house.service.client(address="10.1.0.2").post("/sign-in", data=form, follow_redirects=True)
@@ -294,7 +294,7 @@ def test_worker_and_join_tokens_cannot_sign_in(house: House, role: str) -> None:
     assert secret not in refused.text
 
 
-def test_write_requests_with_a_cookie_need_the_csrf_token(house: House) -> None:
+def test_write_requests_with_a_cookie_need_the_csrf_token(house: Callers) -> None:
     browser = house.signed_in(house.token("submitter"), address="10.1.0.3")
     other = house.signed_in(house.token("submitter"), address="10.1.0.3")
     mine, theirs = (csrf_in(each.get("/workers").text) for each in (browser, other))
@@ -312,7 +312,7 @@ def test_write_requests_with_a_cookie_need_the_csrf_token(house: House) -> None:
     assert browser.post(path, headers={"X-CSRF-Token": mine, "Origin": "https://evil.example"}).status_code == 403
 
 
-def test_refused_form_links_back_to_its_filled_in_fields(house: House) -> None:
+def test_refused_form_links_back_to_its_filled_in_fields(house: Callers) -> None:
     """After signing out or in again elsewhere, the refusal links back to the filled-in form."""
     typed = {"family": "toy", "problem.N": "48", "notes": "a & b\nc", "csrf": "of another session"}
     signed_out = house.service.client().post("/start", data=typed)
@@ -332,7 +332,7 @@ def test_refused_form_links_back_to_its_filled_in_fields(house: House) -> None:
     assert (unread.status_code, "next=" in unread.text) == (401, False), "a caller without token may send only a form"
 
 
-def test_token_guessing_is_throttled_per_address_and_not_for_valid_tokens(house: House) -> None:
+def test_token_guessing_is_throttled_per_address_and_not_for_valid_tokens(house: Callers) -> None:
     guesser = house.service.client(address="10.2.0.1")
     codes = [guesser.post("/sign-in", data={"token": f"guess {n}"}).status_code for n in range(15)]
     assert codes == [303] * 10 + [429] * 5
@@ -360,7 +360,7 @@ def test_request_rate_is_limited_per_token(tmp_path: Path) -> None:
         assert other.get(f"{API}/searches").status_code == 200
 
 
-def test_request_body_limit_applies_with_and_without_content_length(house: House) -> None:
+def test_request_body_limit_applies_with_and_without_content_length(house: Callers) -> None:
     form = {"content-type": "application/x-www-form-urlencoded"}
     stranger = house.service.client(address="10.3.0.1")
     for client, path, size in ((stranger, "/sign-in", 70_000), (house.admin, f"{API}/searches", 65 << 20)):
@@ -405,7 +405,7 @@ def test_oversized_request_body_is_read_up_to_four_times_the_limit(
     assert (told[0]["status"], len(parts) - len(sending)) == (413, read)
 
 
-def test_large_body_with_an_idempotency_key_is_refused(house: House) -> None:
+def test_large_body_with_an_idempotency_key_is_refused(house: Callers) -> None:
     content = iter([b" " * (9 << 20)])
     refused = house.admin.post(f"{API}/searches", content=content, headers={"idempotency-key": "k"})
     assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
@@ -434,7 +434,7 @@ def test_no_secret_is_stored_and_the_last_administrator_is_kept(tmp_path: Path) 
         assert owner.delete(mine).status_code == 200, "the key's holder may, and can still sign in"
 
 
-def test_every_response_has_security_headers(house: House) -> None:
+def test_every_response_has_security_headers(house: Callers) -> None:
     for client, path in (
         (house.admin, f"{API}/searches"),
         (house.admin, "/workers"),

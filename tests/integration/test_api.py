@@ -40,7 +40,7 @@ HUGE = 2**63
 
 @dataclass
 class Rest:
-    """A client with request sequences that many tests use."""
+    """A client with helper methods for common sequences of requests."""
 
     http: httpx.Client
 
@@ -234,7 +234,7 @@ def test_quarantined_device_gets_no_jobs_until_a_user_clears_it(rest: Rest) -> N
     assert rest.claim() == []
     body = {"family_digest": DIGEST, "device": "cpu"}
     assert rest.http.post("/searches", json=body).status_code == 409
-    rest.prepare()  # a restart of the worker does not clear the device
+    rest.prepare()  # a restart of the worker does not clear the device's quarantine
     assert rest.claim() == []
     cleared = rest.http.post(f"/workers/w1/devices/{DEVICE.uuid}/clear").json()
     assert cleared["slots"][0]["quarantined_at"] is None
@@ -311,7 +311,7 @@ def test_artefacts_sent_with_a_result_are_stored(rest: Rest) -> None:
 
 @pytest.mark.parametrize("how", ["never stored", "file lost", "row lost"])
 def test_answer_to_a_result_lists_the_artefacts_missing_from_the_service(rest: Rest, tmp_path: Path, how: str) -> None:
-    """Artefacts are collected, databases and folders restored, while workers remember what they stored."""
+    """A worker may have uploaded an artefact that was later removed, by collection or by restoring a backup."""
     content = b"source"
     digest = hashlib.sha256(content).hexdigest()
     rest.prepare()

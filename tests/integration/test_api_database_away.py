@@ -29,7 +29,7 @@ def rest(tmp_path: Path) -> Iterator[Local]:
 
 @contextmanager
 def away(monkeypatch: pytest.MonkeyPatch, *ways: str, reason: str = "it is away") -> Iterator[None]:
-    """Make reads or writes of the database fail with errors that name its location, as real ones do."""
+    """Make reads or writes fail with errors that name the database's location, as errors of SQLAlchemy do."""
 
     @contextmanager
     def refused(_: Database) -> Iterator[Any]:

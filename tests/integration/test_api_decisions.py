@@ -30,8 +30,8 @@ def rest(tmp_path: Path) -> Iterator[Local]:
 
 
 @pytest.fixture
-def anywhere(locations: Callable[[], Location], tmp_path: Path) -> Iterator[Local]:
-    """The same on every engine."""
+def rest_on_every_engine(locations: Callable[[], Location], tmp_path: Path) -> Iterator[Local]:
+    """A local service on a database of each engine."""
     with local(locations(), artefacts=tmp_path / "artefacts") as rest:
         rest.prepare()
         yield rest
@@ -91,8 +91,8 @@ def test_higher_priority_then_older_search_gets_work_first(rest: Local) -> None:
     assert listed(rest, "/searches", sort="priority") == [old, new, urgent]
 
 
-def test_running_search_and_search_with_champion_cannot_be_deleted(anywhere: Local) -> None:
-    rest = anywhere
+def test_running_search_and_search_with_champion_cannot_be_deleted(rest_on_every_engine: Local) -> None:
+    rest = rest_on_every_engine
     running = rest.submit(problem="N=32")["id"]
     assert "cancel it" in problem_of(rest.http.delete(f"/searches/{running}"), 409)["detail"]
     rest.claim()
@@ -145,8 +145,8 @@ def test_rollback_and_restore_need_the_current_etag(rest: Local) -> None:
     assert listed(rest, "/champions", history=True, sort="oldest") == [1, 2]
 
 
-def test_search_worker_and_family_lists_are_filtered_and_sorted(anywhere: Local) -> None:
-    rest = anywhere
+def test_search_worker_and_family_lists_are_filtered_and_sorted(rest_on_every_engine: Local) -> None:
+    rest = rest_on_every_engine
     small, large = ended(rest, problem="N=32", notes="what of 100%?"), ended(rest, problem="N=64")
     running = rest.submit(problem="N=32", priority=-1)["id"]
     assert listed(rest, "/searches") == [running, large, small]
@@ -167,27 +167,31 @@ def test_search_worker_and_family_lists_are_filtered_and_sorted(anywhere: Local)
     assert listed(rest, "/families", "name", text="%") == []
 
 
-def test_out_of_range_ids_give_404_or_422_on_every_route(anywhere: Local) -> None:
-    """In every address with a number; and in a batch it does not refuse the other items."""
-    ended(anywhere)
-    rules_of = [(method, path) for method, path, _ in rules(anywhere.app) if NUMBERS.search(path)]
+def test_out_of_range_ids_give_404_or_422_on_every_route(rest_on_every_engine: Local) -> None:
+    """Also, an out-of-range id in a batch does not refuse the batch's other items."""
+    ended(rest_on_every_engine)
+    rules_of = [(method, path) for method, path, _ in rules(rest_on_every_engine.app) if NUMBERS.search(path)]
     assert len(rules_of) > 30
-    root = str(anywhere.http.base_url).partition("/api/")[0]
+    root = str(rest_on_every_engine.http.base_url).partition("/api/")[0]
     for method, path in rules_of:
         url = root + NUMBERS.sub(str(LARGEST_ID + 1), path).format_map(Names())
-        answered = anywhere.http.request(method, url, json={"token": "t", "reason": "x", "over": LARGEST_ID + 1})
+        answered = rest_on_every_engine.http.request(
+            method, url, json={"token": "t", "reason": "x", "over": LARGEST_ID + 1}
+        )
         assert answered.status_code in {404, 422}, f"{method} {url}: {answered.text[:300]}"
     for query in ("left=1.5000000000&right=1.0", "left=5000000000&right=1.0", "left=0&right=0&search=5000000000"):
-        assert anywhere.http.get(f"{root}/compare?{query}", follow_redirects=True).status_code in {404, 422}
-    problem_of(anywhere.http.get("/searches", params={"sort": "priority", "cursor": to_cursor([10**10, 1])}), 422)
-    anywhere.submit()
-    (lease,) = anywhere.claim()
+        assert rest_on_every_engine.http.get(f"{root}/compare?{query}", follow_redirects=True).status_code in {404, 422}
+    problem_of(
+        rest_on_every_engine.http.get("/searches", params={"sort": "priority", "cursor": to_cursor([10**10, 1])}), 422
+    )
+    rest_on_every_engine.submit()
+    (lease,) = rest_on_every_engine.claim()
     report = REPORT.dump_python(answer(lease), mode="json")
     ids = (5 * 10**9, lease.attempt_id, 2**70, 0)
-    beat = anywhere.http.post("/workers/w1/heartbeat", json={"attempts": ids})
+    beat = rest_on_every_engine.http.post("/workers/w1/heartbeat", json={"attempts": ids})
     assert beat.json()["cancel"] == [0, 5 * 10**9, 2**70], "there is no such attempt"
     results = [{"attempt_id": each, "token": lease.token, "report": report} for each in ids]
-    answers = anywhere.http.post("/results", json={"results": results}).json()["answers"]
+    answers = rest_on_every_engine.http.post("/results", json={"results": results}).json()["answers"]
     assert [each["status"] for each in answers] == ["unknown", "accepted", "unknown", "unknown"]
 
 

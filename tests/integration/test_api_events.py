@@ -161,7 +161,7 @@ def test_events_contain_every_trial_once_in_order_for_any_batch_size(stage: Stag
 
 
 def test_events_of_concurrent_transactions_follow_the_commit_order(stage: Stage) -> None:
-    """The transaction that began first commits last; a client that has seen the other one still gets it."""
+    """The transaction that began first commits last; a client that has the other's events still gets its events."""
     if not stage.database.shared:
         pytest.skip("SQLite has one writer at a time")
     before = current_position(stage)
@@ -191,7 +191,7 @@ def test_transaction_in_another_database_does_not_delay_events(stage: Stage, req
 
 
 def test_event_position_from_before_a_restore_is_not_accepted_as_stored(stage: Stage) -> None:
-    """A restored database assigns the numbers after the backup again, to other events."""
+    """A restored database assigns the event numbers after the backup a second time."""
     stage.submit()
     lost = current_position(stage)
     with stage.database.write() as session:
@@ -275,7 +275,7 @@ def test_all_listeners_of_a_feed_get_the_same_events(stage: Stage, monkeypatch: 
 
 @pytest.mark.parametrize("grown", [False, True])
 def test_event_streams_end_when_a_backup_is_restored_under_a_running_service(stage: Stage, grown: bool) -> None:
-    """Their clients reconnect with an id of the lost events, and are told to read the lists again."""
+    """A client that reconnects with the id of a lost event must read the lists again."""
     first = stage.submit()
 
     async def follow() -> None:
@@ -306,7 +306,7 @@ def test_event_streams_end_when_a_backup_is_restored_under_a_running_service(sta
 
 
 def _replace_log(stage: Stage, start: EventPosition, *, further: int) -> None:
-    """Do to the log what restoring a backup of the position `start` does, with `further` events since."""
+    """Change the event log as restoring a backup taken at event `start` does, and add `further` events."""
     with stage.database.write() as session:
         session.execute(delete(EventRow).where(EventRow.id > start.number))
         session.add_all(

@@ -208,7 +208,7 @@ def test_pages_have_no_inline_code_and_no_content_from_other_hosts(stage: Stage,
 
 
 def test_security_policy_lets_the_shared_worker_load_scripts_and_connect(page: httpx.Client) -> None:
-    """Its policy comes with its script, also in a 304."""
+    """The worker's policy is sent with its script, also with status 304."""
     assert "worker-src 'self'" in page.get("/").headers["content-security-policy"]
     first = page.get("/static/live/event-worker.js")
     again = page.get("/static/live/event-worker.js", headers={"If-None-Match": first.headers["etag"]})

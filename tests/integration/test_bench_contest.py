@@ -19,8 +19,8 @@ SOFTMAX = find("softmax").family
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    """Write the file of a champion found on this machine's CPU."""
+def stored_champion(tmp_path: Path) -> Path:
+    """Write the file of a champion that was found on this machine's CPU; return its path."""
     device = choose(local_devices(), "cpu", SOFTMAX)
     problem = SOFTMAX.problem(MATCH.problem, "cpu")
     found = Found(
@@ -39,8 +39,10 @@ def kept(tmp_path: Path) -> Path:
     return path
 
 
-def test_contest_compares_a_stored_champion_without_searching(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["--champions", str(kept.parent), "--sample", "0", "--rounds", "3"], [MATCH])
+def test_contest_compares_a_stored_champion_without_searching(
+    stored_champion: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["--champions", str(stored_champion.parent), "--sample", "0", "--rounds", "3"], [MATCH])
     told = capsys.readouterr()
     assert status == 1
     assert told.err.count("does not hold: ") == told.err.count("does not hold: the champion is ") == 1
@@ -79,14 +81,14 @@ def test_family_option_selects_contests_or_adds_one(
     ],
 )
 def test_stored_champion_of_another_device_or_space_is_refused(
-    kept: Path, written: str, instead: str, told: str, capsys: pytest.CaptureFixture[str]
+    stored_champion: Path, written: str, instead: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = kept.read_text()
+    text = stored_champion.read_text()
     assert written in text
-    kept.write_text(text.replace(written, instead))
+    stored_champion.write_text(text.replace(written, instead))
     other = Match(family="softmax", problem="rows=64,cols=64", cache="cold")
-    (kept.parent / f"{other.name}.json").write_text(text)
-    assert main(["--champions", str(kept.parent), "--sample", "0", "--rounds", "3"], [MATCH, other]) == 2
+    (stored_champion.parent / f"{other.name}.json").write_text(text)
+    assert main(["--champions", str(stored_champion.parent), "--sample", "0", "--rounds", "3"], [MATCH, other]) == 2
     said = capsys.readouterr()
     assert said.err.startswith("bench: ")
     assert told in said.err
@@ -94,18 +96,20 @@ def test_stored_champion_of_another_device_or_space_is_refused(
 
 
 def test_tunables_missing_in_a_stored_champion_get_their_defaults(
-    kept: Path, capsys: pytest.CaptureFixture[str]
+    stored_champion: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = kept.read_text()
-    kept.write_text(text.replace('"THREADS":1,', "").replace(',"THREADS":1', ""))
-    assert "THREADS" not in kept.read_text()
-    assert main(["--champions", str(kept.parent), "--sample", "0", "--rounds", "3"], [MATCH]) == 1
+    text = stored_champion.read_text()
+    stored_champion.write_text(text.replace('"THREADS":1,', "").replace(',"THREADS":1', ""))
+    assert "THREADS" not in stored_champion.read_text()
+    assert main(["--champions", str(stored_champion.parent), "--sample", "0", "--rounds", "3"], [MATCH]) == 1
     assert capsys.readouterr().out.count("| **champion**") == 1
 
 
-def test_grid_compares_the_champion_with_a_changed_config(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_grid_compares_the_champion_with_a_changed_config(
+    stored_champion: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     unroll = "UNROLL=2"
-    assert grid([str(kept), "--device", "cpu", "--change", unroll, "--rounds", "3"]) == 0
+    assert grid([str(stored_champion), "--device", "cpu", "--change", unroll, "--rounds", "3"]) == 0
     told = capsys.readouterr().out
     assert [line.split("|")[1].strip() for line in told.splitlines()[2:4]] == ["champion", unroll]
     assert "× numpy" in told.splitlines()[0]
@@ -114,8 +118,10 @@ def test_grid_compares_the_champion_with_a_changed_config(kept: Path, capsys: py
 @pytest.mark.parametrize(
     ("change", "said"), [("UNROLL", "'UNROLL' is no NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")]
 )
-def test_grid_refuses_an_invalid_change(kept: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert grid([str(kept), "--device", "cpu", "--change", change]) == 2
+def test_grid_refuses_an_invalid_change(
+    stored_champion: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert grid([str(stored_champion), "--device", "cpu", "--change", change]) == 2
     told = capsys.readouterr().err
     assert told.startswith("grid: ")
     assert said in told

@@ -1,4 +1,4 @@
-"""Contests run side by side: their placement, and the ones left out."""
+"""Contests run in parallel: their GPUs and cores, and contests left out for lack of time."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The strategy benchmark as a whole, which plays in processes of its own."""
+"""The whole strategy benchmark, which runs searches in separate processes."""
 
 import gzip
 import json

@@ -65,7 +65,7 @@ def test_constant_changes_the_binary_but_comment_does_not(compiler: CCompiler) -
 @pytest.mark.parametrize(
     "source",
     [
-        "void naive_kernel(void) { }\nvoid kernel(void) { }",  # linkers store one text for both names
+        "void naive_kernel(void) { }\nvoid kernel(void) { }",  # the linker stores the suffix once for both names
         "void kernel(void) { }\nvoid my_kernel(void) { }\nvoid a_my_kernel(void) { }",
         'static void other(void) { }\nvoid kernel(void) __attribute__((alias("other")));',
         "__attribute__((weak)) void kernel(void) { }",

@@ -28,7 +28,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def device(cache: Path) -> Device:
     """Return this CPU without the rates of its memory and arithmetic, which take seconds to measure.
 
-    Its id is its own, so that nothing else that measures on this machine is waited for.
+    It has an id of its own, so that these tests do not wait for other measurements on this machine.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("workers.backends.cpu.device.load_ceilings", lambda *_: None)
@@ -36,13 +36,13 @@ def device(cache: Path) -> Device:
 
 
 class Kernels:
-    """Measures families of `KERNELS`, as they are or with replaced text."""
+    """Measures families of `KERNELS`, unchanged or with replaced text."""
 
     def __init__(self, device: Device, cache: Path, folder: Path) -> None:
         self._device, self._cache, self._folder = device, cache, folder
 
     def measured(self, name: str, *changes: tuple[str, str, str], **problem: int) -> EvaluateReport:
-        """Measure the default config; each change is a file, a text in it, and what replaces the text."""
+        """Measure the default config; a change is a file, the text to replace and its replacement."""
         place = Path(tempfile.mkdtemp(dir=self._folder)) / name
         shutil.copytree(KERNELS / name, place)
         for file, old, new in changes:

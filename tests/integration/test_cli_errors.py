@@ -25,7 +25,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """Yield a command line with a service and a worker, which searches need not start."""
+    """Yield a command line with a running service and worker, so that searches do not start them."""
     line = CommandLine.fresh(tmp_path_factory)
     with line.working():
         yield line
@@ -151,7 +151,7 @@ def test_second_service_on_a_database_is_refused(line: CommandLine, serving: str
 
 
 def test_search_without_a_worker_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    line = CommandLine.fresh(tmp_path_factory)  # here no worker of an earlier command counts as connected
+    line = CommandLine.fresh(tmp_path_factory)  # this database has no connected worker of an earlier command
     with line.serving() as url:
         refused = line.run("search", "sdpa", "--url", url)
     assert refused.code == 4
@@ -261,8 +261,10 @@ def test_read_only_database_is_reported(tmp_path: Path) -> None:
 def test_search_works_with_an_unwritable_cache_and_reports_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file in place of the cache folder: nothing can be cached, everything still works."""
-    monkeypatch.setattr("workers.backends.cpu.support._BURSTS_S", 0.0)  # ceilings are measured again each time
+    """The cache folder is a file, so caching is impossible."""
+    monkeypatch.setattr(
+        "workers.backends.cpu.support._BURSTS_S", 0.0
+    )  # without a cache, ceilings are measured by each command
     (tmp_path / "cache").write_text("")
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     with line.working():

@@ -84,7 +84,7 @@ def test_search_running_time_excludes_service_interruptions(stage: Stage, second
     stage.hand_in(stage.one())
     stage.wait(60)
     stage.interrupt(seconds)
-    stage.hand_in(stage.one())  # a turn that checks the budget
+    stage.hand_in(stage.one())  # a sweep, which checks the budget
     assert stage.view(search).state == "running"
     stage.conductor.sweep()
     assert stage.view(search).elapsed_s == pytest.approx(60.0)
@@ -172,7 +172,7 @@ def test_sweep_does_not_send_webhooks_before_their_retry_time(stage: Stage) -> N
 
 @pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(0)])
 def test_latest_registered_family_version_is_used_after_clock_changes(stage: Stage, ahead: timedelta) -> None:
-    """Also if two versions are registered at the same moment."""
+    """Also if two versions are registered at the same time."""
     digests = [letter * 64 for letter in "abc"]
     stage.now += ahead
     for number, digest in enumerate(digests):

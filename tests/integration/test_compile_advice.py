@@ -312,7 +312,7 @@ def warned(compiler: Compiler, unit: Unit, **kinds: str) -> str | None:
     [("B0", "2", "termios.h"), ("B50", "4096", "termios.h"), ("ECHO", "4", "termios.h"), ("EOF", "7", "stdio.h")],
 )
 def test_macro_redefined_by_a_system_header_is_refused(cc: CCompiler, name: str, value: str, header: str) -> None:
-    """Compilers keep silent about such headers, and the kernel would get their value instead of the tunable's."""
+    """The compiler does not warn about system headers, and the kernel would get their value, not the tunable's."""
     unit = with_macros(f"#include <{header}>\nlong f(void) {{ return (long){name}; }}", {name: value}, C)
     told = warned(cc, unit, **{name: "tunable"})
     assert told is not None

@@ -1,4 +1,4 @@
-"""Compile cache: its key covers every file the compiler read, whatever the source and the flags call it."""
+"""Compile cache: its key covers every file that the compiler reads, by any kind of include or flag."""
 
 import os
 import time
@@ -87,7 +87,7 @@ def unit(language: str, head: str, *flags: str, folders: tuple[Path, ...] = (), 
 
 
 def header(folder: Path, factor: int, name: str = "factor.h") -> Path:
-    """Write a header old enough to be safe from a race with a compilation."""
+    """Write a header with an old modification time, so that it does not count as changed during compilation."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(f"#define FACTOR {factor}\n")

@@ -1,4 +1,4 @@
-"""Short programs: captured output and time limits."""
+"""Programs run by the compile stage: captured output and time limits."""
 
 import sys
 import time

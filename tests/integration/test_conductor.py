@@ -129,10 +129,10 @@ def test_idle_workers_wait_for_the_first_results_and_are_woken(stage: Stage, mon
         stage.hand_in(under_way.pop())
         assert WORK not in heard
         under_way += stage.claim(count=9)
-        assert len(under_way) == 3  # one replaces the one that ended
+        assert len(under_way) == 3  # one new lease replaces the ended one
     stage.hand_in(under_way.pop())
     assert WORK in heard
-    assert len(stage.claim(count=9)) == 2  # two are in flight, and four have ended
+    assert len(stage.claim(count=9)) == 2  # two more leases are active, and four have ended
 
 
 def test_wait_for_the_first_results_ends_after_its_time_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +156,11 @@ def test_confirmations_during_a_search_use_a_tenth_of_its_time(stage: Stage) -> 
             report = replace(report, stages=Stages(measure_s=1.0))
         stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
     early = kinds.index("confirm")
-    assert early == 8  # after ten seconds, ten times what the baselines took
+    assert early == 8  # after ten seconds, ten times the baselines' duration
     assert kinds[early + 1 :].count("evaluate") == VALID - 7
-    assert "confirm" not in kinds[early + 1 : VALID + 2]  # that one took seven seconds: not before 140
+    assert (
+        "confirm" not in kinds[early + 1 : VALID + 2]
+    )  # the confirmation took seven of the search's seconds: the next comes later
     assert stage.view(search).state == "finished"
 
 
@@ -177,7 +179,7 @@ def test_second_search_challenges_the_champion(stage: Stage) -> None:
 
 
 def test_confirmation_report_without_the_incumbent_is_refused_and_can_be_repeated(stage: Stage) -> None:
-    """Otherwise the challenger would be judged as a first champion and replace one it was not compared with."""
+    """Without this check a challenger would replace a champion that it was not compared with."""
     stage.submit(budget={"trials": 3}, seed=5)
     list(stage.play())
     stage.submit(seed=1)
@@ -313,7 +315,7 @@ def test_device_slowdown_does_not_mark_a_time_as_lucky(stage: Stage) -> None:
 
 
 def test_champion_confirmed_on_a_slowed_device_is_not_challenged_by_slower_trials(stage: Stage) -> None:
-    """Equal trials do not challenge it in turn merely because its confirmation took longer than their samples."""
+    """Equal trials must not challenge the champion only because its confirmed time exceeds their samples."""
     search = stage.submit(budget={"trials": 9})
     confirmed = []
     while leases := stage.claim():

@@ -1,4 +1,4 @@
-"""Cheats that only a confirmation finds, by trick: it refuses each, and promotes the kernel without the trick."""
+"""A confirmation refuses each cheat that passes evaluation, and promotes the same kernel without the cheat."""
 
 import platform
 import sys

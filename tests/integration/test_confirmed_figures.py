@@ -1,4 +1,4 @@
-"""A kernel whose confirmation contradicts its quick samples, in every output."""
+"""All outputs show the confirmed time of a kernel whose confirmation contradicts its quick samples."""
 
 import csv
 import html
@@ -34,7 +34,7 @@ SLOWER = 30.0
 
 
 def slowed(lease: Lease, *, binary: str | None = None) -> object:
-    """Return normal quick samples, and confirmations in which only the challenger is much slower."""
+    """Return a report: normal quick samples, but a much slower challenger in a confirmation."""
     report = answer(lease)
     match report:
         case ConfirmReport(challenger=challenger) if challenger is not None:

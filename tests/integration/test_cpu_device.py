@@ -1,4 +1,4 @@
-"""The CPU as a device: its limits, and the best measured ceilings."""
+"""The CPU as a device: its limits, and its measured peak rates."""
 
 import ctypes
 import gc
@@ -174,7 +174,7 @@ def test_floating_point_modes_changed_by_a_baseline_are_restored_without_a_fault
 
 
 class Holder:
-    """Refers to itself, so that only the garbage collector frees it."""
+    """An object that refers to itself, so that only the garbage collector frees it."""
 
     def __init__(self, held: Any) -> None:
         self.held, self.itself = held, self

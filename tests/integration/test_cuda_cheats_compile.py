@@ -1,4 +1,4 @@
-"""The cheats that the GPU tests try are kernels that compile, and each differs from the honest one."""
+"""The cheating kernels of the GPU tests compile, and each binary differs from the honest kernel's."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_every_cheating_kernel_compiles_to_a_different_binary() -> None:
     except NoNvrtcError as error:
         pytest.skip(str(error))
     package, device = find(str(FAMILY)), known("sm_80")
-    problem = package.family.problem("N=131", "cuda")  # where one trick shows that is right at 256 alone
+    problem = package.family.problem("N=131", "cuda")  # at this size a kernel is wrong that is right only at 256
     (trick,) = (each for each in package.family.implementation("cuda").tunables if each.name == "TRICK")
     found: dict[str, str] = {}
     for value in trick.values:

@@ -1,4 +1,4 @@
-"""Damaged SQLite files: truncated files, logs with a gap; and one file under two names."""
+"""Damaged SQLite files: truncated files, and logs with a gap. Also one file under two names."""
 
 import os
 import re
@@ -80,7 +80,7 @@ def test_intact_database_opens_after_shutdown_or_kill(closed: Path, killed: Path
 
 
 def test_truncated_last_transaction_of_a_write_ahead_log_is_not_damage(killed: Path) -> None:
-    """It is the trace of a crash during a write."""
+    """A crash during a write leaves a truncated transaction."""
     for cut in (1, 24, 4096, 5000):
         os.truncate(log_of(killed), log_of(killed).stat().st_size - cut)
         log = read_log(log_of(killed).read_bytes())

@@ -171,7 +171,7 @@ def test_images_run_without_root_and_only_one_has_a_compiler() -> None:
 
 
 def test_dockerfile_build_steps_install_kernel_evo_in_an_empty_folder(tmp_path: Path) -> None:
-    """As written, except for paths and the source of packages, which are the local ones."""
+    """The steps are unchanged except for local paths and a local source of packages."""
     source, target = tmp_path / "src", tmp_path / "opt"
     (source).mkdir()
     for line in stages()["build"]:
@@ -198,7 +198,7 @@ def quick_python(folder: Path) -> Path:
 
 
 def _copy(words: list[str], target: Path) -> None:
-    """Do what COPY does, honouring .dockerignore."""
+    """Copy files as the Dockerfile's COPY does, without those of .dockerignore."""
     allowed = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines()}
     *names, to = words
     for name in names:
@@ -234,7 +234,9 @@ def test_systemd_units_are_valid(tmp_path: Path) -> None:
         units.append(tmp_path / unit.name)
         units[-1].write_text(re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
     checked = run(analyse, "verify", *units)
-    assert not [line for line in checked.stderr.splitlines() if "kernel-evo" in line]  # it checks other units as well
+    assert not [
+        line for line in checked.stderr.splitlines() if "kernel-evo" in line
+    ]  # systemd-analyze checks other units as well
 
 
 ONE = re.compile(r"""(?:"[^"]*"|'[^']*'|(?!\s#)[^|;&>)])*""")

@@ -1,4 +1,4 @@
-"""Device lock: one measuring process per device, across all programs and exits."""
+"""Device lock: only one process measures on a device, also after its holder is killed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A package of exported kernels in the place of PyTorch's functions, on the CPU."""
+"""A package of exported kernels that replaces functions of PyTorch, on the CPU."""
 
 import ctypes
 import importlib
@@ -167,14 +167,16 @@ def test_attention_reads_views_of_one_projection_without_a_copy(
 
     projection = drawn(2, 12, 3, 4, 8) if order[0] == 2 else drawn(2, 12, 4, 3, 8)
     q, k, v = projection.permute(*order).unbind(0)
-    fast.scaled_dot_product_attention(v, k, q, is_causal=causal)  # the same strides, other places: by PyTorch
+    fast.scaled_dot_product_attention(
+        v, k, q, is_causal=causal
+    )  # the same strides, but other offsets: PyTorch's function is called
     exact = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
     for calls in (1, 2, 3):
         out = fast.scaled_dot_product_attention(q, k, v, is_causal=causal)
         assert torch.allclose(out, exact, atol=1e-5)
         assert served(fast) == calls
     assert not fast.report().copied
-    swapped = fast.scaled_dot_product_attention(q, v, k, is_causal=causal)  # the same strides, other places
+    swapped = fast.scaled_dot_product_attention(q, v, k, is_causal=causal)  # the same strides, but other offsets
     assert torch.allclose(
         swapped, torch.nn.functional.scaled_dot_product_attention(q, v, k, is_causal=causal), atol=1e-5
     )
@@ -300,7 +302,11 @@ def test_cross_entropy_rotary_and_attention_operators_pass_opcheck(fast: Any) ->
 
     operators = importlib.import_module("fast.operators").OPERATORS
     q, k, v = packed().permute(2, 0, 3, 1, 4).unbind(0)
-    uneven = rotation()[0], drawn(2, 2, 12, 8), *rotation()[2:]  # by PyTorch, whose strides are others
+    uneven = (
+        rotation()[0],
+        drawn(2, 2, 12, 8),
+        *rotation()[2:],
+    )  # PyTorch's function is called; its output has other strides
     for name, arguments in (
         ("cross_entropy", (drawn(6, 40), whole([3, -100, 39, 0, -100, 7]), -100)),
         ("rotary", (*rotation(), 1)),
@@ -364,7 +370,9 @@ def test_rotary_embedding_functions_of_models_are_patched_and_restored(
     for calls in (1, 2):
         torch.testing.assert_close(attention(q, k), expected, rtol=1e-5, atol=1e-6)
         assert served(fast) == calls
-    wide = [torch.cat((each, each), dim=-1) for each in (q, k)]  # half of each head is rotated: by the original
+    wide = [
+        torch.cat((each, each), dim=-1) for each in (q, k)
+    ]  # only half of each head is rotated: the original function is called
     torch.testing.assert_close(attention(*wide), original(*wide, *attention.rotary(q, torch.arange(12)[None])))
     assert served(fast) == 2
     assert any("of another size" in reason for reason in reasons(fast))

@@ -1,4 +1,4 @@
-"""Exhausted machines: errors that are the machine's, not the family's."""
+"""Exhausted memory, disk and processes are reported as errors of the machine, not of the family."""
 
 import errno
 import os

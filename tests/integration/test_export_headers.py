@@ -1,4 +1,4 @@
-"""Headers of an exported source: they are exported with it, and the export compiles."""
+"""Headers that a source includes are exported with the source, and the export compiles."""
 
 import io
 import shutil
@@ -68,7 +68,7 @@ void spread(const int32_t *x, int32_t *out) {
 
 @pytest.fixture
 def package(tmp_path: Path) -> Package:
-    """A family with a header in every possible place."""
+    """A family with a header in every folder that an include may refer to."""
     root, outside = tmp_path / "spread", tmp_path / "out side"
     texts = {
         root / "family.toml": FAMILY.format(outside=outside, number="vendor/linked.o"),

@@ -1,4 +1,4 @@
-"""Families by name: built-in ones on a new service, registered ones, and refusals."""
+"""Searches that name their family: built-in families, registered families, and refusals."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -13,7 +13,7 @@ from evo.messages.job import FamilyRef
 from templates import registry
 from templates.bundle import pack
 from tests.integration.inside import HOME, Inside, Serving, serving
-from tests.integration.test_access import API, House, register
+from tests.integration.test_access import API, Callers, register
 from tests.unit.test_bundle import FAULTY
 from workers.build.families import Families
 
@@ -22,16 +22,16 @@ FAMILY = registry.find(str(FAULTY))
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
     with serving(tmp_path_factory.mktemp("upload") / "evo.db", allow_family_upload=True) as service:
-        yield House(service)
+        yield Callers(service)
 
 
-def client_of(house: House, secret: str) -> Client:
+def client_of(house: Callers, secret: str) -> Client:
     return Client(HOME, token=secret, transport=Inside(house.service.app, house.service.portal), attempts=1)
 
 
-def test_worker_downloads_the_family_that_an_author_uploaded(house: House, tmp_path: Path) -> None:
+def test_worker_downloads_the_family_that_an_author_uploaded(house: Callers, tmp_path: Path) -> None:
     author, worker = client_of(house, house.token("author", "submitter")), client_of(house, house.token("worker"))
     view = author.upload_family(FAMILY.digest, pack(FAMILY))
     assert (view.name, view.document) == ("faulty", FAMILY.family.document)
@@ -44,7 +44,7 @@ def test_worker_downloads_the_family_that_an_author_uploaded(house: House, tmp_p
     assert Families(tmp_path, worker.family_bundle).get(ref).package.digest == FAMILY.digest
 
 
-def test_only_authors_may_upload_families_or_set_their_location(house: House) -> None:
+def test_only_authors_may_upload_families_or_set_their_location(house: Callers) -> None:
     submitter = client_of(house, house.token("submitter"))
     with pytest.raises(AccessDenied, match="role author"):
         submitter.upload_family(FAMILY.digest, pack(FAMILY))
@@ -56,7 +56,7 @@ def test_only_authors_may_upload_families_or_set_their_location(house: House) ->
             submitter.register_family("0" * 64, name="faulty", document=FAMILY.family.document, location=location)
 
 
-def test_submitter_cannot_replace_the_document_of_a_builtin_family(house: House) -> None:
+def test_submitter_cannot_replace_the_document_of_a_builtin_family(house: Callers) -> None:
     submitter = client_of(house, house.token("submitter"))
     softmax = registry.find("softmax")
     submitter.register_family(softmax.digest, name="softmax", document=softmax.family.document, location=None)
@@ -64,7 +64,7 @@ def test_submitter_cannot_replace_the_document_of_a_builtin_family(house: House)
         submitter.register_family(softmax.digest, name="faulty", document=FAMILY.family.document, location=None)
 
 
-def test_other_roles_cannot_change_an_authors_family(house: House) -> None:
+def test_other_roles_cannot_change_an_authors_family(house: Callers) -> None:
     submitter, author = (client_of(house, house.token(role, "submitter")) for role in ("submitter", "author"))
     document = dict(FAMILY.family.document) | {"name": "placed"}
     author.register_family("cd" * 32, name="placed", document=document, location="/srv/placed")
@@ -83,7 +83,7 @@ def test_other_roles_cannot_change_an_authors_family(house: House) -> None:
     assert submitter.family("ab" * 32).name == "softmax"
 
 
-def test_uploaded_files_must_match_the_digest_in_the_address(house: House) -> None:
+def test_uploaded_files_must_match_the_digest_in_the_address(house: Callers) -> None:
     author = client_of(house, house.token("author"))
     with pytest.raises(InvalidInput, match="digest"):
         author.upload_family("0" * 64, pack(FAMILY))

@@ -55,7 +55,7 @@ def sent(http: httpx.Client, method: str, path: str, document: Any) -> httpx.Res
 
 
 def refused_well(response: httpx.Response) -> bool:
-    """Return True if the answer is a valid refusal, False if the input was accepted."""
+    """Check the response; return True if it is a valid refusal, False if the input was accepted."""
     if response.status_code < 400:
         return False
     assert response.status_code < 500, response.text

@@ -96,7 +96,7 @@ def test_response_405_lists_every_allowed_method_of_the_path(rest: Local) -> Non
     ],
 )
 def test_request_target_may_be_an_absolute_url(rest: Local, target: str, status: int) -> None:
-    """RFC 9112, section 3.2.2: its host has precedence over the header's."""
+    """RFC 9112, section 3.2.2: the host of the URL has precedence over the Host header."""
     address = urlsplit(root(rest))
     path = target.format(authority=address.netloc)
     with socket.create_connection((address.hostname or "", address.port or 0), timeout=10) as connection:
@@ -234,7 +234,7 @@ def test_names_that_a_url_cannot_contain_are_refused(rest: Local, name: str) -> 
 
 @pytest.mark.parametrize("name", ["a\nroot", "\x1b[31m", "a\u202eb", "tab\tbed"])
 def test_names_with_control_characters_are_refused(rest: Local, name: str) -> None:
-    """A list or a log would show a second line, as if the service had written it."""
+    """A name with a line break would add a forged line to a list or a log."""
     device = {"kind": "cpu", "model": "M", "architecture": "x", "uuid": "u"}
     bodies: list[tuple[str, str, dict[str, object], str]] = [
         ("POST", "/tokens", {"name": name, "roles": ["viewer"]}, "name"),

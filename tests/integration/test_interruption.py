@@ -1,4 +1,4 @@
-"""Interrupting a job from another thread: its programs are killed and no further one starts."""
+"""Interrupting a job from another thread: its programs are killed and no further program starts."""
 
 import os
 import threading

@@ -39,7 +39,7 @@ def compiler() -> NvrtcCompiler:
 
 
 def skip_without_headers(outcome: object) -> None:
-    """Skip a kernel whose headers an optional package of CUDA's C++ libraries holds."""
+    """Skip a kernel whose headers are in an optional package that is not installed."""
     if isinstance(outcome, CompileFailed) and (match := re.search(r"<[^>]+> is not installed", outcome.log)):
         pytest.skip(match[0])
 
@@ -51,7 +51,7 @@ class Workshop:
         self._compiler, self._folder = compiler, folder
 
     def built(self, package: Package, device: Device, config: Config | None = None, policy: Policy = Policy()) -> Built:
-        """Build a config; None: the default one."""
+        """Build a config, by default the family's default config."""
         family = package.family
         problem = family.problem("", "cuda")
         terms = SearchTerms(

@@ -1,4 +1,4 @@
-"""The CUDA kernels of `tests/data/kernels` executed on the host: they are right, and their wrong variants are not."""
+"""The CUDA kernels of `tests/data/kernels` run on the host are correct, and their wrong variants are found."""
 
 import shutil
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ PROBLEMS: Mapping[str, Mapping[str, int]] = {
 
 
 def judged(package: Package, kernel: HostKernel, *, order: int, eager: bool) -> str | None:
-    """Return what is wrong with a kernel's outputs by the family's own tolerances; None: nothing."""
+    """Return which output exceeds the family's tolerances; None if the outputs are correct."""
     module = reference(package)
     problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
     inputs = module.inputs(problem, package.family.cases[0].inputs, np.random.default_rng(3))
@@ -56,7 +56,7 @@ def judged(package: Package, kernel: HostKernel, *, order: int, eager: bool) -> 
 
 
 def verdicts(place: Path) -> list[str | None]:
-    """Return what is wrong with the default config in each order of execution."""
+    """Judge the default config's outputs in each order of execution of the threads."""
     package = find(str(place))
     problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
     kernel = build(package, declared(package), problem, DEVICE)

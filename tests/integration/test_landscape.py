@@ -81,7 +81,7 @@ def test_trials_have_ranks_and_champions_their_history(stage: Stage, tmp_path: P
 
 
 def test_outcomes_are_sampled_and_stage_durations_summed_by_job_kind(stage: Stage) -> None:
-    """All of a short search; of a longer one the fastest and an even sample. Stages are added up by kind of job."""
+    """A short search has all outcomes, a longer one the fastest and an even sample. Stages are summed by job kind."""
     search = stage.submit(budget={"trials": 14})
     list(stage.play())
     with stage.database.write() as session:

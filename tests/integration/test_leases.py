@@ -131,7 +131,7 @@ def test_next_trial_challenges_after_an_abandoned_confirmation(stage: Stage) -> 
     while leases := stage.claim():
         if isinstance(leases[0].job, Confirm) and not challengers:
             challengers.append(leases[0].job.challenger)
-            stage.register_worker()  # it died with this job
+            stage.register_worker()  # the worker died with this job
         else:
             stage.hand_in(leases[0])
     view = stage.view(search)
@@ -226,7 +226,7 @@ def test_search_that_requires_a_sandbox_runs_only_on_devices_with_one(stage: Sta
 
 
 def test_only_devices_that_meet_memory_and_toolkit_requirements_get_jobs(stage: Stage) -> None:
-    """Memory and toolkit besides the model; a device without them is no other unit to wait for either."""
+    """A confirmation does not wait for another device of the model that fails the requirements."""
     large = replace(DEVICE, memory_bytes=24 * GB, software={"compiler": "gcc 12.2.0"})
     small, old = replace(large, uuid="cpu-1", memory_bytes=8 * GB), replace(large, uuid="cpu-2", software={"gcc": "9"})
     stage.register_family()
@@ -311,7 +311,7 @@ def test_lease_whose_answer_was_lost_is_granted_again_on_the_next_claim(stage: S
     assert again == lost
     stage.wait(50)
     stage.conductor.heartbeat("w1", [heard.attempt_id])
-    stage.conductor.sweep()  # returning it again renewed it
+    stage.conductor.sweep()  # returning the lease again renewed it
     stage.hand_in(again)
     (fresh,) = stage.conductor.claim("w1", DEVICE.uuid, 1, holding=[heard.attempt_id]).leases
     assert fresh.job != lost.job

@@ -49,7 +49,7 @@ class Leasing(RuleBasedStateMachine):
 
     @property
     def stage(self) -> Stage:
-        """The process whose turn it is."""
+        """The service process that carries out the next action."""
         return next(self.turns)
 
     @initialize(losses=st.integers(1, 3), faults=st.integers(1, 2), challenge_every=st.integers(2, 20))
@@ -69,7 +69,7 @@ class Leasing(RuleBasedStateMachine):
 
     @rule(lease=leases, crashed=st.booleans())
     def hand_in(self, lease: Lease, crashed: bool) -> None:
-        """Deliver a lease's result any number of times, early or late."""
+        """Report a lease's result, possibly late or more than once."""
         outcome = Crashed(stage="verify", reason="SIGSEGV") if crashed else None
         try:
             self.stage.hand_in(lease, outcome)

@@ -1,4 +1,4 @@
-"""Libraries that a kernel is linked with: found in folders that are closed to the user of kernel processes."""
+"""Linked libraries are found in folders that the user of kernel processes cannot read."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def shared(folder: Path, name: str, source: str, *flags: str) -> Path:
 
 
 def linked(folder: Path, *, rpath: str | None = None) -> Path:
-    """Compile a kernel that needs a library, which needs another one next to it, in a private folder."""
+    """Compile a kernel whose library needs a second library; both are in a private folder."""
     libraries = folder / "private" / "lib"
     shared(libraries, "libbase.so", "float base(void) { return 2; }")
     source = "float base(void); float twice(float x) { return base() * x; }"

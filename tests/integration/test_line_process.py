@@ -1,4 +1,4 @@
-"""Processes that answer line by line: what is said of one that ends."""
+"""Errors of a child process that answers line by line and ends too early."""
 
 import sys
 from pathlib import Path

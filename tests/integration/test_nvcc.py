@@ -42,7 +42,7 @@ ptxas info    : Compile time = 3.1 ms
 
 
 class FakeNvcc:
-    """An nvcc on the ``PATH`` that says what a test wants, and keeps its calls."""
+    """A fake nvcc on the ``PATH`` that prints given output and records its calls."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -140,7 +140,7 @@ def test_nvcc_builds_are_cached_until_a_header_changes(fake: FakeNvcc, tmp_path:
     for content, calls in (("", 1), ("", 1), ("int other;", 2)):
         if content:
             fake.header.write_text(content)
-        time.sleep(0.1)  # a header that changed just before or during a compilation is not relied upon
+        time.sleep(0.1)  # a header that changed just before or during a compilation makes its result uncacheable
         compile_cached(compiler, cache, UNIT, timeout_s=60)
         compile_cached(compiler, cache, UNIT, timeout_s=60)
         assert len(fake.calls) == calls

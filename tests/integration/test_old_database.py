@@ -40,7 +40,7 @@ ARTEFACTS = DATABASES / "0.1-artefacts"
 
 @pytest.fixture(params=ENGINES)
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    """The database as 0.1.0 left it, on every engine."""
+    """The database that release 0.1.0 wrote, on every engine."""
     file = tmp_path / "evo.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.executescript(WRITTEN.read_text(encoding="utf-8"))

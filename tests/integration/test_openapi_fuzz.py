@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from db.engine.key import local_key
 from tests.integration.inside import HOME, serving
-from tests.integration.test_access import House
+from tests.integration.test_access import Callers
 from tests.integration.test_api import Rest
 from tests.tiers import one_in
 
@@ -42,8 +42,8 @@ schemathesis.serializer.alias("application/zip", "application/octet-stream")
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A service with some history: searches, trials, a champion, leases."""
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
+    """A service with searches, trials, a champion and leases."""
     database = tmp_path_factory.mktemp("fuzz") / "evo.db"
     with serving(database, requests_per_s=1e6, allow_family_upload=True) as service:
         rest = Rest(service.client(base=f"{HOME}/api/v1"))
@@ -52,14 +52,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         rest.play()
         rest.submit()
         rest.claim(2)
-        house = House(service)
+        house = Callers(service)
         house.clients["owner"] = service.client(local_key(database))
         yield house
 
 
 @pytest.mark.timeout(3600 if EXAMPLES else 300)
 @pytest.mark.parametrize("extent", one_in(2, ["all"] if EXAMPLES else EXTENTS))
-def test_every_operation_responds_to_every_role_as_in_the_openapi_document(house: House, extent: str) -> None:
+def test_every_operation_responds_to_every_role_as_in_the_openapi_document(house: Callers, extent: str) -> None:
     """`test_access.py` sends one request of every operation by every role."""
     (owners, share), schema = EXTENTS[extent], schemathesis.openapi.from_dict(house.service.app.openapi())
     interview = Interview(house)
@@ -78,7 +78,7 @@ def test_every_operation_responds_to_every_role_as_in_the_openapi_document(house
 class Interview:
     """Sends requests generated from the document and collects faults of the answers."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Callers) -> None:
         self.house = house
         self.answers: Counter[int] = Counter()
         self.wrong: list[str] = []
@@ -98,12 +98,12 @@ class Interview:
         def each(case: Any) -> None:
             self._ask(case, role)
 
-        with suppress(Unsatisfiable):  # no part of this operation can be invalid
+        with suppress(Unsatisfiable):  # this operation has no input that can be invalid
             each()
 
     def _ask(self, case: Any, role: str) -> None:
         if isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), int | float):
-            case.body["wait_s"] = min(case.body["wait_s"], 0)  # this test must not wait for work
+            case.body["wait_s"] = min(case.body["wait_s"], 0)  # a lease request must not wait for work in this test
         if role == "owner" and self.answers.total() % 2:
             case.path_parameters |= {name: 1 for name in case.path_parameters if name in NUMBERED}
         sent = requests.Request(**_as_request(case)).prepare()

@@ -21,7 +21,7 @@ NAMES = ("best", "parallel", "importances", "outcomes", "slices", "contour", "re
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A search that tried its whole space, with resources, a failure and a champion; and one that has just begun."""
+    """A finished search with resources, a failure and a champion, and a search that has just begun."""
     stage = Stage(tmp_path_factory.mktemp("plots") / "evo.db")
     stage.submit()
     while claimed := stage.claim():

@@ -59,7 +59,7 @@ def test_device_kind_of_a_plugin_is_unknown_without_its_package(line: CommandLin
 
 
 def imported(folder: Path, group: str, entry: str, program: str) -> subprocess.CompletedProcess[str]:
-    """What `program` says in a process in which a package with this entry point is installed."""
+    """Run `program` in a process that has a package with this entry point; return its result."""
     installed = folder / "other-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""A failing item of a loop: the others continue, and its failure is shown to people."""
+"""A search, message or document that fails does not stop the others, and its error is shown."""
 
 import ipaddress
 import json
@@ -33,7 +33,7 @@ from tests.tiers import one_in
 
 
 def poison(stage: Stage, search: int, column: str = "policy") -> None:
-    """Make a search's document unreadable, and clear the service's memory."""
+    """Make a stored document of a search unreadable, and restart the service."""
     with stage.database.write() as session:
         session.execute(text(f"UPDATE searches SET {column} = '[7]' WHERE id = {search}"))
     stage.restart()
@@ -120,7 +120,7 @@ def submit_with_hook(stage: Stage, url: str) -> int:
 
 @pytest.fixture
 def deliveries_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a round of deliveries last until all have ended, however busy the machine is."""
+    """Make a round of deliveries wait until all of them have ended."""
     monkeypatch.setattr(delivery, "ROUND_S", 60.0)
 
 
@@ -168,7 +168,7 @@ def test_webhook_of_an_unreadable_search_is_given_up_and_others_are_sent(
 
 
 def test_unresponsive_webhook_receivers_do_not_delay_other_receivers(stage: Stage) -> None:
-    """Forty messages to ten of them, all due earlier; their deliveries still run when the other one is sent."""
+    """Forty earlier messages to ten unresponsive receivers are still being sent when the last receiver gets its own."""
     never, told = threading.Event(), list[str]()
 
     def send(target: Target, *_: Any) -> int:
@@ -243,7 +243,7 @@ def test_new_webhooks_are_due_before_retried_ones(stage: Stage) -> None:
 
 
 def test_endless_response_of_a_webhook_receiver_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte comes in time, but the answer never ends."""
+    """Each byte arrives before the read timeout, but the response never ends."""
     monkeypatch.setattr(outbound, "LONGEST_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
 

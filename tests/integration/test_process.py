@@ -1,4 +1,4 @@
-"""Programs that are killed from outside are run again."""
+"""Programs killed by another process are run again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""References of the shipped families on a GPU, with a stand-in for CuPy: they are those of the host."""
+"""References of the built-in families on a GPU, with a fake CuPy, equal those of the host."""
 
 import importlib.util
 import sys
@@ -39,7 +39,7 @@ PROBLEMS: dict[str, list[dict[str, Any]]] = {
 
 @contextmanager
 def on_gpu(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Iterator[None]:
-    """Give everything to the GPU in the block."""
+    """Compute references of every size on the fake GPU within the block."""
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "cupy", cupy(1))
         patch.setattr(rows, "LARGE_ELEMENTS", 1)

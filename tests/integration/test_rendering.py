@@ -1,4 +1,4 @@
-"""Templates of variants in the process that renders them: equal texts, and limits of time and memory."""
+"""Rendering a variant's template in a separate process: equal text, and limits of time and memory."""
 
 import psutil
 import pytest

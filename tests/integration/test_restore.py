@@ -1,4 +1,4 @@
-"""Restoring a rolled-back champion: REST, page, CLI, and refusals."""
+"""Restoring a rolled-back champion by REST, page and CLI, and refused restores."""
 
 from collections.abc import Iterator
 from dataclasses import replace

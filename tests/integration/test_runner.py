@@ -1,4 +1,4 @@
-"""The runner process: pipes, limits, its death, and its parent's."""
+"""The runner process: pipes, limits, and what happens if the runner or its parent dies."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Runners that are started ahead: taken for the request they prepared, else ended."""
+"""Runners started in advance are used for the request that they prepared, and otherwise ended."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -160,7 +160,7 @@ def test_standby_runner_starts_while_another_runner_opens(runners: Runners, work
     runners.settle()
     waiting = runners._spare
     assert waiting is not None
-    assert not waiting._thread.is_alive()  # it computes nothing while the first one measures
+    assert not waiting._thread.is_alive()  # the waiting runner computes nothing while the first runner measures
     runners.stand_by(())
     assert runners._spare is waiting
     with runners.drawn(work, 7) as child:
@@ -171,7 +171,7 @@ def test_standby_runner_starts_while_another_runner_opens(runners: Runners, work
 
 @pytest.fixture
 def ladder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ladder]:
-    """Return a ladder of a device beside which references may be computed."""
+    """Return a ladder of a device that measures while references are computed."""
     monkeypatch.setattr("workers.jobs.evaluation.overlaps", lambda kind: True)
     ladder = Ladder("cpu", folder, tmp_path / "place")
     yield ladder

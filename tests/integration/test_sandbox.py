@@ -1,4 +1,4 @@
-"""Compilers of proposed code: what they can read, write and reach."""
+"""Compilers of proposed code: which files and processes they can access."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ ASSEMBLED = {
 
 @pytest.fixture(params=["Landlock", "bubblewrap"])
 def confined(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """Compilers are confined by this part; skipped where the machine lacks it."""
+    """Confine compilers with Landlock or bubblewrap; skip the test if the machine lacks it."""
     if request.param == "bubblewrap":
         if shutil.which("bwrap") is None:
             pytest.skip("bubblewrap is not installed")
@@ -60,7 +60,7 @@ def confined(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A family's folder beside a secret file, with a link to it."""
+    """A family's folder that has a link to a secret file outside of it."""
     (tmp_path / "secret.h").write_text(f"{SECRET} = ;\n")
     folder = tmp_path / "family"
     folder.mkdir()
@@ -97,7 +97,7 @@ def test_untrusted_source_cannot_read_files_of_the_machine(
 
 @pytest.mark.parametrize("name", ["include", "incbin of adjacent texts", "incbin of an assembler macro"])
 def test_trusted_source_can_read_files_of_the_machine(name: str, compiler: CCompiler, root: Path) -> None:
-    """Otherwise the sources above would be refused for another reason."""
+    """This shows that the sources above are refused only because of the sandbox."""
     text = filled({**READING, **ASSEMBLED}[name], root)
     made = compiler.compile(unit(text + '#include "own.h"\n' + KERNEL, root, untrusted=False), timeout_s=60)
     assert SECRET in (made.log if isinstance(made, CompileFailed) else made.binary.decode(errors="replace"))

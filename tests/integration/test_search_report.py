@@ -1,4 +1,4 @@
-"""Search report from the database alone: its claims, at any time."""
+"""The search report, made from the database alone."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ TERMS = {"cost_per_hour": 3.6, "calls_per_second": 1000, "targets": TARGETS}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The database of a search over the whole space: all of BLOCK=16 is wrong, one config does not compile."""
+    """The database of a search of the whole space: every config with BLOCK=16 is wrong, one does not compile."""
     database = tmp_path_factory.mktemp("report") / "evo.db"
     stage = Stage(database)
     stage.submit(budget={"trials": 14}, notes=HOSTILE)
@@ -174,7 +174,7 @@ def test_stored_verdicts_and_effects_are_recomputed_from_the_stored_samples(plac
 def test_report_command_writes_both_files_from_the_database_alone(
     place: Path, rest: httpx.Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """On a copy of the database alone the result is identical."""
+    """The command gives the same files on a copy of the database."""
     line = CommandLine.fresh(tmp_path_factory)
     kept = line.home / "kept"
     kept.mkdir()

@@ -1,4 +1,4 @@
-"""Initial configs of families: each builds for every case, untimed ones included."""
+"""Each initial config of a family builds for every case, including untimed cases."""
 
 from operator import itemgetter
 from pathlib import Path

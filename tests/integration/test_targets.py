@@ -1,4 +1,4 @@
-"""Searches with a target GPU that is not available: their champions, and the separation of estimates and times."""
+"""Searches for a target GPU that is not available: their champions have estimates, never times."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +46,7 @@ def submit(stage: Stage, **terms: Any) -> int:
 
 
 def play(stage: Stage, device: Device, outcome: Outcome | None = None) -> list[Lease]:
-    """Act as a worker on one device until no job is left."""
+    """Serve jobs of one device until no job is left."""
     done: list[Lease] = []
     while leases := stage.conductor.claim("w1", device.uuid).leases:
         (lease,) = leases

@@ -1,4 +1,4 @@
-"""Cheating kernels that are submitted as variants of a search, through the command and the client, and honest ones."""
+"""Cheating and honest kernels submitted as variants of a search, through the command and the client."""
 
 import json
 import os
@@ -209,7 +209,7 @@ class Lab:
         self.submitted: dict[str, VariantView] = {}
 
     def submit(self, names: Iterable[str]) -> None:
-        """Submit variants together, so that some are compiled while another is measured."""
+        """Submit all variants at once, so that some are compiled while another is measured."""
         for name in names:
             files = {"kernel.c": text_of(name)}
             self.submitted[name] = self.client.submit_variant(self.search.id, files, document=TABLE)
@@ -224,7 +224,7 @@ class Lab:
         return now()
 
     def refusal(self, name: str) -> str:
-        """Return why a variant was refused, when it was measured or when it was confirmed; empty if it was not."""
+        """Return why evaluation or confirmation refused a variant; empty if it was not refused."""
         view = self.ended(name)
         if view.best is None:
             return "\n".join(each.detail for each in view.failures)
@@ -234,7 +234,7 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Yield a lab to which the tricks that are always tried, and nothing else, were submitted."""
+    """Yield a lab with only the cheats that every test run tries submitted."""
     folder = tmp_path_factory.mktemp("lab")
     with served(folder / "evo.db") as url:
         bench = Bench(url, folder, tmp_path_factory.getbasetemp() / "cache")

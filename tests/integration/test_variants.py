@@ -67,7 +67,7 @@ class Lab:
         return self.stage.conductor.orders.submit(SearchRequest.model_validate(given))
 
     def submit(self, search: int, **fields: Any) -> VariantView:
-        """Submit a variant; unless its files are given, they differ from those of all others."""
+        """Submit a variant, by default with files that differ from those of all other variants."""
         self.submitted += 1
         files = {"fast.c": f"{SOURCE['fast.c']}// {self.submitted}\n"}
         body = VariantBody.model_validate({"document": TABLE, "files": files, **fields})
@@ -97,7 +97,7 @@ def toy_us(lease: Lease) -> float:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    """Yield a lab on SQLite. Submission alone also runs on PostgreSQL: the rest does not depend on the engine."""
+    """Yield a lab on SQLite. Only the test of submission also runs on PostgreSQL."""
     stage = Stage(tmp_path / "evo.db")
     yield Lab(stage, tmp_path)
     stage.database.close()

@@ -1,4 +1,4 @@
-"""Kernels that are wrong on few inputs: a case of their family finds each of them."""
+"""Each kernel that is wrong on few inputs is found by a case of its family."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -27,7 +27,7 @@ QUICK = Policy(
 
 @cache
 def faulty() -> Package:
-    """Return the family whose tunable FAULT selects a fault."""
+    """Return a family whose tunable FAULT selects a planted fault."""
     return find(str(FAMILIES / "faulty"))
 
 

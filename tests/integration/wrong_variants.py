@@ -1,18 +1,18 @@
-"""Wrong variants of the kernels in `tests/data/kernels`: one replaced text each, which a case must reveal."""
+"""Wrong variants of the kernels in `tests/data/kernels`, each made by replacing one text; a case must reveal it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrongVariant:
-    """A mistake in a kernel for GPUs.
+    """A planted mistake in a CUDA kernel.
 
     Attributes:
-        kernel: name of its family.
-        fault: what is wrong with it.
-        old: a text of the file.
-        new: replaces the text.
-        racing: only threads that run at the same time reveal it.
+        kernel: name of the kernel's family.
+        fault: description of the mistake.
+        old: text of the file to replace.
+        new: replacement of the text.
+        racing: True if only concurrent threads reveal the mistake.
     """
 
     kernel: str

@@ -1,4 +1,4 @@
-"""``python -m tests.e2e.chaos --faults 100``."""
+"""Command of the chaos run: ``python -m tests.e2e.chaos --faults 100``."""
 
 import time
 from argparse import ArgumentParser

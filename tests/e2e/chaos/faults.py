@@ -1,4 +1,4 @@
-"""Faults of a fleet. Each is carried out, or reports that it had no target."""
+"""Faults of a fleet. A method returns False if its fault had no target."""
 
 import random
 import signal
@@ -24,7 +24,7 @@ class Faults:
         self.rng = rng
 
     def do(self, count: int) -> Counter[str]:
-        """Carry out this many faults in turn, each kind at least once; return their names."""
+        """Inject `count` faults one after the other, each kind at least once; return the number of faults by name."""
         kinds: Sequence[tuple[Callable[[], bool], int]] = (
             (self.kill_worker, 4),
             (self.pause_worker, 2),
@@ -64,7 +64,7 @@ class Faults:
         return _paused(self.rng.choice(processes), LEASE_S + 1.5)
 
     def kill_runner(self) -> bool:
-        """Kill the child process that touches the device, not its worker."""
+        """Kill the runner, a child process of the worker that uses the device."""
         deadline = time.monotonic() + RUNNER_S
         while time.monotonic() < deadline:
             runners = [runner for worker in self.fleet.real for runner in worker.runners]

@@ -35,7 +35,7 @@ KINDS = ("cpu", "replay")
 
 
 class Fleet:
-    """Parts of a fleet that `tests.e2e.chaos.faults` damages."""
+    """Workers, services, network and database server of a fleet; `tests.e2e.chaos.faults` damages them."""
 
     def __init__(self, server: postgresql.Server, folder: Path, stack: ExitStack, *, services: int, seed: int) -> None:
         self.server = server
@@ -93,13 +93,13 @@ class Fleet:
             return subprocess.Popen(command, stdout=answers, stderr=log)
 
     def replace_service(self, place: int) -> None:
-        """Kill a service with kill -9 and start another one at its address."""
+        """Kill a service with SIGKILL and start another one at its address."""
         old = self.services[place]
         end(old.process)
         self.services[place] = Service(self.location, self.folder, lease_s=LEASE_S, port=_port(old))
 
     def look_after(self) -> None:
-        """Do what an operator and a watchdog do: clear quarantined devices, restart ended processes.
+        """Clear quarantined devices and restart ended processes, as an operator and a watchdog would.
 
         A service exits if it finds no database at its start.
         """
@@ -120,7 +120,7 @@ class Fleet:
             return
 
     def finish(self) -> None:
-        """Let the searches end, and wait for that."""
+        """Wait until all searches have ended."""
         for row in self.rows("SELECT id FROM searches"):
             self._stop(row.id)
         deadline = time.monotonic() + PATIENCE_S
@@ -147,7 +147,7 @@ class Fleet:
         return self.asked(lambda connection: connection.execute(text(query)).fetchall())
 
     def asked(self, question: Callable[[Connection], T]) -> T:
-        """Return an answer of the database, which may still be starting."""
+        """Query the database, again while it is still starting."""
         for _ in range(100):
             try:
                 database = Database.open(self.location)
@@ -169,7 +169,7 @@ class Fleet:
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """kill -9."""
+    """Kill a process with SIGKILL and wait for its end."""
     process.kill()
     process.wait()
 

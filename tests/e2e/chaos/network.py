@@ -24,11 +24,11 @@ class Network:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def cut(self) -> None:
-        """Drop every connection with all data in flight."""
+        """Close every connection and discard all data in flight."""
         self._run(self._cut())
 
     def hold(self, seconds: float) -> None:
-        """Deliver nothing for this many seconds; return at the end."""
+        """Forward no data for `seconds`, then return."""
         self._run(self._hold(seconds))
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ def built_shim(folder: Path) -> Path:
 
 
 class Machine:
-    """Machine of one worker. Its folders survive the worker."""
+    """Folders, clock and disk of one worker. The folders outlive the worker process."""
 
     def __init__(self, folder: Path, shim: Path | None) -> None:
         self.data = folder / "data"
@@ -39,14 +39,14 @@ class Machine:
         self.jump(0.0)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock to this difference from the true time."""
+        """Set the difference between the worker's wall clock and the true time."""
         if not self._clock.exists():
             self._clock.write_bytes(bytes(8))
         with self._clock.open("r+b") as file:
             file.write(struct.pack("q", int(seconds * NS)))
 
     def fill_disk(self) -> None:
-        """Let nothing more fit into the folder of results."""
+        """Make writes to the folder of results fail as on a full disk."""
         (self.data / "full").touch()
 
     def free_disk(self) -> None:
@@ -54,7 +54,7 @@ class Machine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment. A separate lock folder keeps other measurements from blocking this worker."""
+        """Return the worker's environment. With its own lock folder, it does not wait for other measurements."""
         own = {"HOME": str(self._folder), "TMPDIR": str(self._folder / "tmp")}
         if self._shim is not None:
             own |= {"LD_PRELOAD": str(self._shim), "SHIM_CLOCK": str(self._clock), "SHIM_FULL": str(self.data)}
@@ -65,7 +65,7 @@ class RealWorker:
     """``kernel-evo worker`` on a machine. After a kill, call `restart`.
 
     Args:
-        kind: device it offers: `cpu` compiles, verifies and measures in runners; `replay` answers from a recording.
+        kind: device kind: `cpu` compiles, verifies and measures in runners; `replay` answers from a recording.
     """
 
     def __init__(self, url: str, machine: Machine, kind: str) -> None:
@@ -83,7 +83,7 @@ class RealWorker:
 
     @property
     def runners(self) -> list[psutil.Process]:
-        """Return its child processes that touch the device."""
+        """Return the worker's child processes that use the device."""
         try:
             below = psutil.Process(self.process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -91,18 +91,18 @@ class RealWorker:
         return running_with("workers.runner.guardian", below)
 
     def restart(self) -> None:
-        """Kill it with kill -9 and start it again, as a watchdog would."""
+        """Kill the worker with SIGKILL and start it again, as a watchdog would."""
         self.process.kill()
         self.process.wait()
         self.process = self._started()
 
     def look_after(self) -> None:
-        """Start it again if it ended."""
+        """Start the worker again if it has ended."""
         if self.process.poll() is not None:
             self.process = self._started()
 
     def end(self) -> None:
-        """End it with all child processes."""
+        """Kill the worker and all its child processes."""
         below = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()

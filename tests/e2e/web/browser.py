@@ -64,7 +64,7 @@ class Watcher:
             self.complaints.append(f"external request: {request.url}")
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        refused_form = "status of 422" in message.text  # the form shown again with its faults
+        refused_form = "status of 422" in message.text  # the response with the refused form
         if message.type == "error" and not refused_form:  # a violated policy is reported here, too
             self.complaints.append(f"console: {message.text} ({message.location.get('url')})")
 

@@ -19,7 +19,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Return the service. The browser is requested first, so that nothing is measured without one."""
+    """Return the service. The browser fixture comes first: without a browser, no search is run."""
     configure("console", "error")
     with sites.site(tmp_path_factory.mktemp("site")) as made:
         yield made

@@ -1,4 +1,4 @@
-"""A search that advances only when a test says so, so that trials end at known moments."""
+"""A search whose trials end only when the test reports them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class Puppet:
         return made
 
     def serve(self, jobs: int, outcome: Callable[[Config], Outcome] | None = None) -> None:
-        """End this many jobs now."""
+        """Lease and report `jobs` jobs."""
         for _ in range(jobs):
             (lease,) = self.client.lease(WORKER, "puppet-0", count=1, wait_s=20.0).leases
             self.client.report(lease.attempt_id, lease.token, self._report(lease, outcome))
@@ -50,5 +50,5 @@ class Puppet:
 
 
 def faster(step: int) -> Callable[[Config], Outcome]:
-    """Make each trial faster than the one before, so that it ranks first."""
+    """Return an outcome whose time falls with `step`, so that the newest trial ranks first."""
     return lambda _: Measured(timing=timing(10.0 - step))

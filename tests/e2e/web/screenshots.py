@@ -1,6 +1,6 @@
 """Screenshots of every page, light and dark, wide and narrow: `make screenshots`.
 
-Look at them. Good ones are kept in docs/images; they show a real search of attention on this machine's CPU.
+Check the pictures by eye. docs/images has a selection, with a real search of attention on this machine's CPU.
 Names after the folder select pages; `--whole` captures pages from top to bottom.
 """
 
@@ -58,7 +58,7 @@ def take(browser: Browser, url: str, pages: Mapping[str, str], folder: Path, *, 
 
 
 def draw(page: Page) -> None:
-    """Scroll every plot into view, which draws it."""
+    """Scroll every plot into view, so that it is drawn."""
     for section in page.locator(".exhibit").all():
         section.scroll_into_view_if_needed()
         expect(section).to_have_attribute("aria-busy", "false", timeout=PATIENCE_MS)

@@ -1,4 +1,4 @@
-"""Live updates: new content appears, and nothing the reader looks at moves."""
+"""Live updates: new content appears without moving the content in view."""
 
 import time
 from collections.abc import Iterator

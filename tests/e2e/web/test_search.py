@@ -87,7 +87,7 @@ def test_two_checked_trials_are_compared(site: Site, page: Page) -> None:
     places = [str(box.get_attribute("value")) for box in boxes.all()[:3]]
     for box in boxes.all()[:3]:
         box.check()
-    expect(boxes.first).not_to_be_checked()  # the third one replaced it
+    expect(boxes.first).not_to_be_checked()  # the third filter replaced the second
     page.get_by_label("Sort").select_option("-number")
     page.wait_for_url("**sort=-number*")
     page.get_by_role("button", name=f"Compare {places[1]} and {places[2]}").click()

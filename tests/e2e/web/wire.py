@@ -27,7 +27,7 @@ class Wire:
         self._open.clear()
 
     def mend(self, url: str | None = None) -> None:
-        """Forward connections again; to another service if a URL is given."""
+        """Forward connections again, to another service if `url` is given."""
         self._target = self._target if url is None else _address(url)
         self._whole = True
 
@@ -36,7 +36,7 @@ class Wire:
         self._server.close()
 
     def _connect(self) -> socket.socket | None:
-        """A connection to the service; None while the wire is cut or the service is down."""
+        """Connect to the service; return None while the wire is cut or the service is down."""
         with contextlib.suppress(OSError):
             return socket.create_connection(self._target) if self._whole else None
         return None
