@@ -21,7 +21,7 @@ from evo.trial.results import EvaluateReport, Report
 from evo.trial.timing import Timing
 from workers.build.build import Built
 from workers.build.families import Assignment
-from workers.daemon.claims import Office
+from workers.daemon.claims import WorkerContext
 from workers.daemon.leases import Held
 from workers.daemon.slot import Slot
 from workers.delivery.outbox import Outbox
@@ -113,7 +113,7 @@ def working_share(kind: DeviceKind, round_trip_s: float) -> float:
     service: Any = FarService(kind, round_trip_s, stopping)
     with tempfile.TemporaryDirectory() as name:
         device, families = Sleeper(Path(name)), AtHand()
-        office = Office(
+        context = WorkerContext(
             client=service,
             worker_id="w",
             register=lambda: None,
@@ -122,10 +122,10 @@ def working_share(kind: DeviceKind, round_trip_s: float) -> float:
             held=Held(),
             stopping=stopping,
         )
-        office.outbox.start()
+        context.outbox.start()
         begun_s = time.monotonic()
-        Slot(service.device, device, office).run()
-        office.outbox.close()
+        Slot(service.device, device, context).run()
+        context.outbox.close()
     return device.worked_s / (device.ended_s - begun_s)
 
 

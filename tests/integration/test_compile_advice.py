@@ -238,14 +238,14 @@ def test_advice_names_the_option_that_the_c_compiler_lacks(cc: CCompiler) -> Non
 
 def test_advice_names_the_missing_header_and_where_to_put_it(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
-    assert own.startswith("mine.h is neither beside the source") and '`flags = ["-I/its/folder"]` under [cpu]' in own
+    assert own.startswith("mine.h is not in the source's folder") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
     assert "above the family's folder" in above and "put mine.h into it" in above
     variants = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }', untrusted=True), None)
-    assert "submit it with it" in variants
+    assert "submit it too" in variants
     assert "flags" not in variants
     own = failure(nvrtc, replace(CUDA, source='#include "mine.h"\n'), None)
-    assert own.startswith("mine.h is neither beside the source") and "under [cuda]" in own
+    assert own.startswith("mine.h is not in the source's folder") and "under [cuda]" in own
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_launch_bounds_and_parameters_are_parsed_from_ptx(compiler: NvrtcCompile
         ("void __cluster_dims__(2, 1, 1) f(const float *x) {}", {"grid": (3, 1, 1)}, "not a multiple of the 2"),
         ("void __cluster_dims__(1, 2, 1) f(const float *x) {}", {"grid": (2, 3, 1)}, "along y"),
         ("void __cluster_dims__(16, 1, 1) f(const float *x) {}", {"grid": (16, 1, 1)}, "blocks of a cluster"),
-        ("void __block_size__((64, 1, 1)) f(const float *x) {}", {}, "takes blocks of (64, 1, 1)"),
+        ("void __block_size__((64, 1, 1)) f(const float *x) {}", {}, "takes only blocks of (64, 1, 1)"),
         ("void __block_size__((32, 1, 1)) f(const float *x) {}", {"grid": (3, 1, 1)}, None),
     ],
 )
@@ -163,7 +163,7 @@ def test_tensor_maps_are_refused_before_sm_90(compiler: NvrtcCompiler, device: D
         ("const float *x", (X, scalar("n", "int32")), "takes 1 parameters, and family.toml passes 2 (x, n)"),
         ("const float *x, int n, int m", (X, scalar("n", "int32")), "takes 3 parameters"),
         ("const float *x, long n", (X, scalar("n", "int32")), "`n`, an integer or pointer of 4 bytes"),
-        ("const float *x, float a", (X, scalar("a", "int32")), "takes a float of 4 bytes where family.toml passes `a`"),
+        ("const float *x, float a", (X, scalar("a", "int32")), "takes a float of 4 bytes, but family.toml passes `a`"),
         ("const float *x, float a", (X, scalar("a", "float64")), "`a`, a float of 8 bytes"),
         ("const float *x, double a", (X, scalar("a", "float32")), "`a`, a float of 4 bytes"),
         ("int n, const float *x", (X, scalar("n", "int64")), "passes `x`, a pointer of 8 bytes"),

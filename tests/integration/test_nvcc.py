@@ -182,7 +182,7 @@ def test_advice_names_the_missing_user_header_under_nvcc(real: NvccCompiler) -> 
     unit = replace(UNIT, source='#include "mine.h"\n' + KERNEL)
     made = real.compile(unit, timeout_s=120)
     assert isinstance(made, CompileFailed)
-    assert advised(made.log, unit, None).startswith("mine.h is neither beside the source")
+    assert advised(made.log, unit, None).startswith("mine.h is not in the source's folder")
 
 
 def declared(folder: Path, name: str) -> Package:

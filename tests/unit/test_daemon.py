@@ -196,7 +196,7 @@ def test_heartbeat_reply_drains_the_worker_and_revokes_leases(tmp_path: Path) ->
     service = Service()
     service.reply = HeartbeatReply(cancel=(5, 99), drain=True)
     this, _ = worker(tmp_path, service)
-    held = this._office.held
+    held = this._context.held
     held.take([any_lease(5), any_lease(6)])
     this._beat()
     assert service.said == ["heartbeat [5, 6]"]
@@ -223,8 +223,8 @@ def test_quarantined_device_pauses_until_the_service_clears_it(tmp_path: Path) -
 def test_heartbeat_renews_the_leases_of_unsent_results(tmp_path: Path) -> None:
     service = Service()
     this, _ = worker(tmp_path, service)
-    this._office.held.take([any_lease(5)])
-    this._office.outbox.post(Parcel(attempt_id=7, token="t", report=EvaluateReport(outcome=Cancelled())))
+    this._context.held.take([any_lease(5)])
+    this._context.outbox.post(Parcel(attempt_id=7, token="t", report=EvaluateReport(outcome=Cancelled())))
     this._beat()
     assert service.said == ["heartbeat [5, 7]"]
 
@@ -241,7 +241,7 @@ def test_worker_stops_claiming_and_ends_after_drain_after_s(tmp_path: Path) -> N
     service = Service()
     this, _ = worker(tmp_path, service, drain_after_s=0.0)
     this.run()
-    assert this._office.held.closing
+    assert this._context.held.closing
     assert service.said[-1] == "leave w"
 
 
@@ -250,7 +250,7 @@ def test_heartbeat_interval_is_at_most_a_third_of_the_lease(tmp_path: Path, monk
     this, _ = worker(tmp_path, Service())
     assert this._beat_s() == 5.0
     lease = any_lease(1)
-    this._office.held.take([type(lease)(**{**vars(lease), "lease_s": 6.0})])
+    this._context.held.take([type(lease)(**{**vars(lease), "lease_s": 6.0})])
     assert this._beat_s() == 2.0
 
 

@@ -18,7 +18,7 @@ from evo.trial.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build.build import Built
 from workers.build.families import Assignment, Copy, FamilyMismatch
-from workers.daemon.claims import POLL_S, Office
+from workers.daemon.claims import POLL_S, WorkerContext
 from workers.daemon.leases import Held
 from workers.daemon.slot import FEW_JOBS, MAX_BREAKS, Slot
 from workers.delivery.outbox import Outbox
@@ -148,7 +148,7 @@ class Scene:
         self.performer = Performer(act, digest, folder)
         self.held = Held()
         self.outbox = Outbox(self.service, folder / "outbox")
-        office = Office(
+        context = WorkerContext(
             client=self.service,
             worker_id="w",
             register=self._register,
@@ -157,7 +157,7 @@ class Scene:
             held=self.held,
             stopping=self.stopping,
         )
-        self.slot = Slot(any_lease(0).terms.device, self.performer, office)
+        self.slot = Slot(any_lease(0).terms.device, self.performer, context)
 
     def play(self) -> "Scene":
         """Run until the slot ends, then deliver its results as the worker does."""

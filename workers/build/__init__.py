@@ -1,4 +1,4 @@
-"""Compiler contract: from a rendered source to a binary for a named target."""
+"""Contract of a compiler: from a source to a binary for a given target."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from evo.trial.outcome import CompileFailed, OverResources
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Launch configuration of a GPU kernel; CPU kernels have None instead.
+    """Launch configuration of a GPU kernel. CPU kernels have None instead.
 
     Attributes:
-        grid, block: blocks and threads, (x, y, z).
-        shared_memory_bytes: dynamic shared memory of a block.
+        grid, block: numbers of blocks and threads, (x, y, z).
+        shared_memory_bytes: dynamic shared memory per block.
         tensor_maps: tensor maps of arguments, passed after the arguments.
-        programmatic: programmatic dependent launch (`Objective.launch == "pdl"`).
-        entry: function to start; empty: the kernel's entry.
-        arguments: names of its arguments in order; empty: those of the kernel.
-        further: launches that follow in the same call, in order.
+        programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
+        entry: kernel function of the launch; empty: the entry of the unit.
+        arguments: names of the function's arguments in order; empty: all arguments of the call.
+        further: further launches of the same call, in order.
     """
 
     grid: tuple[int, int, int]
@@ -41,12 +41,12 @@ class Launch:
 
     @classmethod
     def of(cls, resolved: family.Launch, *, programmatic: bool = False) -> "Launch":
-        """Return the launch from the family's resolved launch of a config."""
+        """Return the launch for a family's resolved launch of a config."""
         further = tuple(cls.of(each, programmatic=programmatic) for each in resolved.further)
         return cls(**{**vars(resolved), "further": further}, programmatic=programmatic)
 
     def named(self, ptx: str) -> "Launch":
-        """Return a copy whose entries are symbols of the PTX."""
+        """Return a copy in which the entries are symbols of the PTX."""
         further = tuple(each.named(ptx) for each in self.further)
         return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
 
@@ -58,19 +58,20 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """One source to compile.
+    """One source to compile, with the target and the settings of its compilation.
 
     Attributes:
-        architecture: the target, as in `Device.architecture`.
-        entry: the exported function.
+        architecture: target architecture, as in `Device.architecture`.
+        entry: name of the exported function.
         further: other functions that a call launches.
-        flags: the family's flags, passed after the compiler's defaults; relative paths start at the family's folder.
+        flags: flags of the family, passed after the compiler's defaults. Relative paths are relative to the family's
+            folder.
         language: language of the source.
         folders: header folders, searched before those of the flags. Their contents do not change while the process
             runs, and the binary does not depend on their paths.
-        root: the family's folder.
-        compiler: which compiler of the language; empty: the usual one.
-        untrusted: True for unreviewed proposed code, which is compiled in a sandbox if the machine has one.
+        root: folder of the family.
+        compiler: name of the compiler; empty: the default compiler of the language.
+        untrusted: True for unreviewed code from a proposer, which is compiled in a sandbox if the system supports it.
     """
 
     source: str
@@ -86,12 +87,12 @@ class Unit:
 
     @property
     def instances(self) -> list[str]:
-        """Template instances among the functions; a build contains them only on request."""
+        """Template instances among the functions. A compiler generates an instance only on request."""
         return [each for each in (self.entry, *self.further) if is_instance(each)]
 
     @property
     def placed_flags(self) -> tuple[str, ...]:
-        """The flags with relative paths made absolute."""
+        """Flags with absolute paths."""
         return self.flags if self.root is None else anchored(self.flags, str(self.root))
 
     @property
@@ -103,12 +104,12 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Resource usage of one kernel on its target; None if the compiler does not report it.
+    """Resource use of one kernel on its target. A value is None if the compiler does not report it.
 
     Attributes:
-        registers: per thread.
-        shared_memory_bytes: static and dynamic, per block.
-        occupancy: theoretical, 0 to 1.
+        registers: registers per thread.
+        shared_memory_bytes: static and dynamic shared memory per block.
+        occupancy: theoretical occupancy, 0 to 1.
     """
 
     registers: int | None = None
@@ -118,7 +119,7 @@ class Resources:
     occupancy: float | None = None
 
     def figures(self) -> dict[str, float]:
-        """Return the known values by name, as an outcome stores them."""
+        """Return the known values by name, in the form in which an outcome stores them."""
         return {name: float(value) for name, value in vars(self).items() if value is not None}
 
 
@@ -127,8 +128,8 @@ class Artefact:
     """A compiled unit.
 
     Attributes:
-        log: the compiler's full output, including warnings.
-        figures: resource usage from the log, independent of the launch, under the compiler's names.
+        log: complete output of the compiler, including warnings.
+        figures: resource use from the log, which does not depend on the launch, by the compiler's names.
         ptx: PTX of a CUDA kernel, which drivers compile for GPUs that cannot run the binary.
         reads: absolute paths of the files that the compiler read in addition to the source; None if unknown.
         searched: absolute paths of the compiler's header folders, without those of the unit.
@@ -143,44 +144,48 @@ class Artefact:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the binary, in hexadecimal; equal binaries are measured once."""
+        """SHA-256 of the binary in hexadecimal. Equal binaries are measured once."""
         return hashlib.sha256(self.binary).hexdigest()
 
 
 class Compiler(Protocol):
-    """Compiles units off the device.
+    """Compiles units without a device.
 
     Contract: `compile` is thread-safe and never uses a device. Its result depends only on the unit, the `version`, the
-    contents of the files it reads, and the absence of files that would be read instead. It may be cached by these.
+    contents of the files that it reads, and the absence of files that it would read instead. These are the keys of
+    caches.
     """
 
     @property
     def version(self) -> str:
-        """Name, version and default flags: everything that affects the binary, except the unit."""
+        """Name, version and default flags: all settings that affect the binary, except the unit."""
         ...
 
     @property
     def suffix(self) -> str:
-        """File name suffix of a binary, e.g. ``.so``."""
+        """File name suffix of binaries, e.g. ``.so``."""
         ...
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
-        """Compile one unit. A compile error or a time-out is returned as an outcome with the log.
+        """Compile one unit. A compile error or a timeout is returned as an outcome with the log.
 
         Raises:
-            EvoError: no working compiler is installed; the message says how to get one.
+            EvoError: no working compiler is installed. The message says how to install one.
         """
         ...
 
     @property
     def sandbox(self) -> str:
-        """The parts that confine compilations of untrusted units; empty if it does not work confined."""
+        """Name of the sandbox for compilations of untrusted units; empty if the compiler does not work in a sandbox."""
         ...
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
-        """Return the resources that the artefact uses with this launch on a device with these limits."""
+        """Return the resources that an artefact uses with a launch on a device with these limits."""
         ...
 
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
-        """Return the limit that prevents the launch, or None. `workers.build.build` checks the policy's limits."""
+        """Return the device limit that the launch exceeds, or None.
+
+        `workers.build.build` checks the limits of the policy.
+        """
         ...

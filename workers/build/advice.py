@@ -1,4 +1,4 @@
-"""Advice on common compile errors of a family's source, and on headers that a compiler did not find."""
+"""Advice on common compile errors in a family's source, and on headers that were not found."""
 
 import codecs
 import re
@@ -33,7 +33,7 @@ _CPP_HEADERS = frozenset(
     """.split()  # noqa: SIM905 - as a list it is three times as long
 )
 _BUILT_IN = frozenset({"math.h", "cmath", "stdio.h", "cstdio", "string.h", "cstring", "stdlib.h", "cstdlib"})
-"""Headers whose device functions, such as ``printf`` and ``memcpy``, NVRTC declares without an include."""
+"""Headers with device functions, such as ``printf`` and ``memcpy``, that NVRTC declares without an include."""
 
 REDEFINED = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): [^\n]*?"
@@ -46,7 +46,7 @@ _CCCL = ("cub/", "thrust/", "cuda/", "nv/")
 
 
 def missing_header(log: str, unit: Unit) -> Iterator[str]:
-    """Return a sentence for each header that was not found, with what to include instead."""
+    """Yield advice for each header that was not found."""
     for match in _MISSING.finditer(log):
         name = next(each for each in match.groups() if each is not None).strip()
         under_nvrtc = unit.language == "cuda" and unit.compiler != "nvcc"
@@ -63,7 +63,7 @@ def _of_c(name: str) -> bool:
 
 
 def counterpart(name: str) -> str | None:
-    """Return the header of CUDA's C++ library that replaces a standard one, if it is installed."""
+    """Return the header of CUDA's C++ library that replaces a standard header; None if it is not installed."""
     cpp = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
     found = any((Path(folder) / "cuda/std" / cpp).is_file() for folder in include_folders())
     return f"cuda/std/{cpp}" if found and is_standard(name) else None
@@ -94,27 +94,30 @@ def _under_c(name: str, unit: Unit) -> str:
 
 
 def _elsewhere(name: str, unit: Unit) -> str:
-    """Say what the author can do about a missing header. Flags of variants name no folders."""
+    """Return advice on a missing header.
+
+    For a variant, it does not suggest flags, because variants cannot name folders.
+    """
     if unit.untrusted:
-        return f"{name} is not with the source: submit it with it, and include it by its name"
+        return f"{name} was not submitted with the source: submit it too, and include it by its name"
     table = "cuda" if unit.language == "cuda" else "cpu"
     if name.startswith("../"):
         inside = f"put {name.rpartition('/')[2]} into it and include it without `../`"
         start = f'name the folder from which {name} starts with `flags = ["-I/that/folder"]` under [{table}]'
         return f"{name} is above the family's folder, which is copied to where it is compiled: {inside}, or {start}"
-    nowhere = f"{name} is neither beside the source, nor in the family's folder, nor where the compiler looks by itself"
+    nowhere = f"{name} is not in the source's folder, the family's folder or the compiler's default folders"
     return f'{nowhere}: put it there, or name its folder with `flags = ["-I/its/folder"]` under [{table}]'
 
 
 MOST = 3
-"""Maximum number of sentences of one kind."""
+"""Maximum number of macros on which advice is given."""
 
 _UNKNOWN_OPTION = re.compile(
     r"nvrtc: error: unrecognized option (\S+) found|"
     r"error: (?:unrecognized command-line option|unknown argument:?|unsupported option) [‘'](\S+?)[’']|"
     r"nvcc fatal\s*: Unknown option '(\S+?)'"
 )
-"""Matches the error of a compiler about a flag."""
+"""Matches a compiler error about an unknown flag."""
 
 _TOO_MUCH = re.compile(
     r"uses too much (shared|global constant|parameter) (?:data|space) \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"
@@ -131,7 +134,7 @@ _LIMITED = {
     ),
     "parameter": ("The kernel has too many parameters", "Pass them in an array"),
 }
-"""What exceeds a limit, and what to do about it, by the assembler's word."""
+"""Descriptions of exceeded limits and their remedies, by the name that the assembler prints."""
 
 _PLACE = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): (?:fatal |catastrophic )?(?:error|note)\b"
@@ -141,11 +144,11 @@ _PLACE = re.compile(
 _DEFINES = re.compile(r"(?:[ \t]*\d*[ \t]*\|)?[ \t]*#define (\w+) ")
 _EXPANDED = re.compile(r"in expansion of macro [‘'`](\w+)|expanded from macro [‘'`](\w+)")
 _NOT_A_NAME = re.compile(r"expected (?:an? )?(?:identifier|declaration specifiers|member name|unqualified-id)")
-"""Matches the error of a compiler that finds a macro's value in place of a name."""
+"""Matches a compiler error about a value in place of a name, as the expansion of a macro causes."""
 _NO_TYPES = ("return", "case", "else", "goto", "sizeof", "throw", "in", "and", "or", "not", "do", "co_return")
 _TYPES = r"(?:void|bool|char|short|int|long|float|double|signed|unsigned|auto|half|\w+_t|__nv_\w+)"
 _DECLARED = rf"\b(?:(?!(?:{'|'.join(_NO_TYPES)})\b)[A-Za-z_]\w*\s+|{_TYPES}(?:\s+const)?\s*[*&]+\s*)%s\b"
-"""Matches a name after a type: a parameter, a variable or a template parameter."""
+"""Matches the declaration of a name: a parameter, a variable or a template parameter."""
 
 _CPP = re.compile(
     r"unknown type name [‘'](template|class|namespace|using|constexpr|bool|typename)|"
@@ -166,10 +169,10 @@ class Macros:
     """The macros that are defined before a plain source.
 
     Attributes:
-        kinds: e.g. ``problem field``, by name.
-        table: of the document, e.g. ``cpu``.
-        file: the source as the compiler names it.
-        text: text of the source itself.
+        kinds: kind of each macro, e.g. ``problem field``, by name.
+        table: table of family.toml, e.g. ``cpu``.
+        file: name of the source file in compiler messages.
+        text: text of the source file.
     """
 
     kinds: Mapping[str, str]
@@ -180,7 +183,7 @@ class Macros:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """A compiler's message about a line.
+    """Compiler message about a line. `word` is the word at which its caret points.
 
     Attributes:
         word: the word at its caret.
@@ -195,10 +198,10 @@ class _Place:
 
 
 def advised(log: str, unit: Unit, macros: Macros | None) -> str:
-    """Return the log, preceded by advice if there is any.
+    """Return the log. If there is advice on it, the advice comes first.
 
     Args:
-        macros: None for a rendered template, in which nothing is a macro.
+        macros: macros before the source; None for a rendered template, which has none.
     """
     locations = [_place(found) for found in _PLACE.finditer(log)]
     replaced = redefinition(log, unit, macros)
@@ -217,7 +220,7 @@ def advised(log: str, unit: Unit, macros: Macros | None) -> str:
 
 
 def _options(log: str, unit: Unit) -> Iterator[str]:
-    """Return a sentence for an option that the compiler does not know, e.g. one of nvcc in a family for NVRTC."""
+    """Yield advice for each option that the compiler does not know, e.g. an option of nvcc with NVRTC."""
     for name in dict.fromkeys("".join(found) for found in _UNKNOWN_OPTION.findall(log)):
         if unit.language == "cuda" and unit.compiler != "nvcc":
             nvcc = 'or let nvcc compile the source, where it is installed: `compiler = "nvcc"` under [cuda]'
@@ -228,13 +231,15 @@ def _options(log: str, unit: Unit) -> Iterator[str]:
 
 
 def _limits(log: str) -> Iterator[str]:
-    """Return a sentence for each limit of CUDA's compute capabilities that the assembler finds exceeded."""
+    """Yield advice for each limit of the compute capability that the assembler reports as exceeded."""
     for what, used, most in _TOO_MUCH.findall(log):
         yield f"{_LIMITED[what][0]}: {int(used, 16):,} bytes of at most {int(most, 16):,}. {_LIMITED[what][1]}"
 
 
 def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
-    """Return an error message if a header gives a macro of the family another value; None if none does.
+    """Return an error message if a header redefines a macro of the family; None if no header does.
+
+    The source itself may redefine a macro after its last use.
 
     The source itself may do so after its last use of the macro.
     """
@@ -246,7 +251,7 @@ def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
         if name in macros.kinds and not own:
             where = f"{found['file']}:{found['a'] or found['b']}"
             what = f"removes {name}" if found["how"] == "undefined" else f"gives {name} another value"
-            return _renamed(name, f"{where} {what}", unit, macros) + ", and where the source means it"
+            return _renamed(name, f"{where} {what}", unit, macros) + ", and in the source"
     return None
 
 
@@ -280,10 +285,10 @@ def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macro
 
 
 def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
-    """Return the macros that a line of the source or of a header uses as its own names.
+    """Yield the macros that a line of the source or of a header uses as names of its own.
 
     Args:
-        misread: the compiler expected a name there.
+        misread: True if the compiler expected a name in the line.
     """
     line = _line(location, macros)
     pointed = [location.word, *(match[1] or match[2] for match in _EXPANDED.finditer(location.text))]
@@ -295,7 +300,7 @@ def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> 
 
 
 def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
-    """Advise on a macro in a pragma in which the compiler expands no macros, such as GCC's `unroll`."""
+    """Yield advice for macros in pragmas in which the compiler does not expand macros, such as GCC's `unroll`."""
     if macros is None:
         return
     for location in locations:
@@ -304,8 +309,8 @@ def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str
         names = [] if pragma is None else [name for name in macros.kinds if re.search(rf"\b{name}\b", pragma[1])]
         if pragma is not None and names:
             yield (
-                f"{location.file}:{location.line}: the compiler does not replace the macro {names[0]} in this pragma. "
-                f"Write `PRAGMA({pragma[1].strip()})` in its place, and above it "
+                f"{location.file}:{location.line}: the compiler does not replace the macro {names[0]}  in this pragma. "
+                f"Write `PRAGMA({pragma[1].strip()})` instead, and above it "
                 "`#define TEXT(x) #x` and `#define PRAGMA(x) _Pragma(TEXT(x))`."
             )
 
@@ -330,7 +335,7 @@ def _line(location: _Place, macros: Macros) -> str:
 
 
 def _declared_in(macros: Macros) -> list[str]:
-    """Return the macros that the source also declares as names, also after the compiler's last error."""
+    """Return the macros that the source declares as names, including lines after the compiler's last error."""
     lines = macros.text.splitlines()
     return [name for name in macros.kinds if any(_declares(line, name) for line in lines)]
 
@@ -338,7 +343,7 @@ def _declared_in(macros: Macros) -> list[str]:
 def _collision(name: str, where: str, unit: Unit, macros: Macros, *, needless: Collection[str]) -> str:
     text = _renamed(name, f"{where} uses {name} as a name of its own", unit, macros)
     if not needless:
-        return f"{text}, and where the source means it"
+        return f"{text}, and in the source"
     left = ", ".join(f'"{each}"' for each in macros.kinds if each not in needless)
     return f"{text}; or, if the source needs no macro {name}, write `macros = [{left}]` under [{macros.table}]"
 

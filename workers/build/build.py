@@ -1,4 +1,4 @@
-"""Builds a config: renders and compiles it for every case it covers, and applies the resource gates."""
+"""Builds a config: renders and compiles its kernel for every case, and applies the resource gates."""
 
 import hashlib
 import itertools
@@ -33,13 +33,13 @@ from workers.build.own_headers import own_headers
 from workers.build.rendering import RENDERER
 
 NO_SANDBOX = (
-    "the policy demands that proposed code is compiled in a sandbox (untrusted), and this machine has none; "
+    "the policy requires a sandbox for compiling proposed code (untrusted), and this machine has none;  "
     "`kernel-evo doctor` says how to get it"
 )
 
 
 def gate(resources: Resources, policy: Policy) -> OverResources | None:
-    """Return the first gate that these resources exceed; figures that the compiler does not report pass."""
+    """Return the first resource gate of the policy that is exceeded. Unreported resources pass."""
     for name, used, limit in _upper_limits(resources, policy):
         if used is not None and limit is not None and used > limit:
             return OverResources(resource=name, used=used, limit=limit)
@@ -61,16 +61,16 @@ class Built:
     """Result of building a config.
 
     Attributes:
-        refusal: the outcome if it cannot be measured; None if `kernels` are ready.
-        kernels: by case name; the files live in `folder` until `discard`.
-        uncovered: cases the config has no kernel for, with the reason.
-        digest: digest of all binaries and launches: candidates with equal digests behave the same.
-        source, binary, ptx: of the searched problem.
-        sources: by case name.
-        headers: path of each file that `source` includes, by its name in an export.
-        log: the compiler's output for all cases.
-        resources: of the searched problem, also if they are the reason of the refusal.
-        mechanisms: of the searched problem's kernel, see `workers.build.kernel`.
+        refusal: outcome of a config that cannot be measured; None if `kernels` are ready.
+        kernels: kernels by case name. Their files are in `folder` until `discard` is called.
+        uncovered: reasons by case, for cases on whose problem the config is not valid.
+        digest: digest of all binaries and launches. Candidates with equal digests behave in the same way.
+        source, binary, ptx: source, binary and PTX of the kernel for the searched problem.
+        sources: sources by case name.
+        headers: paths of the files that `source` includes, by their names in an export.
+        log: output of the compiler for all cases.
+        resources: resource use of the kernel for the searched problem, also if it is the reason of the refusal.
+        mechanisms: mechanisms of that kernel, see `workers.build.kernel`.
     """
 
     folder: Path
@@ -90,18 +90,18 @@ class Built:
     compile_s: float = 0.0
 
     def discard(self) -> None:
-        """Remove the files. Loaded kernels stay loaded."""
+        """Delete the files. Kernels that are loaded stay loaded."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Builder:
-    """Builds candidates for one kind of device; `build` may be called from several threads.
+    """Builds candidates for one kind of device. `build` may be called from several threads.
 
-    If a search has a target, a candidate is built for the target first, and the gates judge that build. A second build,
-    for the device itself, is timed; it must only be launchable there.
+    If a search has a target, a candidate is first built for the target, and the gates apply to that build. A second
+    build, for the device, is the one that is timed. It need only be launchable on the device.
 
     Args:
-        scratch: folder of the binaries that runners load.
+        scratch: folder for the binaries that runners load.
     """
 
     def __init__(self, compiler: Compiler, cache: Cache, scratch: Path) -> None:
@@ -111,7 +111,7 @@ class Builder:
         self._numbers = itertools.count()
 
     def build(self, work: Assignment, config: Config) -> Built:
-        """Render and compile a config for the searched problem and every other case's problem it is valid for."""
+        """Build a config for the searched problem, and for the problem of every other case on which it is valid."""
         terms = work.terms
         target = aimed_at(terms.device, terms.objective)
         if target == terms.device:
@@ -138,7 +138,10 @@ class Builder:
 
 
 def _with_timed_binary(judged: Built, timed: Built) -> Built:
-    """Return the build that is run, with the figures of the judged build; its own figures are named ``native_…``."""
+    """Return the build for the device with the resources of the build for the target.
+
+    Resources of the build for the device are named ``native_…``.
+    """
     digests = f"{judged.digest} {timed.digest}".encode()
     return replace(
         timed,
@@ -151,7 +154,7 @@ def _with_timed_binary(judged: Built, timed: Built) -> Built:
 
 
 class _Refused(Exception):
-    """Ends a build early, with the outcome."""
+    """Ends a build early with an outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome)
@@ -168,7 +171,7 @@ class _Compiled:
 
 @dataclass(kw_only=True)
 class _Build:
-    """One build in progress; `gated`: the policy's gates apply."""
+    """One build in progress. `gated` is True if the gates of the policy apply."""
 
     compiler: Compiler
     cache: Cache
@@ -212,7 +215,7 @@ class _Build:
         )
 
     def _kernels(self) -> Iterator[tuple[str, KernelFile]]:
-        """Yield (case, kernel) of each covered case; the searched problem comes first and must be covered."""
+        """Yield (case, kernel) of each covered case. The searched problem comes first and must be covered."""
         found, searched = coverage(self.cases, self._unfit), self.cases[0].case.name
         if searched in found.uncovered:
             raise _Refused(InvalidConfig(reason=found.uncovered[searched]))
@@ -221,14 +224,14 @@ class _Build:
             yield case, self._kernel(problem)
 
     def _unfit(self, problem: Problem) -> str | None:
-        """Return the constraints that the config violates on a problem, or None."""
+        """Return the constraints that the config violates on a problem; None if it is valid."""
         key, terms = problem_key(problem), self.terms
         if key not in self.broken:
             self.broken[key] = self.copy.family.unfit(self.config, problem, terms.device, terms.objective)
         return self.broken[key]
 
     def _kernel(self, problem: Problem) -> KernelFile:
-        """Compile the kernel of a problem; equal problems are compiled once."""
+        """Return the kernel for a problem. It is compiled once per problem."""
         key = problem_key(problem)
         if key not in self.compiled:
             self.compiled[key] = self._make(problem)
@@ -260,7 +263,10 @@ class _Build:
         )
 
     def _require_fit(self, resources: Resources, step: Step | None, ptx: bytes) -> None:
-        """Refuse a launch that exceeds a limit of the device or the policy; None: a plain function call."""
+        """Refuse a launch that exceeds a limit of the device or the policy.
+
+        `step` is None for a plain function call.
+        """
         device = self.terms.device
         refusal: Outcome | None = self.compiler.refusal(resources, step.launch if step else None, device)
         if refusal is None and step is not None:
@@ -342,7 +348,7 @@ class _Build:
 
 
 def most_used(used: Sequence[Resources]) -> dict[str, float]:
-    """Return the largest use of each resource among the launches of a call, and their smallest occupancy."""
+    """Return the maximum use of each resource by the launches of a call, and their minimum occupancy."""
     found: dict[str, float] = {}
     for name, value in (item for each in used for item in each.figures().items()):
         found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))
@@ -350,7 +356,7 @@ def most_used(used: Sequence[Resources]) -> dict[str, float]:
 
 
 def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:
-    """Return a candidate's operands as arguments for a device."""
+    """Return the operands of a candidate as arguments of a call."""
     return tuple(
         Argument(
             name=each.name,

@@ -1,4 +1,4 @@
-"""Cache folder of checksummed entries. It only saves time; any entry may be lost."""
+"""Cache folder of checksummed entries. Entries only save time; any entry may be deleted."""
 
 import contextlib
 import hashlib
@@ -13,11 +13,11 @@ from workers.system.log import log
 LIMIT_BYTES = 2 << 30
 _CHECKSUM_BYTES = 32
 _warned: set[Path] = set()
-"""Folders for which this process has logged a warning; many caches may share a folder."""
+"""Folders about which this process has logged a warning. Several caches may share a folder."""
 
 
 def cache_key(*parts: str) -> str:
-    """Return one key for several texts; ("ab", "c") and ("a", "bc") differ."""
+    """Return one key for several texts. Texts that are split differently have different keys."""
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode()
@@ -29,11 +29,12 @@ def cache_key(*parts: str) -> str:
 class Cache:
     """Cache of compiled binaries on disk.
 
-    Entries are written atomically, and their checksum is verified when they are read; a corrupt one counts as absent.
+    Entries are written atomically. Their checksums are verified when they are read, and a corrupt entry counts as
+    absent.
 
     Args:
-        folder: created on the first write. Several processes may share it.
-        limit_bytes: size above which the least recently used entries are removed.
+        folder: cache folder, created on the first write. Several processes may share it.
+        limit_bytes: total size above which the least recently used entries are deleted.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -60,7 +61,7 @@ class Cache:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Store `content`. If that is impossible, warn once and continue without the cache."""
+        """Store `content` under `key`. If it cannot be stored, log one warning and continue."""
         try:
             self._write(self._path(key), hashlib.sha256(content).digest() + content)
         except OSError as error:
@@ -87,7 +88,9 @@ class Cache:
             self._evict()
 
     def _evict(self) -> None:
-        """Remove the least recently used entries until a tenth of the limit is free, so that few writes evict."""
+        """Delete the least recently used entries until a tenth of the limit is free, so
+        that only few writes need this.
+        """
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)
         for _, size, path in entries:
@@ -99,7 +102,7 @@ class Cache:
         self._held_bytes = total
 
     def _entries(self) -> Iterable[tuple[float, int, Path]]:
-        """(last use, bytes, path) of every file, left-over temporary ones included."""
+        """Yield (last use, bytes, path) of every file, including left-over temporary files."""
         for path in self.folder.glob("??/*"):
             with contextlib.suppress(OSError):
                 status = path.lstat()
@@ -113,7 +116,7 @@ class Cache:
         if self.warning is None:
             reason = error.strerror or str(error)
             self.warning = (
-                f"the cache folder {self.folder} cannot be written ({reason}); going on without it, so everything is "
+                f"the cache folder {self.folder} cannot be written ({reason}). Without it, everything is "
                 "compiled again: free some space, or give `kernel-evo worker` another folder with --cache"
             )
             if self.folder not in _warned:

@@ -1,8 +1,9 @@
-"""Artefact cache: compiles every unit once on this machine.
+"""Cache of artefacts, so that every unit is compiled once on this machine.
 
-The files that a compilation reads are known only after it, so an entry has two parts, as in ccache's direct mode
-(https://ccache.dev/manual/latest.html#_the_direct_mode): the names of the files that the compiler read and of those
-that it did not find, under the unit itself, and the artefact, under the unit and the contents of the files.
+The files that a compilation reads are known only afterwards. An entry therefore has two parts, as in ccache's direct
+mode (https://ccache.dev/manual/latest.html#_the_direct_mode). The first part, stored under the unit, lists the files
+that the compiler read and those that it did not find. The second part is the artefact, stored under the unit and the
+contents of the files.
 """
 
 import json
@@ -31,14 +32,14 @@ from workers.system.exhaustion import refuse_exhaustion
 
 
 def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
-    """Return the artefact of a unit from the cache, or compile it.
+    """Return the artefact of a unit from the cache, or compile the unit.
 
-    Failures are not cached, because a time-out may be the machine's fault. Units are not cached if the compiler does
-    not report the files it read, if one of these changed during the compilation, if the source's assembler code may
-    read files, or if it tests for headers whose names only a preprocessor knows.
+    Failures are not cached, because a busy machine can cause a timeout. Artefacts are not cached in four cases: the
+    compiler does not report the files it read; one of these files changed during the compilation; assembler code in the
+    source may read files; or the source tests for headers whose names only a preprocessor can determine.
 
     Raises:
-        MachineExhausted: the disk is full, which is not the unit's fault.
+        MachineExhausted: the disk is full, which is not a fault of the unit.
     """
     question = _question(compiler, unit)
     found = None if question is None else cache.get(question)
@@ -70,7 +71,9 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
 
 
 def _question(compiler: Compiler, unit: Unit) -> str | None:
-    """Return the key of the file names: the unit and the headers in its folders; None if there are too many."""
+    """Return the key of the first part: the unit and the names of the headers in its
+    folders; None if there are too many.
+    """
     offered = [digest_of_names(str(folder), lasting=True) for folder in unit.folders]
     offered += [digest_of_names(folder) for folder in header_folders(unit.placed_flags)]
     if None in offered:
@@ -90,7 +93,9 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
 
 
 def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> list[str] | None:
-    """Return the absent paths where a new file would change the build; None if they are unknown.
+    """Return the absent paths at which a new file would change the build; None if they are unknown.
+
+    A header in quotes is first searched in the folder of the file that includes it.
 
     A header in quotes is first looked for in the folder of the file that includes it.
     """
@@ -107,7 +112,7 @@ def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> lis
 
 
 def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
-    """Yield the headers that were read, except those of the system and of CUDA."""
+    """Yield the headers that were read, except headers of the system and of CUDA."""
     known: dict[Path, bool] = {}
     for path in reads:
         folder = Path(path).parent
@@ -118,18 +123,18 @@ def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
 
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
-    """Return the key of the artefact: the contents of all files that were read; None if they are unknown."""
+    """Return the key of the artefact, from the contents of all files that were read; None if these are unknown."""
     digests = digests_of_files(_places(portable, unit))
     return None if digests is None else cache_key("binary", question, *digests)
 
 
 def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
-    """Return the paths that `_portable` named, for this unit."""
+    """Return the paths of the files that `_portable` described, for a unit."""
     return [f"{unit.folders[int(folder_index)]}/{name}" if folder_index else name for folder_index, name in portable]
 
 
 def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
-    """Return each file as (index of its folder in the unit, name below it); the index is empty for other files."""
+    """Return each file as (index of its folder in the unit, path in that folder). Other files have an empty index."""
     roots = [
         (str(index), f"{root}{os.sep}")
         for index, folder in enumerate(unit.folders)
@@ -139,7 +144,7 @@ def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
 
 
 def _plain(name: str) -> str:
-    """Return a path without ``..``, unless a link makes it lead elsewhere."""
+    """Return a path without ``..``, unless a symbolic link would make it another file."""
     plain = os.path.normpath(name)
     return plain if os.path.realpath(plain) == os.path.realpath(name) else name
 

@@ -1,8 +1,8 @@
-"""Files that compilations read: their digests, kept in memory until a file changes, and the places of absent headers.
+"""Files that compilations read: their digests, which are kept in memory until a file changes, and absent headers.
 
-A compiler looks for a header in one folder after another. A binary therefore depends on the files that were read and on
-the absence of files in the folders before. ccache names this as a case its direct mode cannot see
-(https://ccache.dev/manual/latest.html#_the_direct_mode); the remedy here is to record the absent paths.
+A compiler searches for a header in one folder after another. A binary therefore depends on the files that were read,
+and on the absence of files in earlier folders. ccache documents that its direct mode does not detect such new files
+(https://ccache.dev/manual/latest.html#_the_direct_mode). This module therefore records the absent paths.
 """
 
 import hashlib
@@ -14,22 +14,22 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 MAX_NAMES = 20_000
-"""Maximum number of files below header folders; with more, compiling costs less than listing them."""
+"""Maximum number of files below header folders. Listing more files would cost more than compiling."""
 
 _SETTLED_S = 2.0
-"""Age in seconds from which a file's times show its next change: file systems have coarse clocks."""
+"""Age in seconds from which the times of a file will show a new change. File systems have coarse clocks."""
 
 _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
-"""A file name in Make's syntax, with its escapes."""
+"""Matches a file name in Make's syntax, with escapes."""
 
 _LIBRARY = re.compile(r"\.(?:a|o|dylib|so(?:\.\d+)*)$")
 _ABSENT = "absent"
 _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
-"""By path: the file's state (times, size, inode) and its digest; None: others are read because of it."""
+"""State (times, size, inode) and digest by path. The digest is None if the file can cause other files to be read."""
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """Return the SHA-256 of each file, in order; None if others, which are not listed, may be read because of one."""
+    """Return the SHA-256 of each file, in order; None if one of them can cause unlisted files to be read."""
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -40,7 +40,7 @@ def digests_of_files(paths: Sequence[str]) -> list[str] | None:
 
 
 def listed_files(dependencies: Path) -> list[str] | None:
-    """Return the files that a dependency file in Make's syntax lists, absolute; None if there is no such file."""
+    """Return the absolute paths in a dependency file in Make's syntax; None if there is no such file."""
     try:
         text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def listed_files(dependencies: Path) -> list[str] | None:
 
 
 def new_since(time_s: float, paths: Iterable[str]) -> bool:
-    """Return True if a file changed at or after this time, so that its content during the read is unknown."""
+    """Return True if a file changed at or after this time, so that the content that was read is unknown."""
     for path in paths:
         try:
             status = Path(path).stat()
@@ -64,6 +64,8 @@ def new_since(time_s: float, paths: Iterable[str]) -> bool:
 
 def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
     """Return a digest of the names of all files below a folder; None if there are too many.
+
+    Names matter even if no compiler has read the files, because a new file may replace a header from another folder.
 
     A new file may take the place of a header found elsewhere, so it matters before any compiler has read it.
 
@@ -79,7 +81,7 @@ def _lasting(folder: str) -> str | None:
 
 
 def files_below(folders: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the paths of all files below some folders; None if there are too many."""
+    """Return the paths of all files below these folders; None if there are too many."""
     found: list[str] = []
     for folder in folders:
         for parent, _, files in os.walk(folder, followlinks=True):
@@ -118,13 +120,15 @@ def is_library(path: str) -> bool:
 
 
 def _names_libraries(path: str, content: bytes) -> bool:
-    """True for a linker script or a thin archive outside the system's folders: the linker reads the files it names."""
+    """Return True for a linker script or a thin archive outside system folders: the
+    linker reads the files that it lists.
+    """
     return not path.startswith(("/usr/", "/lib")) and (content.startswith(b"!<thin>") or b"\0" not in content)
 
 
 def assembler_reads(content: bytes) -> bool:
-    """True if assembler code in a source may read files, which the compiler does not report."""
-    joined = re.sub(rb'"\s*"', b"", content)  # adjacent texts are one
+    """Return True if assembler code in a source may read files. The compiler does not report these."""
+    joined = re.sub(rb'"\s*"', b"", content)  # adjacent string literals are joined
     return re.search(rb"incbin|\.include\s*\\?[\"']|\.macro\b", joined) is not None
 
 
@@ -133,7 +137,7 @@ def _hashed(content: bytes) -> str:
 
 
 _UNSEEN = re.compile(r"(?:\\|\?\?/)\r?\n|/\*.*?\*/|//[^\n]*", re.DOTALL)
-"""Matches what a preprocessor removes first: the ends of continued lines, and comments."""
+"""Matches line continuations and comments, which a preprocessor removes first."""
 
 _ASKS = re.compile(
     r"""(?P<tested>\bdefined\s*\(?\s*|\#\s*(?:ifdef|ifndef|elifdef|elifndef|undef)\s+)?
@@ -146,21 +150,21 @@ _OWN_FRAMEWORKS = " (framework directory)"
 
 
 def asked_headers(source: str) -> list[str] | None:
-    """Return the names of the headers that a source tests with ``__has_include``; None if a macro forms a name."""
+    """Return the headers that a source tests with ``__has_include``; None if a macro forms a name."""
     found = list(_ASKS.finditer(_UNSEEN.sub(lambda seen: " " if seen[0].startswith("/") else "", source)))
     names = [each["quoted"] or each["angled"] for each in found if not each["tested"]]
     return None if None in names else names
 
 
 def vacancies(reads: Iterable[str], asked: Iterable[str], folders: Sequence[str]) -> list[str]:
-    """Return absent paths where a new file might be read instead of one that was read.
+    """Return the absent paths at which a new file might be read instead of a file that was read.
 
-    If parent folders of a path are missing, the topmost missing one is listed instead. A link without a target is
-    absent, as it is to a compiler.
+    If parent folders of a path are missing, the topmost missing folder is listed instead. A symbolic link without a
+    target counts as absent, as it does for a compiler.
 
     Args:
         reads: absolute paths of the files that were read.
-        asked: headers whose absence the sources test; names or absolute paths.
+        asked: headers whose presence the sources test; names or absolute paths.
         folders: absolute paths of the searched folders, in any order.
     """
     read = {os.path.normpath(path) for path in reads}
@@ -175,12 +179,12 @@ def vacancies(reads: Iterable[str], asked: Iterable[str], folders: Sequence[str]
 
 
 def all_vacant(paths: Iterable[str]) -> bool:
-    """Return True while all paths are absent."""
+    """Return True if all paths are absent."""
     return not any(Path(path).exists() for path in paths)
 
 
 def search_list(said: str) -> Iterator[str]:
-    """Return the folders in the output of ``cc -E -v``, including missing ones."""
+    """Yield the header folders in the output of ``cc -E -v``, including missing folders."""
     listing = False
     for line in said.splitlines():
         if (absent := _LISTED.match(line)) is not None:
@@ -194,7 +198,7 @@ def search_list(said: str) -> Iterator[str]:
 
 
 def _below(path: str, roots: Iterable[str]) -> str | None:
-    """Return the file's name relative to a folder, given by all its paths; None if it is outside."""
+    """Return the path of a file relative to a folder, of which all paths are given; None if the file is outside."""
     for root in roots:
         if path.startswith(f"{root}{os.sep}"):
             return path[len(root) + 1 :]
@@ -202,7 +206,7 @@ def _below(path: str, roots: Iterable[str]) -> str | None:
 
 
 def _missing(path: str, exists: Callable[[str], bool]) -> str | None:
-    """Return the topmost missing folder of a path, else the path; None if it exists."""
+    """Return the topmost missing folder of a path, or the path itself; None if the path exists."""
     folder = _above(path)
     if exists(folder):
         return None if exists(path) else path

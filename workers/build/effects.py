@@ -1,9 +1,8 @@
-"""Finds tunables without effect: compiles configs that differ in one tunable and compares their kernels.
-
-It also finds files that a kernel names and cannot see; `Effects.warnings` reports both.
+"""Finds tunables without effect: compiles configs that differ in one tunable, and compares their kernels.
 
 A tunable without effect makes the space larger and the search longer, and is often a typing error. Only the binary
-shows every kind: a name that the source lacks, one that a header redefines, one that is assigned and never used.
+shows all causes: a name that the source lacks, that a header redefines, or that is assigned but never used.
+`Effects.warnings` also reports files that a kernel names but cannot access.
 """
 
 import os
@@ -41,26 +40,26 @@ from workers.build.families import Assignment
 from workers.build.rendering import RENDERER
 
 VALUES = 3
-"""Number of other values of a tunable that are compared with its default."""
+"""Maximum number of other values of a tunable that are compared with its default."""
 
 CONTEXTS = 12
-"""Number of further configs in which a tunable without effect at the defaults is tried."""
+"""Number of further configs in which a tunable is tested that has no effect at the default config."""
 
 MOST_S = 3.0
-"""Time limit of the check in seconds; tunables that it did not reach are not reported."""
+"""Time limit of the check in seconds. Tunables that were not checked in this time are not reported."""
 
 _KEPT = 64
 _DEBUG = re.compile(r"-g\w*|-?-generate-line-info|-lineinfo|-?-device-debug|-G")
-"""Flags that put the source's own text or lines into the binary, where a comment would count."""
+"""Flags that store text or line numbers of the source in the binary, so that comments would change it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Idle:
-    """A tunable whose values all gave the same kernel.
+    """A tunable for which all tested values gave the same kernel.
 
     Attributes:
-        values: number of values that were compared with the default, all other tunables at their defaults.
-        contexts: number of further configs in which another value made no difference either.
+        values: number of values that were compared with the default, with the other tunables at their defaults.
+        contexts: number of further configs in which another value gave the same kernel.
     """
 
     tunable: str
@@ -73,10 +72,10 @@ class OutOfTime(Exception):
 
 
 def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tuple[Idle, ...]:
-    """Return the tunables without effect: configs that differ in one of them alone give the same kernel.
+    """Return the tunables without effect: configs that differ only in such a tunable give the same kernel.
 
     Args:
-        differ: True if two configs give different kernels. If it raises `OutOfTime`, the result so far is returned.
+        differ: returns True if two configs give different kernels. If it raises `OutOfTime`, the check ends.
     """
     default, found = space.default(), dict[str, Idle]()
     with suppress(OutOfTime):
@@ -94,14 +93,16 @@ def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tup
 
 
 def _neighbours_of(space: Space, config: Config, name: str) -> list[Config]:
-    """Return at most `VALUES` valid configs that differ only in this tunable: its first, last and a middle value."""
+    """Return at most `VALUES` valid configs that differ only in this tunable: with its
+    last, first and middle values.
+    """
     found = [each for each in space.neighbours(config, "hamming") if each[name] != config[name]]
     indices = dict.fromkeys((len(found) - 1, 0, len(found) // 2)) if found else {}
     return [found[index] for index in indices][:VALUES]
 
 
 def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
-    """Yield pairs that differ only in this tunable, each in another config: one or all other tunables changed."""
+    """Yield pairs of configs that differ only in this tunable. In each pair, one or all other tunables are changed."""
     changed = [
         [each for each in space.neighbours(default, "hamming") if each[other] != default[other]]
         for other in space.names
@@ -115,10 +116,10 @@ def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config
 
 
 class Effects:
-    """Warnings about the tunables of searches; safe to share between threads.
+    """Warnings about the tunables of searches. Thread-safe.
 
     Args:
-        compiler: function that creates it when it is first needed.
+        compiler: function that creates the compiler when it is first needed.
     """
 
     def __init__(self, compiler: Callable[[], Compiler], cache: Cache) -> None:
@@ -128,10 +129,10 @@ class Effects:
         self._finding = threading.Lock()
 
     def warnings(self, work: Assignment) -> tuple[str, ...]:
-        """Return a sentence for each tunable without effect, and for each file that the kernel cannot see; computed
-        once per searched problem.
+        """Return a warning for each tunable without effect, and for each file that the kernel cannot access.
 
-        The check never delays a search: configs that do not compile or take too long are left to the trials.
+        The warnings are computed once per searched problem. Configs that do not compile or take too long are skipped,
+        so that the check delays a search by a few seconds at most.
         """
         terms = work.terms
         key = f"{terms.family.digest} {problem_key(terms.problem)} {terms.device!r} {terms.objective!r}"
@@ -148,13 +149,16 @@ class Effects:
             found = idle_tunables(space, kernels.differ)
             implementation = family.implementation(terms.device.kind)
             return tuple(_sentence(each, work.copy.package, implementation, kernels.log) for each in found)
-        except (EvoError, OSError, OutOfTime):  # the trials meet this error, too, and report it
+        except (EvoError, OSError, OutOfTime):  # the trials report this error
             return ()
 
 
 @dataclass(kw_only=True)
 class _Kernels:
-    """Kernels of one search by config, compiled when first compared; `log` has the output of all compilations."""
+    """Kernels of one search by config, compiled when they are first compared.
+
+    `log` is the output of all compilations.
+    """
 
     work: Assignment
     compiler: Compiler
@@ -166,7 +170,7 @@ class _Kernels:
         return self._digest(self._unit(config)[0]) is not None
 
     def differ(self, one: Config, other: Config) -> bool:
-        """Return True if the launches or binaries differ, or if only one of them compiles."""
+        """Return True if the launches or binaries of two configs differ, or if only one of them compiles."""
         if _now_s() > self.ends_s:
             raise OutOfTime
         try:
@@ -180,7 +184,7 @@ class _Kernels:
         return self._digest(first) != self._digest(second)
 
     def _unit(self, config: Config) -> tuple[Unit, str]:
-        """Return the unit, without flags that would put the text itself into the binary, and its launch."""
+        """Return the unit of a config, without flags that store source text in the binary, and its launch as text."""
         terms, copy = self.work.terms, self.work.copy
         candidate = copy.family.candidate(config, terms.problem, terms.device, terms.objective)
         source = RENDERER.render(copy.package, terms.device.kind, config, terms.problem, candidate.derived)
@@ -189,7 +193,7 @@ class _Kernels:
         return replace(unit, flags=flags), repr((candidate.launch, call_arguments(candidate)))
 
     def _digest(self, unit: Unit) -> str | None:
-        """Return the digest of the binary; None if it does not compile in the remaining time."""
+        """Return the digest of a unit's binary; None if it does not compile."""
         left_s = self.ends_s - _now_s()
         if left_s <= 0:
             raise OutOfTime
@@ -197,7 +201,7 @@ class _Kernels:
         result: Artefact | CompileFailed = compile_cached(self.compiler, self.cache, unit, timeout_s=limit_s)
         self.log = f"{self.log}\n{result.log.replace(f'{self.work.copy.folder}/', '')}"
         if isinstance(result, CompileFailed):
-            if _now_s() >= self.ends_s:  # it was stopped, which is not the config's fault
+            if _now_s() >= self.ends_s:  # the time limit ended it, which is not a fault of the config
                 raise OutOfTime
             return None
         return result.digest
@@ -229,7 +233,7 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
 
 
 def _closed_files(work: Assignment) -> tuple[str, ...]:
-    """Return a sentence for each file that a kernel of the host names and cannot see."""
+    """Return a warning for each file that a CPU kernel names but cannot access."""
     kind, package = work.terms.device.kind, work.copy.package
     if not kind_of(kind).on_host:
         return ()
@@ -243,10 +247,10 @@ def _now_s() -> float:
 
 
 _NAMED = re.compile(r'"(/[^"\\\n]{1,1000})"')
-"""Matches an absolute path in a string of a source, or in the value of a macro."""
+"""Matches an absolute path in a string literal of a source or of a flag."""
 
 _ASKS = re.compile(r"\baccess\s*\(")
-"""Matches the only call about files that kernels may make."""
+"""Matches calls of access(), the only function about files that kernels may call."""
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
@@ -255,10 +259,10 @@ MOST = 3
 
 
 def closed_files(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a sentence for each path in a source or flag that is in a folder which other users may not enter.
+    """Yield a warning for each path in a source or flag that is below a folder without execute permission for others.
 
-    Nothing is yielded for sources that ask for no file, nor in processes that are not root's: their kernels run as the
-    same user.
+    Yields nothing if the source never calls access(), or if the worker is not root: its kernels then run as the user of
+    the worker.
     """
     if os.geteuid() != 0 or not _ASKS.search(source):
         return
@@ -267,13 +271,13 @@ def closed_files(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
     closed = [(path, folder) for path in named if (folder := _closed(path)) is not None]
     for path, folder in closed[:MOST]:
         yield (
-            f"The kernel names {path} and cannot see it: kernels of a worker of root run as another user, who may not "
+            f"The kernel names {path} but cannot access it: kernels of a root worker run as another user, who may not "
             f"enter {folder}. Let others enter it, chmod o+x {quoted(str(folder))}, or run the worker as another user."
         )
 
 
 def _closed(path: Path) -> Path | None:
-    """Return the first folder above a path that other users may not enter; None if there is none."""
+    """Return the topmost parent folder of a path that other users may not enter; None if there is none."""
     for folder in reversed(path.parents):
         try:
             mode = folder.stat().st_mode

@@ -1,4 +1,4 @@
-"""Families of leases: found on this machine or fetched by digest, and checked."""
+"""Families of leases: found on this machine or fetched from the service, and checked by digest."""
 
 import codecs
 import shutil
@@ -19,7 +19,7 @@ from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
 from workers.build import Unit
 
 Fetch = Callable[[str], bytes]
-"""Returns the bundle of the family with this digest."""
+"""Function that returns the ZIP of the family with a digest."""
 
 
 def is_bundle(ref: FamilyRef) -> bool:
@@ -27,14 +27,14 @@ def is_bundle(ref: FamilyRef) -> bool:
 
 
 def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
-    """Write the family's files below `folder` and return its folder.
+    """Write the files of a family below `folder`, and return the folder of the family.
 
     Raises:
-        EvoError: the service does not have it, or its content does not match the digest.
+        EvoError: the service does not have the family, or its content does not match the digest.
     """
     files = unpack(fetch(ref.digest))
     if (digest := digest_of(files)) != ref.digest:
-        raise EvoError(f"what was fetched has digest {digest[:12]}: are worker and service of the same version?")
+        raise EvoError(f"the fetched family has digest {digest[:12]}: use the same version of worker and service")
     family = folder / ref.digest / family_of(files).name
     shutil.rmtree(family, ignore_errors=True)
     for name, content in files.items():
@@ -45,12 +45,12 @@ def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
 
 
 class FamilyMismatch(EvoError, LookupError):
-    """This machine cannot reproduce the family a lease names, so it cannot work on it."""
+    """This machine does not have the exact family of a lease, so it cannot do the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """A family's files as they were when its digest was checked; later edits do not reach it.
+    """The files of a family at the time when its digest was checked. Later edits of the family do not change the copy.
 
     Attributes:
         folder: folder with reference.py and all files that sources include.
@@ -68,7 +68,7 @@ class Copy:
         return self.folder / REFERENCE
 
     def unit(self, kind: DeviceKind, source: str, architecture: str) -> Unit:
-        """Return a source rendered for a device kind, with everything needed to compile it."""
+        """Return the unit that compiles a source for a device kind."""
         implementation = self.family.implementation(kind)
         beside = (self.folder / implementation.file).parent
         return Unit(
@@ -87,11 +87,11 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """The terms of a search with its family.
+    """Terms of a search, with its family.
 
     Attributes:
-        timed_only: correctness is checked on the timed inputs only.
-        incumbent: the family of the incumbent of a confirmation, if it is another variant; None: `copy`.
+        timed_only: True if correctness is checked on the timed inputs only.
+        incumbent: family of a confirmation's incumbent if it is another variant; None if it is `copy`.
     """
 
     terms: SearchTerms
@@ -100,27 +100,25 @@ class Assignment:
     incumbent: Copy | None = None
 
     def built_as(self, role: str) -> "Assignment":
-        """Return the assignment with which the kernel of a role is built: the incumbent may belong to another
-        variant.
-        """
+        """Return the assignment for building the kernel of a role. An incumbent may belong to another variant."""
         return self if role != "incumbent" or self.incumbent is None else replace(self, copy=self.incumbent)
 
     @cached_property
     def cases(self) -> tuple[CaseProblem, ...]:
-        """Every correctness case, the searched problem first; equal for all trials of the search."""
+        """All correctness cases, the searched problem first. They are the same for all trials of the search."""
         cases = self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
         return cases[:1] if self.timed_only else cases
 
 
 KEPT = 256
-"""Maximum number of copies, far more than a worker's jobs need; a dropped copy is made again when needed."""
+"""Maximum number of copies, far more than the jobs of a worker need. A dropped copy is created again if needed."""
 
 
 class Families:
-    """Finds families by reference and keeps copies of them in a folder of this process.
+    """Finds families by reference, and keeps copies of them in a folder of this process.
 
     Args:
-        fetch: function that fetches uploaded families; None: only local families are found.
+        fetch: function that fetches uploaded families; None: only families on this machine are found.
     """
 
     def __init__(self, folder: Path, fetch: Fetch | None = None) -> None:
@@ -130,16 +128,16 @@ class Families:
         self._copies: LruCache[str, Copy] = LruCache(KEPT, self._remove)
 
     def get(self, ref: FamilyRef) -> Copy:
-        """Return the family with exactly this digest.
+        """Return a copy of the family with exactly this digest.
 
         Raises:
-            FamilyMismatch: it is absent here or has another version, or its files cannot be written.
+            FamilyMismatch: the family is missing on this machine or has another digest, or its files cannot be written.
             ServiceUnreachable, ServiceError: the service cannot be reached or fails.
         """
         with self._finding:
             try:
                 return self._copies.get(ref.digest, lambda: self._copy(self._find(ref)))
-            except EvoError:  # some of them are subclasses of OSError
+            except EvoError:  # some are subclasses of OSError
                 raise
             except OSError as error:
                 reason = f"family {ref.name} cannot be kept in {self._folder}: {error.strerror or error}"

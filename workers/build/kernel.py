@@ -1,4 +1,4 @@
-"""A compiled kernel with everything needed to call it, and the mechanisms that it uses, read from its instructions.
+"""A compiled kernel with the data needed to call it, and its mechanisms, which are read from its instructions.
 
 Variants with equal mechanisms share a niche.
 """
@@ -24,12 +24,12 @@ class Argument:
     """One parameter of a kernel, for one problem.
 
     Attributes:
-        dtype: ``float32``, ``int32`` …
-        shape: elements; empty for a scalar.
+        dtype: dtype, e.g. ``float32``.
+        shape: number of elements per dimension; empty for a scalar.
         value: value of a scalar; None for a buffer.
-        alignment: alignment in bytes that the kernel may rely on beyond that of the dtype.
-        init: value of every element before a call; None: no particular one.
-        init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
+        alignment: alignment in bytes that the kernel may rely on, in addition to that of the dtype.
+        init: value of every element before a call; None: unspecified.
+        init_timed: True if the (timed) call fills the buffer with `init`; False if its caller does.
     """
 
     name: str
@@ -43,36 +43,36 @@ class Argument:
 
     @property
     def drawn(self) -> bool:
-        """True if its contents come from the case's inputs."""
+        """True if the contents come from the inputs of the case."""
         return self.role in DRAWN
 
     @property
     def judged(self) -> bool:
-        """True if its contents are compared with the reference."""
+        """True if the contents are compared with the reference."""
         return self.role in JUDGED
 
     @property
     def written(self) -> bool:
-        """True if the kernel may write to it."""
+        """True if the kernel may write to the buffer."""
         return self.role not in ("input", "scalar")
 
     @property
     def restored(self) -> bool:
-        """True if callers must restore its contents before each call."""
+        """True if callers must restore the contents before each call."""
         return self.role == "inout" or (self.init is not None and not self.init_timed)
 
     @property
     def filled(self) -> bool:
-        """True if the call itself begins by filling it with `init`."""
+        """True if the call first fills the buffer with `init`."""
         return self.init is not None and self.init_timed
 
     @property
     def pattern(self) -> bytes:
-        """Eight bytes of elements that equal `init`; requires an `init`."""
+        """Eight bytes with elements equal to `init`, which must not be None."""
         return np.repeat(encoded(np.asarray([self.init]), self.dtype).astype(self.stored), 8).tobytes()[:8]
 
     def initial_bytes(self) -> bytes:
-        """Return the contents of a buffer that holds `init` alone."""
+        """Return the contents of a buffer in which all elements equal `init`."""
         return (self.pattern * -(-self.bytes // 8))[: self.bytes]
 
     @property
@@ -81,7 +81,7 @@ class Argument:
 
     @property
     def stored(self) -> "np.dtype[Any]":
-        """NumPy dtype of arrays that hold it."""
+        """NumPy dtype of arrays for the argument."""
         return stored(self.dtype)
 
     @property
@@ -91,7 +91,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFile:
-    """A binary with everything needed to call it for the problem of one case."""
+    """A binary with the data needed to call it on the problem of one case."""
 
     path: str
     entry: str
@@ -100,13 +100,13 @@ class KernelFile:
 
     @property
     def steps(self) -> tuple["Step", ...]:
-        """The launches of a call, in order; none for a plain function call."""
+        """Launches of a call, in order; empty for a plain function call."""
         return steps(self.entry, self.arguments, self.launch)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One launch of a call: its function with its arguments."""
+    """One launch of a call: a kernel function, its arguments and its launch configuration."""
 
     entry: str
     arguments: tuple[Argument, ...]
@@ -114,10 +114,10 @@ class Step:
 
 
 def dynamic_shared_bytes(launches: Sequence[Step]) -> dict[str, int]:
-    """Return the largest dynamic shared memory of each function's launches, which it must be allowed to use.
+    """Return the maximum dynamic shared memory of the launches of each function.
 
-    A function needs the permission if its static and dynamic shared memory together exceed 48 KiB. The permission is
-    the function's, so that the one for a later launch replaces the one before.
+    A function needs permission to use it if its static and dynamic shared memory together exceed 48 KiB. The permission
+    is an attribute of the function, so a value for a later launch would replace an earlier one.
     """
     most: dict[str, int] = {}
     for each in launches:
@@ -126,7 +126,7 @@ def dynamic_shared_bytes(launches: Sequence[Step]) -> dict[str, int]:
 
 
 def steps(entry: str, arguments: Sequence[Argument], launch: Launch | None) -> tuple[Step, ...]:
-    """Return the launches of a call of `entry`, in order; none for a plain function call."""
+    """Return the launches of a call of `entry`, in order; empty for a plain function call."""
     by_name = {each.name: each for each in arguments}
     return tuple(
         Step(
@@ -147,7 +147,7 @@ PTX: Mapping[str, str] = {
     "shared memory": r"\b(?:ld|st|ldmatrix)\b[\w.:]*\.shared",
     "vector access": r"\b(?:ld|st)\.[\w.:]*\.v[248]\b",
 }
-"""By mechanism, the instructions of PTX (docs.nvidia.com/cuda/parallel-thread-execution)."""
+"""Patterns of PTX instructions by mechanism (docs.nvidia.com/cuda/parallel-thread-execution)."""
 
 _PACKED = re.compile(
     r"\s(?:v?(?:add|sub|mul|div|max|min|sqrt|fn?m(?:add|sub)\w*)p[sdh]|vp(?:add|sub|mul|madd|dp)\w+)\s(?P<x86>.*)"
@@ -161,9 +161,9 @@ _ANSWER_S = 20.0
 
 
 def mechanisms(artefact: Artefact) -> tuple[str, ...]:
-    """Return the mechanisms of a kernel; empty if its instructions cannot be read here.
+    """Return the mechanisms of a kernel; empty if its instructions cannot be read on this machine.
 
-    PTX of a GPU is searched as it is. A library of a CPU is disassembled by ``objdump``, of GNU's binutils or LLVM.
+    The PTX of a GPU kernel is searched. A CPU library is disassembled by ``objdump`` of GNU binutils or LLVM.
     """
     if artefact.ptx:
         return of_ptx(artefact.ptx.decode(errors="replace"))
@@ -179,14 +179,14 @@ def mechanisms(artefact: Artefact) -> tuple[str, ...]:
 
 
 def of_ptx(text: str) -> tuple[str, ...]:
-    """Return the mechanisms of PTX; ``scalar`` first if it multiplies no matrices."""
+    """Return the mechanisms in PTX. ``scalar`` comes first if it has no matrix instructions."""
     plain = _COMMENT.sub(" ", text)
     found = tuple(name for name, pattern in PTX.items() if re.search(pattern, plain))
     return found if {"mma", "wgmma"} & {*found} else ("scalar", *found)
 
 
 def of_disassembly(text: str) -> tuple[str, ...]:
-    """Return the mechanisms of a disassembled library: vector width, fused multiplication and addition, threads."""
+    """Return the mechanisms in a disassembled library: vector width, fused multiply-add, threads."""
     return tuple(_of_disassembly(text))
 
 

@@ -1,4 +1,4 @@
-"""Launch checks: find out from the build, before anything runs, why a CUDA kernel cannot be launched as declared.
+"""Launch checks: determine from a build whether its CUDA kernel can be launched as declared, before any launch.
 
 Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Kernel parameters"; PTX ISA,
 "Performance-Tuning Directives" and "Cluster Dimension Directives".
@@ -19,7 +19,7 @@ _CLUSTERS_SINCE = 90
 _TENSOR_MAPS_SINCE = 90
 _LONG_PARAMETERS_SINCE = 70
 _PORTABLE_CLUSTER = 8
-"""Largest cluster that every GPU with clusters supports; more blocks need an attribute that launches do not set."""
+"""Maximum cluster size on all GPUs with clusters. Larger clusters need an attribute that launches do not set."""
 
 _SIZES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4}
 _SCALARS = {
@@ -40,8 +40,9 @@ _DIRECTIVE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+([\d,\s]+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One parameter: its kind (``integer``, ``float``, ``bytes``; for arguments also ``pointer``), size and alignment
-    in bytes.
+    """One kernel parameter or argument, with its size and alignment in bytes.
+
+    `kind` is ``integer``, ``float`` or ``bytes``, or for arguments also ``pointer``.
     """
 
     kind: str
@@ -51,14 +52,14 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """Launch limits in a kernel's own code; None if it has none.
+    """Launch limits that the code of a kernel declares. A limit is None if the kernel does not declare it.
 
     Attributes:
-        most_threads: ``__launch_bounds__``.
-        block: the only block size it accepts.
-        cluster: blocks of a cluster, (x, y, z).
-        counts_clusters: the grid counts clusters, not blocks.
-        dynamic_shared: an ``extern __shared__`` array that its code uses.
+        most_threads: maximum threads per block (``__launch_bounds__``).
+        block: the only block size that the kernel accepts.
+        cluster: blocks per cluster, (x, y, z).
+        counts_clusters: True if the grid counts clusters instead of blocks.
+        dynamic_shared: name of an ``extern __shared__`` array that the kernel uses; empty if there is none.
     """
 
     parameters: tuple[Parameter, ...]
@@ -70,10 +71,10 @@ class Declared:
 
 
 def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | LaunchFailed | None:
-    """Return why the driver would refuse this launch, or why the kernel would misread its parameters; else None.
+    """Return why the driver would refuse a launch, or why the kernel would misread its parameters; None if neither.
 
     Args:
-        ptx: PTX of the build; empty: the kernel's declarations are unknown.
+        ptx: PTX of the build; empty if the declarations of the kernel are unknown.
     """
     entry, launch, arguments = step.entry, step.launch, step.arguments
     declared = read_declared(ptx.decode(errors="replace"), entry)
@@ -87,7 +88,7 @@ def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | La
 
 
 def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
-    """Return the refusal of one of several launches whose function the build lacks."""
+    """Return the refusal if a launch names a function that the build lacks, else None."""
     if not (ptx and step.launch.entry):
         return None
     found = ", ".join(f"`{name}`" for name in _ENTRY.findall(ptx.decode(errors="replace"))) or "none"
@@ -96,7 +97,7 @@ def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
 
 
 def read_declared(ptx: str, entry: str) -> Declared | None:
-    """Return the declarations of one kernel in the PTX; None if the PTX lacks the kernel."""
+    """Return the declarations of one kernel in PTX; None if the PTX does not contain the kernel."""
     found = re.search(rf"\.entry\s+{re.escape(entry)}\s*\((.*?)\)(.*?)\{{", ptx, re.DOTALL)
     if found is None:
         return None
@@ -113,7 +114,7 @@ def read_declared(ptx: str, entry: str) -> Declared | None:
 
 
 def _dynamic_shared(ptx: str, begin: int) -> Iterator[str]:
-    """Yield the arrays without a size in shared memory that the function whose body begins there uses."""
+    """Yield the shared arrays without a size that the function uses whose body begins at `begin`."""
     body = ptx[begin:].partition("\n}")[0]
     names = (name for name in _DYNAMIC_SHARED.findall(ptx) if re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", body))
     return (f"{name}" for name in names)
@@ -136,7 +137,7 @@ def _parameters(text: str) -> Iterator[Parameter]:
 def _limits(
     launch: Launch, arguments: Sequence[Argument], declared: Declared | None, device: Device
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield (resource, used, limit) for each limit of the compute capability and of the kernel itself."""
+    """Yield (resource, used, limit) for each limit of the compute capability and of the kernel."""
     capability = device.limits.get("compute_capability", _LONG_PARAMETERS_SINCE)
     threads = device.limits.get("max_threads", 1024)
     for axis, used, limit in zip("xyz", launch.block, (threads, threads, 64), strict=True):
@@ -158,7 +159,7 @@ def _limits(
 
 
 def _parameter_bytes(launch: Launch, arguments: Sequence[Argument]) -> int:
-    """Return the bytes of the kernel's parameters, with padding."""
+    """Return the size of the kernel's parameters in bytes, including padding."""
     used = 0
     for size, alignment in [*((each.size, each.size) for each in map(_passed, arguments)), *_maps(launch)]:
         used = -(-used // alignment) * alignment + size
@@ -179,7 +180,7 @@ def _passed(argument: Argument) -> Parameter:
 def _contradictions(
     entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared, device: Device
 ) -> Iterator[str]:
-    """Yield further reasons, which are not limits of a single figure, as sentences."""
+    """Yield reasons against a launch that are not limits, as sentences."""
     if launch.tensor_maps and device.limits.get("compute_capability", _TENSOR_MAPS_SINCE) < _TENSOR_MAPS_SINCE:
         yield (
             f"{device.architecture} has no tensor maps (sm_{_TENSOR_MAPS_SINCE} and newer have): give the entries of "
@@ -201,11 +202,11 @@ def _contradictions(
     for name, passed, taken in zip(names, map(_passed, arguments), declared.parameters, strict=False):
         if _garbled(passed, taken):
             yield (
-                f"`{entry}` takes {_words(taken)} where family.toml passes `{name}`, {_words(passed)}: "
+                f"`{entry}` takes {_words(taken)}, but family.toml passes `{name}`, {_words(passed)}: "
                 "make the dtypes the same, and the order that of the call"
             )
     if declared.block is not None and tuple(launch.block) != declared.block:
-        only = f"`{entry}` takes blocks of {declared.block} threads alone (__block_size__)"
+        only = f"`{entry}` takes only blocks of {declared.block} threads (__block_size__)"
         yield f"{only}, and [cuda.launch] starts it with {launch.block}: make `block` the same"
     if declared.cluster is not None and not declared.counts_clusters:
         for axis, blocks, size in zip("xyz", launch.grid, declared.cluster, strict=True):
@@ -217,7 +218,10 @@ def _contradictions(
 
 
 def _garbled(passed: Parameter, taken: Parameter) -> bool:
-    """Return True if the kernel reads another type than it is passed. A wider integer may be read as a narrower one."""
+    """Return True if the kernel would read another type than is passed.
+
+    Reading a wider integer as a narrower one is allowed.
+    """
     if passed.kind == "pointer":
         return taken.size != passed.size or taken.kind == "float"
     mixed = passed.kind != taken.kind and "bytes" not in (passed.kind, taken.kind)

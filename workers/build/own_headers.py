@@ -1,4 +1,4 @@
-"""Headers that belong to a kernel, among the files that a compiler read. They are exported with its source."""
+"""Headers that belong to a kernel, among the files that a compiler read. An export contains them with the source."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,14 @@ from workers.system.log import log
 
 _SYSTEM = "/usr"
 _TOOLKIT = "cuda_runtime.h"
-"""A folder with this file belongs to a CUDA toolkit."""
+"""File that identifies a folder of a CUDA toolkit."""
 
 _NO_SOURCES = (".py", ".toml", ".md")
 """Suffixes of files in a family's folder that are not headers; used if a compiler does not report the files it read."""
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
-    """Return the path of each header by its name in an export, without system and CUDA headers."""
+    """Return the paths of a kernel's headers, by their names in an export. System and CUDA headers are left out."""
     folders = {} if unit.root is None else {FAMILY: str(unit.root)}
     named = enumerate(header_folders(unit.placed_flags))
     folders |= {str(number): folder for number, folder in named if not everywhere(folder)}
@@ -31,7 +31,9 @@ def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
 
 
 def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the contents by name; empty if they are too large to be stored with a trial, or missing."""
+    """Return the contents of headers by name; empty if a header is missing or they are
+    too large to store with a trial.
+    """
     try:
         total = sum(Path(path).stat().st_size for path in headers.values())
         if len(headers) > MOST_FILES or total > MOST_BYTES:
@@ -52,6 +54,6 @@ def _name(path: str, folders: Mapping[str, str]) -> str | None:
 
 
 def everywhere(folder: str) -> bool:
-    """Return True for folders that every machine with a compiler has."""
+    """Return True for a system folder or a folder of a CUDA toolkit, which machines with a compiler have."""
     path = os.path.realpath(folder)
     return path == _SYSTEM or path.startswith(f"{_SYSTEM}/") or Path(path, _TOOLKIT).exists()

@@ -1,7 +1,7 @@
 """Renders templates of variants in a separate process, with limited time and memory.
 
-Jinja2's sandbox keeps a template from Python's objects, but not from endless loops and unlimited output. As
-``python -m workers.build.rendering`` it answers each line of JSON with a line of JSON.
+Jinja2's sandbox protects Python objects from a template, but does not limit its time and output. Run as ``python -m
+workers.build.rendering``, this module answers each line of JSON with a line of JSON.
 """
 
 import json
@@ -25,14 +25,14 @@ from workers.system.sandbox import sandbox_here
 
 RENDERING = "workers.build.rendering"
 LONGEST_S = 10.0
-"""Seconds that a template may take for one config; one of the largest takes 0.1."""
+"""Maximum seconds for rendering one config. One of the largest templates takes 0.1 s."""
 
 _MEMORY_BYTES = 2 << 30
 _packages: LruCache[str, Package] = LruCache(4)
 
 
 class Renderer:
-    """Renders sources of configs: those of variants with a template in a separate process. Thread-safe."""
+    """Renders the sources of configs. Templates of variants are rendered in a separate process. Thread-safe."""
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
         self._longest_s = longest_s
@@ -41,10 +41,10 @@ class Renderer:
     def render(
         self, package: Package, kind: DeviceKind, config: Config, problem: Problem, derived: Mapping[str, Value]
     ) -> str:
-        """Return what `templates.render.render` returns.
+        """Return the source that `templates.render.render` returns.
 
         Raises:
-            RenderError: the template is at fault, or needs too much time or memory.
+            RenderError: the template is invalid, or needs too much time or memory.
         """
         implementation = package.family.implementation(kind)
         if package.family.variant is None or implementation.mode != "template":
@@ -57,7 +57,7 @@ class Renderer:
             "values": [dict(config), dict(problem), dict(derived)],
         }
         answer = self._answer(question, fresh=False)
-        if isinstance(answer, str):  # the system may have ended an idle process, to free memory
+        if isinstance(answer, str):  # the system may have killed an idle process to free memory
             answer = self._answer(question, fresh=True)
         if answer is None:
             raise RenderError(f"{implementation.file}: takes more than {self._longest_s:g} s to render")
@@ -68,7 +68,7 @@ class Renderer:
         return str(answer["text"])
 
     def _answer(self, question: Mapping[str, object], *, fresh: bool) -> Mapping[str, object] | str | None:
-        """Return the answer of an idle process or a new one, see `LineProcess.ask`."""
+        """Return the answer of an idle or a new process; see `LineProcess.ask`."""
         try:
             if fresh:
                 raise queue.Empty
@@ -78,7 +78,7 @@ class Renderer:
         try:
             answer = process.ask(question, self._longest_s)
         except BaseException:
-            process.close()  # its answer would be read as that to the next request
+            process.close()  # otherwise its answer would be read as the answer to the next request
             raise
         if process.works:
             self._idle.put(process)
@@ -86,11 +86,11 @@ class Renderer:
 
 
 RENDERER = Renderer()
-"""Serves all builds of this process; starts no process before the first template of a variant."""
+"""Renderer of all builds in this process. It starts a process at the first template of a variant."""
 
 
 def serve() -> None:
-    """Render templates: answer each request on standard input, until it is closed."""
+    """Answer each request on standard input until standard input is closed."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -111,7 +111,7 @@ def _answer(line: str) -> Mapping[str, str]:
 
 
 def _package(question: Mapping[str, Any]) -> Package:
-    """Return the package of a request; the latest ones are kept, with their parsed templates."""
+    """Return the package of a request. The latest packages are cached with their parsed templates."""
 
     def made() -> Package:
         return Package(

@@ -1,4 +1,4 @@
-"""Environment variables that change what a compiler makes of the same source and flags."""
+"""Environment variables that affect the output of a compiler."""
 
 import os
 
@@ -10,6 +10,6 @@ _OF_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 
 def surroundings(*, nvcc: bool = False) -> str:
-    """Return these variables with their values, each after a blank; nvcc calls a C++ compiler, and has its own."""
+    """Return these variables with their values, each after a space. With `nvcc`, variables of nvcc are included."""
     names = (*_OF_C, *_OF_NVCC) if nvcc else _OF_C
     return "".join(f" {name}={os.environ[name]}" for name in names if name in os.environ)

@@ -1,4 +1,4 @@
-"""Finds NVIDIA's libraries and headers: in its Python packages, or in this machine's CUDA toolkit."""
+"""Finds NVIDIA's libraries and headers, in its Python packages or in the CUDA toolkit of this machine."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,9 @@ _VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 
 
 def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
-    """Yield files of NVIDIA's Python packages, e.g. nvidia/cu13/lib; the newest library first.
+    """Yield files of NVIDIA's Python packages, e.g. in nvidia/cu13/lib, newest version first.
+
+    Packages of CUDA 12 and 13 may both be installed. A library of one version cannot use headers of the other.
 
     Packages of CUDA 12 and 13 may both be installed; the library of one version cannot read the headers of the other.
     """
@@ -28,7 +30,10 @@ def _version(path: Path) -> list[int]:
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """Return the folders of CUDA's headers; since CUDA 13, its C++ library has a separate folder.
+    """Return the folders of CUDA's headers. Since CUDA 13, its C++ library has a folder of its own.
+
+    PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. In that case, the library of
+    an installed CUDA toolkit with the same major version is used.
 
     PyTorch installs NVIDIA's package of the headers, but not that of the C++ library. The library of a CUDA toolkit of
     the same version is then used.
@@ -46,7 +51,7 @@ def _has_library(folder: Path) -> bool:
 
 
 def _major(folder: Path) -> int | None:
-    """Return the major version of CUDA that the headers in this folder belong to; None if there are none."""
+    """Return the major CUDA version of the headers in a folder; None if there are none."""
     with suppress(OSError):
         if found := _VERSION.search((folder / "cuda_runtime_api.h").read_text(errors="replace")):
             return int(found[1]) // 1000

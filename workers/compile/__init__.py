@@ -1,1 +1,1 @@
-"""Import names kept for programs outside this repository; the modules are in `workers.backends`."""
+"""Compatibility aliases for external programs. The modules moved to `workers.backends`."""

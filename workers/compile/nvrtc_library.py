@@ -1,4 +1,4 @@
-"""`Nvrtc` under the import name kept for programs outside this repository."""
+"""Compatibility alias for external programs: `Nvrtc` moved to `workers.backends.cuda.compilers.nvrtc_library`."""
 
 from workers.backends.cuda.compilers.nvrtc_library import Nvrtc
 

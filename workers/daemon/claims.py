@@ -1,4 +1,4 @@
-"""Claims of one device: jobs are requested ahead of time and their families are loaded."""
+"""Claims of one device: requests jobs in advance, and loads their families."""
 
 import threading
 import time
@@ -18,20 +18,20 @@ from workers.daemon.leases import Held
 from workers.delivery.outbox import Outbox
 
 POLL_S = 2.0
-"""Longest wait of one request for work in seconds, and so the delay until an idle slot notices that it should end."""
+"""Maximum seconds that a request for work waits. An idle slot needs up to this time to stop."""
 
 UNABLE_S = 30.0
-"""Seconds for which no work is taken for a search whose family this machine cannot reproduce; a user may repair it."""
+"""Seconds for which a search is excluded if this machine lacks its family. A user may repair the family meanwhile."""
 
 _LOG = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Office:
-    """State shared by the slots of a worker.
+class WorkerContext:
+    """State that the slots of a worker share.
 
     Attributes:
-        register: registers the worker again at a service that lost it.
+        register: function that registers the worker again if the service has lost its registration.
         incarnation: unique id of this process.
     """
 
@@ -46,25 +46,25 @@ class Office:
 
 
 class Claims:
-    """Requests jobs, in the background while the device is busy. Used by the slot's thread only.
+    """Requests jobs for one device, in the background while the device is busy. Only the thread of the slot may use it.
 
     Args:
-        meter: receives the time in which no work was available.
-        release: returns a lease without counting an attempt.
-        unfit: returns a lease that this machine cannot work on.
+        meter: clock from which time without available work is subtracted.
+        release: function that gives a lease back without counting a failure.
+        unfit: function that gives a lease back whose job this machine cannot do.
     """
 
     def __init__(
         self,
         device_uuid: str,
-        office: Office,
+        context: WorkerContext,
         meter: IdleClock,
         *,
         release: Callable[[Lease, str], None],
         unfit: Callable[[Lease, str], None],
     ) -> None:
         self._device_uuid = device_uuid
-        self._office = office
+        self._context = context
         self._meter = meter
         self._release = release
         self._unfit = unfit
@@ -74,7 +74,7 @@ class Claims:
         self._asked: Future[Leases] | None = None
 
     def ask(self, count: int, *, wait_s: float = POLL_S) -> list[tuple[Lease, Assignment]]:
-        """Return up to `count` jobs; wait up to `wait_s` for the first."""
+        """Return up to `count` jobs. Wait up to `wait_s` seconds for the first."""
         before_s = self._meter.still_s
         reply = self._request(count, wait_s)
         asked_s = self._meter.still_s - before_s
@@ -82,47 +82,47 @@ class Claims:
         return self._assigned(reply.leases)
 
     def ask_ahead(self, count: int) -> None:
-        """Request jobs in the background unless a request is pending; `collect` returns the result."""
+        """Request jobs in the background, unless a request is pending. `collect` returns the jobs."""
         if self._asked is None:
             self._asked = self._pool.submit(self._request, count, 0.0)
 
     def collect(self, *, wait: bool) -> list[tuple[Lease, Assignment]]:
-        """Return the jobs that `ask_ahead` requested, if available; with `wait`, block until they are."""
+        """Return the jobs that `ask_ahead` requested, if they have arrived. With `wait`, wait until they have."""
         if self._asked is None or not (wait or self._asked.done()):
             return []
         asked, self._asked = self._asked, None
         return self._assigned(asked.result().leases)
 
     def close(self) -> None:
-        """Request no more jobs. Leases granted meanwhile are returned when the worker leaves."""
+        """Request no more jobs. Leases that are granted meanwhile are given back when the worker leaves."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _request(self, count: int, wait_s: float) -> Leases:
-        office = self._office
-        known = [lease.attempt_id for lease in office.held.leases]
+        context = self._context
+        known = [lease.attempt_id for lease in context.held.leases]
         try:
-            reply: Leases = office.client.lease(
-                office.worker_id,
+            reply: Leases = context.client.lease(
+                context.worker_id,
                 self._device_uuid,
                 count=count,
                 wait_s=wait_s,
-                holding=[*known, *office.outbox.waiting],
-                incarnation=office.incarnation,
+                holding=[*known, *context.outbox.waiting],
+                incarnation=context.incarnation,
                 unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
             )
         except NotFound:
-            if not office.stopping.is_set():  # otherwise the worker has left already
-                office.register()
+            if not context.stopping.is_set():  # otherwise the worker has left already
+                context.register()
             return Leases()
-        office.held.drain = reply.drain
-        office.held.take(reply.leases)
+        context.held.drain = reply.drain
+        context.held.take(reply.leases)
         return reply
 
     def _assigned(self, leases: Sequence[Lease]) -> list[tuple[Lease, Assignment]]:
         assigned = []
         for lease in leases:
             try:
-                copy = self._office.families.get(lease.terms.family)
+                copy = self._context.families.get(lease.terms.family)
                 incumbent = self._incumbent(lease)
             except FamilyMismatch as error:
                 self._leave_out(lease.terms.search_id, str(error))
@@ -136,19 +136,19 @@ class Claims:
         return assigned
 
     def _incumbent(self, lease: Lease) -> Copy | None:
-        """Return the family of a confirmation's incumbent, if it is another one."""
+        """Return the family of a confirmation's incumbent if it is another variant, else None."""
         family = lease.job.incumbent_family if isinstance(lease.job, Confirm) else None
-        return None if family is None else self._office.families.get(family)
+        return None if family is None else self._context.families.get(family)
 
     def _leave_out(self, search_id: int, reason: str) -> None:
-        """Exclude a search from requests for a while."""
+        """Exclude a search from requests for `UNABLE_S` seconds."""
         _LOG.warning("search.unable", search=search_id, reason=reason)
         now_s = time.monotonic()
         self._unable = {each: until_s for each, until_s in self._unable.items() if until_s > now_s}
         self._unable[search_id] = now_s + UNABLE_S
 
     def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
-        """Return the assignment that all leases of a search share."""
+        """Return the assignment of a search, which all its leases share."""
         key = lease.terms.key
         if key not in self._assignments:
             self._assignments = {key: Assignment(terms=lease.terms, copy=copy)}

@@ -1,4 +1,4 @@
-"""The worker of a machine: registers its devices, runs a slot for each, and keeps their leases alive."""
+"""Worker of a machine: registers the devices, runs a slot for each device, and renews leases."""
 
 import contextlib
 import signal
@@ -21,7 +21,7 @@ from evo.device import Device, DeviceKind, kinds
 from evo.errors import Conflict, EvoError
 from workers.backends import driver
 from workers.build.families import Families
-from workers.daemon.claims import Office
+from workers.daemon.claims import WorkerContext
 from workers.daemon.identity import claim_identity, own_token
 from workers.daemon.idle_clock import Ending
 from workers.daemon.leases import Held
@@ -35,11 +35,11 @@ from workers.system.backoff import Backoff
 from workers.system.scratch import scratch, sweep_scratch
 
 BEAT_S = 5.0
-"""Longest interval between heartbeats in seconds. Their answers name cancelled leases."""
+"""Maximum seconds between heartbeats. The answers to heartbeats list cancelled leases."""
 _TICK_S = 0.25
 
 STARTING_S = 10.0
-"""For so long a worker looks often for a service that does not answer yet."""
+"""Seconds after the start during which a worker checks every `LOOK_S` seconds whether the service answers."""
 
 LOOK_S = 0.05
 
@@ -60,11 +60,11 @@ class Settings:
 
     Attributes:
         url: URL of the service.
-        token: worker token, or a join token to exchange for a worker token that is stored in `data`.
-        data: folder of the identity and undelivered results.
-        cache: folder of binaries and references; it can be deleted safely.
-        kinds: kinds of devices to offer.
-        worker_id: explicit id; None uses the id stored in `data`.
+        token: worker token, or a join token that is exchanged for a worker token, which is stored in `data`.
+        data: folder for the worker's id and undelivered results.
+        cache: folder for binaries and references. It may be deleted.
+        kinds: device kinds to offer.
+        worker_id: explicit id; None: the id stored in `data`.
         exit_when_idle_s, drain_after_s: see `workers.daemon.idle_clock.Ending`.
         replay_scale: see `workers.jobs.replayed.Replay`.
     """
@@ -85,7 +85,7 @@ def serve(settings: Settings, *, stopping: threading.Event | None = None) -> Non
     """Run a worker until SIGTERM, SIGINT or `stopping`.
 
     Raises:
-        NoDevice: there is no usable device; the message lists what each kind lacks.
+        NoDevice: there is no usable device. The message states what each device kind needs.
         EvoError: the service refuses this worker.
     """
     stopping = stopping or threading.Event()
@@ -96,7 +96,7 @@ def serve(settings: Settings, *, stopping: threading.Event | None = None) -> Non
 
 
 def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> Client:
-    """Return a client with the worker's token; a join token is exchanged once the service is reachable."""
+    """Return a client with the token of the worker. A join token is exchanged when the service can be reached."""
     kept = settings.data / f"{worker_id}.token"
 
     def pause(seconds: float) -> None:
@@ -114,12 +114,12 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
 
 
 def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
-    """Return every device of these kinds on this machine.
+    """Return all devices of these kinds on this machine.
 
     Raises:
-        NoDevice: there is none.
+        NoDevice: there is no device.
     """
-    with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # each waits seconds for its own programs
+    with ThreadPoolExecutor(max(1, len(kinds))) as pool:  # each kind waits seconds for programs
         devices = list(chain.from_iterable(pool.map(lambda kind: _of_kind(kind, cache), kinds)))
     if not devices:
         raise NoDevice(
@@ -147,7 +147,7 @@ class Worker:
         self._folder = folder
         self._failure: BaseException | None = None
         self._ladders: list[Ladder] = []
-        self._office = Office(
+        self._context = WorkerContext(
             client=client,
             worker_id=worker_id,
             register=self._register,
@@ -163,7 +163,7 @@ class Worker:
         self._away = Backoff(stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
 
     def run(self) -> None:
-        """Register, run the slots, and return held leases at the end.
+        """Register, run the slots until the worker stops, and give held leases back.
 
         Raises:
             EvoError: the service refuses this worker.
@@ -180,45 +180,45 @@ class Worker:
             raise self._failure
 
     def _serve(self) -> None:
-        outbox = self._office.outbox
+        outbox = self._context.outbox
         outbox.start()
         try:
             self._run_slots()
         finally:
-            outbox.close()  # its thread would keep the process alive
-        self._leave()  # again, for leases granted meanwhile
+            outbox.close()  # otherwise its thread would keep the process alive
+        self._leave()  # again, for leases that were granted meanwhile
 
     def _run_slots(self) -> None:
-        """Run the slots until the worker is stopped; an unexpected failure stops them, too."""
+        """Run the slots until the worker is stopped. An unexpected failure also stops them."""
         threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
         for thread in threads:
             thread.start()
         try:
             self._watch()
         finally:
-            self._office.stopping.set()
+            self._context.stopping.set()
             for slot in self._slots:
                 slot.interrupt()
-            self._leave()  # at once: leases must not wait for slots that are still stopping
+            self._leave()  # before the slots have stopped, so that leases are free at once
             for thread in threads:
                 thread.join()
 
     def _watch(self) -> None:
-        """Send heartbeats until the worker is stopped or ends on its own."""
-        office, beaten_s = self._office, time.monotonic()
-        while not office.stopping.wait(_TICK_S):
+        """Send heartbeats until the worker is stopped, or ends because it is idle or old."""
+        context, beaten_s = self._context, time.monotonic()
+        while not context.stopping.wait(_TICK_S):
             now_s = time.monotonic()
             if now_s - beaten_s >= self._beat_s():
                 beaten_s = now_s
                 self._beat()
-            office.held.closing = self._ending.closing(now_s)
+            context.held.closing = self._ending.closing(now_s)
             if reason := self._ending.due(now_s, busy=bool(self._attempts())):
                 _LOG.info("worker.ends", reason=reason)
-                office.stopping.set()
+                context.stopping.set()
 
     def _slot(self, device: Device) -> Slot:
         status = Status()
-        return Slot(device, self._performer(device, status), self._office, status)
+        return Slot(device, self._performer(device, status), self._context, status)
 
     def _performer(self, device: Device, status: Status) -> Performer:
         if device.runs == "recordings":
@@ -231,37 +231,38 @@ class Worker:
         return ladder
 
     def _guard(self, slot: Slot) -> None:
-        """Run a slot in its thread; an unexpected failure is logged and ends the worker."""
+        """Run a slot in its thread. An unexpected failure ends the worker."""
         try:
             slot.run()
         except BaseException as error:  # noqa: BLE001 - re-raised by the main thread
             self._failure = error
-            self._office.stopping.set()
+            self._context.stopping.set()
 
     def _register(self) -> None:
         host = socket.gethostname()
-        self._office.client.register_worker(
-            self._office.worker_id,
+        self._context.client.register_worker(
+            self._context.worker_id,
             name=self._settings.name,
             host=host,
             devices=self._devices,
-            incarnation=self._office.incarnation,
+            incarnation=self._context.incarnation,
         )
-        _LOG.info("worker.registered", worker=self._office.worker_id, devices=[each.model for each in self._devices])
+        _LOG.info("worker.registered", worker=self._context.worker_id, devices=[each.model for each in self._devices])
 
     def _register_when_there(self) -> None:
-        """Register, waiting for the service if it is not reachable yet.
+        """Register. Wait for the service if it cannot be reached yet.
 
-        Results of an earlier process are delivered first: registration ends all earlier leases of the worker. A service
-        that starts together with this worker is looked for often; the pauses grow only if it is away for longer.
+        Results of an earlier process are delivered first, because the registration ends all earlier leases of the
+        worker. During the first `STARTING_S` seconds, the service is checked often, because it may start together with
+        this worker.
         """
         soon_s = time.monotonic() + STARTING_S
-        while not self._office.client.answers() and time.monotonic() < soon_s:
-            if self._office.stopping.wait(LOOK_S):
+        while not self._context.client.answers() and time.monotonic() < soon_s:
+            if self._context.stopping.wait(LOOK_S):
                 return
-        while not self._office.stopping.is_set():
+        while not self._context.stopping.is_set():
             try:
-                if self._office.outbox.flush():
+                if self._context.outbox.flush():
                     self._register()
                     return
             except ServiceUnreachable as error:
@@ -269,41 +270,41 @@ class Worker:
             self._away.wait()
 
     def _leave(self) -> None:
-        """Deliver remaining results and deregister, which returns held leases. If that fails, the leases expire."""
+        """Deliver remaining results and sign off, which gives held leases back. If that fails, the leases expire."""
         try:
-            self._office.outbox.flush()
-            self._office.client.leave(self._office.worker_id, incarnation=self._office.incarnation)
+            self._context.outbox.flush()
+            self._context.client.leave(self._context.worker_id, incarnation=self._context.incarnation)
         except EvoError as error:
             _LOG.warning("goodbye.failed", reason=str(error))
 
     def _beat_s(self) -> float:
-        third = min((lease.lease_s / 3 for lease in self._office.held.leases), default=BEAT_S)
+        third = min((lease.lease_s / 3 for lease in self._context.held.leases), default=BEAT_S)
         return min(BEAT_S, third)
 
     def _attempts(self) -> list[int]:
-        """Return attempts whose leases need renewal: held jobs and undelivered results."""
-        attempts = [lease.attempt_id for lease in self._office.held.leases]
-        return list(dict.fromkeys([*attempts, *self._office.outbox.waiting]))
+        """Return the attempts whose leases must be renewed: held jobs, and undelivered results."""
+        attempts = [lease.attempt_id for lease in self._context.held.leases]
+        return list(dict.fromkeys([*attempts, *self._context.outbox.waiting]))
 
     def _beat(self) -> None:
-        office, said = self._office, [slot.report for slot in self._slots]
+        context, said = self._context, [slot.report for slot in self._slots]
         try:
-            reply = office.client.heartbeat(
-                office.worker_id,
+            reply = context.client.heartbeat(
+                context.worker_id,
                 self._attempts(),
                 slots=said,
-                note=office.outbox.trouble,
-                incarnation=office.incarnation,
+                note=context.outbox.trouble,
+                incarnation=context.incarnation,
             )
-        except Conflict as error:  # another process uses this worker id now
+        except Conflict as error:  # another process uses this worker id
             self._failure = error
-            office.stopping.set()
+            context.stopping.set()
             return
         except EvoError as error:
             _LOG.warning("heartbeat.failed", reason=str(error))
             return
-        office.held.drain = reply.drain
-        revoked = office.held.revoke(reply.cancel)
+        context.held.drain = reply.drain
+        revoked = context.held.revoke(reply.cancel)
         for slot, report in zip(self._slots, said, strict=True):
             slot.revoke(revoked)
             slot.acknowledge(report, set_aside=slot.device.uuid in reply.quarantined)
@@ -311,7 +312,10 @@ class Worker:
 
 @contextmanager
 def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
-    """Stop the worker on SIGTERM and SIGINT and kill its compilers at the end; does nothing off the main thread."""
+    """Stop the worker on SIGTERM and SIGINT, and kill child processes at the end.
+
+    Does nothing outside the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -329,7 +333,7 @@ def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
 
 
 def _end_children() -> None:
-    """Kill remaining child processes: their results are no longer needed."""
+    """Kill remaining child processes, whose results are no longer needed."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()

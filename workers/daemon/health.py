@@ -1,8 +1,8 @@
-"""Device health: a device is faulty only if a known kernel fails on it.
+"""Health of a device. A device counts as faulty only if a known kernel fails on it.
 
-A crash of a candidate is not counted against the device if a known kernel still succeeds afterwards: searches of
-difficult kernels have dozens of crashes. The device is at fault if the known kernel fails as well. If that happens
-after `MOST_CANDIDATES` different candidates, or `MOST_TESTS` times in a row, a person must inspect the device.
+A crash of a candidate does not count against the device if a known kernel succeeds afterwards, because searches of
+difficult kernels have dozens of crashes. The device must be inspected by a person if the known kernel fails after
+`MOST_CANDIDATES` different candidates, or `MOST_TESTS` times in a row.
 """
 
 MOST_CANDIDATES = 3
@@ -27,7 +27,7 @@ class Health:
         self._in_a_row = 0
 
     def forget(self) -> None:
-        """Reset all counts after a person cleared the device."""
+        """Reset all counts, after a person cleared the device."""
         self._candidates.clear()
         self._in_a_row = 0
 

@@ -1,4 +1,4 @@
-"""Identity of a worker: an id that survives restarts, so that its old leases are found, and the token it was given."""
+"""Identity of a worker: its id, which survives restarts so that old leases are found, and its token."""
 
 import fcntl
 import json
@@ -18,14 +18,14 @@ class IdentityError(EvoError, OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A worker id, reserved for this process while `descriptor` is open."""
+    """A worker id. It is reserved for this process while `descriptor` is open."""
 
     worker_id: str
     descriptor: int
 
 
 def claim_identity(folder: Path) -> Identity:
-    """Claim the first identity in `folder` that no running worker holds; create one if all are held.
+    """Reserve the first id in `folder` that no running worker uses. Create one if all are in use.
 
     Raises:
         IdentityError: the folder cannot be written.
@@ -60,16 +60,16 @@ JOIN_PREFIX = "kej_"
 
 
 class NotKept(EvoError, OSError):
-    """The token cannot be stored, so the join token is not exchanged."""
+    """The token could not be stored, so the join token was not exchanged."""
 
 
 def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) -> str | None:
     """Return the token that the worker uses.
 
     Args:
-        given: token from the start of the worker; the same join token may be given at every start.
-        kept: file that stores the token received for a join token.
-        join: exchanges the given join token.
+        given: token that was given to the worker. The same join token may be given at every start.
+        kept: file for the worker token that was received for a join token.
+        join: function that exchanges the join token.
 
     Raises:
         NotKept: the file cannot be written.
@@ -80,7 +80,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
     if (token := _read(kept, given)) is not None:
         return token
     trial = kept.with_name(f"{kept.name}.trial")
-    _write(trial, given, "")  # before the join token is used; if it is refused, the stored token is kept
+    _write(trial, given, "")  # tested before the join token is used; keeps the stored token
     trial.unlink()
     token = join().secret
     _write(kept, given, token)
@@ -88,7 +88,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
 
 
 def _read(kept: Path, token: str) -> str | None:
-    """Return the stored token that was received for this join token."""
+    """Return the stored token that was received for this join token; None if there is none."""
     try:
         document = json.loads(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError):

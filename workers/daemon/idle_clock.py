@@ -1,4 +1,4 @@
-"""Idle slots: how long each was idle, and the shutdown of idle or old workers that are paid by the hour."""
+"""Idle time of slots, and the end of idle or old workers, which may be paid by the hour."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 
 class IdleClock:
-    """Counts the seconds in which no thread of a slot is `working`. Thread-safe.
+    """Counts the seconds in which a slot neither builds nor performs a job. Thread-safe.
 
     Args:
         clock: monotonic clock, in seconds.
@@ -32,12 +32,12 @@ class IdleClock:
 
     @property
     def still_s(self) -> float:
-        """Return idle seconds since the last `take`."""
+        """Return the idle seconds since the last `take`."""
         self._change(0)
         return self._still_s
 
     def take(self) -> float:
-        """Return idle seconds and restart from 0."""
+        """Return the idle seconds, and reset them to 0."""
         with self._lock:
             self._settle()
             taken_s, self._still_s = self._still_s, 0.0
@@ -63,12 +63,12 @@ class IdleClock:
 
 @dataclass(kw_only=True)
 class Ending:
-    """Tracks idle time and age; all times are seconds on the monotonic clock.
+    """Decides when a worker ends. All times are seconds on the monotonic clock.
 
     Attributes:
-        begun_s: when the worker began.
+        begun_s: start of the worker.
         idle_s: idle seconds after which the worker ends; None: no limit.
-        drain_after_s: age after which it requests no more work and ends when held jobs are done; None: no limit.
+        drain_after_s: age from which the worker requests no more jobs, and ends after its held jobs; None: no limit.
     """
 
     begun_s: float
@@ -80,14 +80,14 @@ class Ending:
         self._worked_s = self.begun_s
 
     def closing(self, now_s: float) -> bool:
-        """True if the worker must take no more work."""
+        """Return True if the worker must request no more jobs."""
         return self.drain_after_s is not None and now_s - self.begun_s >= self.drain_after_s
 
     def due(self, now_s: float, *, busy: bool) -> str | None:
-        """Return why the worker should end now, or None.
+        """Return the reason why the worker should end now, or None.
 
         Args:
-            busy: the worker holds jobs or undelivered results.
+            busy: True if the worker has jobs or undelivered results.
         """
         if busy:
             self._worked_s = now_s

@@ -1,4 +1,4 @@
-"""The leases a worker holds, shared between its slots and its heartbeat."""
+"""Leases of a worker, shared between its slots and its heartbeat."""
 
 import threading
 from collections.abc import Iterable
@@ -7,13 +7,15 @@ from evo.messages.job import Lease
 
 
 class Held:
-    """Held and revoked leases, and whether to request more. Thread-safe.
+    """Held and revoked leases. Thread-safe.
+
+    Leases are identified by id and token, because a restored or new database assigns the same ids again.
 
     Leases are kept by id and token: a restored or new database gives the ids of attempts again.
 
     Attributes:
-        drain: the service grants no more work.
-        closing: the worker requests no more work because it is about to end.
+        drain: True if the service grants no more jobs.
+        closing: True if the worker requests no more jobs because it will end.
     """
 
     def __init__(self) -> None:
@@ -33,7 +35,7 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark leases that the service revoked and return those held here."""
+        """Mark leases as revoked by the service. Return the ids of those that the worker holds."""
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]

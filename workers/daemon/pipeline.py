@@ -1,4 +1,4 @@
-"""The jobs of a slot between claim and device: built in parallel, handed over one at a time."""
+"""Jobs of a slot between claim and device: built in parallel, and performed one at a time."""
 
 import time
 from collections import deque
@@ -18,21 +18,21 @@ FEW_CORES = 4
 """Number of cores below which a compiler on another core disturbs measurements."""
 
 PORTIONS = 8
-"""Number of requests that fill the pipeline: a larger request delays its first jobs until its last one is proposed."""
+"""Number of requests that fill the pipeline. The jobs of a larger request would wait until all are proposed."""
 
 MOST_JOBS = 64
-"""Jobs that a slot holds at once: the limit of one request for leases."""
+"""Maximum number of jobs that a slot holds, equal to the limit of one request."""
 
 _LOOK_S = 0.25
-"""Seconds until a wait for the compiler ends after its build is no longer needed."""
+"""Seconds between checks whether a build that is waited for is still needed."""
 
 LEAST_JOBS = 4
 ENOUGH = 6
-"""Number of waiting built jobs that is more than the device needs."""
+"""Number of built jobs above which the pipeline holds more than the device needs."""
 
 DEEPER, SHALLOWER = 2, 1
-"""Jobs by which the pipeline grows after the device waited for a job, and shrinks while more than enough jobs wait.
-Simulated with 15 compilers of 0.5 s and trials of 0.14 s: 8 jobs held on average, the device idle for 1 %."""
+"""Jobs by which the pipeline grows after the device waited for a job, and shrinks while too many built jobs wait.
+In a simulation of 15 compilers of 0.5 s and trials of 0.14 s, 8 jobs are held and the device is idle for 1 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,11 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """A lease on its way to the device.
+    """A lease whose job waits for the device.
 
     Attributes:
         claimed_s: time of the claim, on the monotonic clock.
-        share_s: its share of the idle time before the claim.
+        share_s: share of this job in the idle time before the claim.
     """
 
     lease: Lease
@@ -61,18 +61,16 @@ class Pending:
 
 
 class Pipeline:
-    """Builds ahead of the device, except where that would disturb it.
+    """Builds jobs in advance, unless that would disturb measurements.
 
-    On a CPU with few cores, jobs come in batches: all jobs of a batch are built, then each is performed with no
-    compiler running. Otherwise jobs are built ahead; on a CPU the compilers avoid the core used for measuring. A
-    recorded space is searched one trial at a time, since the order of its trials must not depend on timing.
-
-    A search's first candidate is performed before its baselines, so that a first time appears early.
-
-    It holds only enough jobs to keep the device busy: jobs proposed early do not profit from later results.
+    On a CPU with few cores, jobs come in batches: all jobs of a batch are built, and then performed while no compiler
+    runs. Otherwise, jobs are built during measurements; on a CPU, the compilers avoid the core that measures. On a
+    recorded space, one trial is performed at a time, because the order of its trials must not depend on timing. The
+    first candidate of a search is performed before its baselines, so that a first time appears early. The pipeline
+    holds only enough jobs to keep the device busy, because jobs that are proposed early cannot use later results.
 
     Args:
-        meter: counts the time of builds.
+        meter: clock that counts builds as working time.
 
     Attributes:
         in_order: True if each job is reported before the next is requested.
@@ -100,14 +98,14 @@ class Pipeline:
 
     @property
     def room(self) -> int:
-        """Return how many jobs to request now."""
+        """Return the number of jobs to request now."""
         if self._batches and self._queue:
             return 0
         room = self._most - len(self._queue)
         return room if PORTIONS * room >= self._most else 0
 
     def add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
-        """Start to build jobs of one claim."""
+        """Start to build the jobs of one claim."""
         claimed_s, still_s = time.monotonic(), self._meter.take() if leases else 0.0
         for lease, work in leases:
             building = self._pool.submit(self._build, lease, work)
@@ -117,7 +115,10 @@ class Pipeline:
             self._queue.append(pending)
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
-        """Return the next built job, waiting for it; there must be one. None after a stop."""
+        """Return the next built job, after waiting for it. There must be a job.
+
+        Return None if `stopped` becomes true.
+        """
         eligible = self._eligible()
         futures = [pending.building for pending in (self._queue if self._batches else eligible)]
         self._adjust(sum(future.done() for future in futures))
@@ -133,7 +134,10 @@ class Pipeline:
         return ready
 
     def _eligible(self) -> list[Pending]:
-        """Return the jobs that may be next. Baselines, which take many seconds, wait for a search's first candidate."""
+        """Return the jobs that may be performed next.
+
+        Baselines, which take long, wait for the first candidate of a search.
+        """
         first = {
             pending.lease.terms.key for pending in self._queue if isinstance(pending.lease.job, Evaluate)
         } - self._begun
@@ -158,7 +162,7 @@ class Pipeline:
         return left
 
     def close(self) -> None:
-        """Start no further build and do not wait for running ones."""
+        """Start no further builds. Running builds are not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _build(self, lease: Lease, work: Assignment) -> Prepared:
@@ -170,11 +174,11 @@ class Pipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Performed:
-    """A report from the evaluation ladder.
+    """A report of a performed job, with the times that it does not contain.
 
     Attributes:
         lock_s: seconds in which another process held the device.
-        proof_s: seconds that a known kernel took after a crash of the candidate.
+        proof_s: seconds spent on a known kernel after the candidate crashed.
     """
 
     report: Report
@@ -184,10 +188,10 @@ class Performed:
     def accounted(
         self, pending: Pending, prepared: Prepared, *, begun_s: float, ended_s: float, still_s: float
     ) -> Report:
-        """Return the report with the seconds of every stage.
+        """Return the report with the seconds of all stages.
 
         Args:
-            begun_s, ended_s: start and end of the performance, on the monotonic clock.
+            begun_s, ended_s: start and end of the performed job, on the monotonic clock.
             still_s: idle seconds since the previous job.
         """
         stages = self.report.stages

@@ -1,4 +1,4 @@
-"""One device of a worker: claims jobs, performs them one at a time, and reports."""
+"""Slot of one device: claims jobs, performs them one at a time, and reports their results."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from evo.errors import EvoError
 from evo.messages.job import Activity, Lease, SlotReport
 from evo.trial.results import EvaluateReport, Report
 from workers.build.families import Assignment
-from workers.daemon.claims import Claims, Office
+from workers.daemon.claims import Claims, WorkerContext
 from workers.daemon.health import Health
 from workers.daemon.idle_clock import IdleClock
 from workers.daemon.pipeline import Pending, Performed, Pipeline, Prepared
@@ -30,50 +30,52 @@ from workers.system.device_lock import GaveUp, exclusive, log_busy
 from workers.system.exhaustion import MachineExhausted, is_exhaustion
 
 PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
-"""Shortest and longest pause in seconds while the service is unavailable, or after a lease failed here."""
+"""Minimum and maximum pause in seconds while the service is unavailable, or after a job failed on this machine."""
 
 MEND_S, LONGEST_MEND_S = 5.0, 60.0
-"""Shortest and longest pause in seconds before a device that failed on a known kernel is tried again."""
+"""Minimum and maximum pause in seconds before a device is tried again on which a known kernel failed."""
 
 MOST_BROKEN = 1000
-"""Number of jobs whose failures are counted; forgetting one costs further attempts."""
+"""Maximum number of jobs whose failures are counted. If counts are dropped, jobs are tried more often."""
 
 LONGEST_REASON = 2_000
-"""Longest reason in characters that the service accepts."""
+"""Maximum number of characters of a reason that the service accepts."""
 
 FEW_JOBS = 2
-"""Jobs requested after an idle time: the baselines and the first candidate of a new search."""
+"""Number of jobs requested first after an idle time: the baselines and the first candidate of a new search."""
 
 MAX_BREAKS = 3
-"""Number of times a job may fail on this worker, without its candidate's fault, before the failure is its result."""
+"""Number of failures of a job on this worker, other than its candidate's faults, after which it is reported failed."""
 
 _LOG = structlog.get_logger()
 
 
 class Slot:
-    """The loop of one device. `run` has its own thread; other threads may call the rest.
+    """Loop of one device. `run` runs in its own thread; other threads may call the other methods.
 
     Args:
-        status: current step of a long job, set by the performer.
+        status: current step of a long job, which the performer sets.
     """
 
-    def __init__(self, device: Device, performer: Performer, office: Office, status: Status | None = None) -> None:
+    def __init__(
+        self, device: Device, performer: Performer, context: WorkerContext, status: Status | None = None
+    ) -> None:
         self.device = device
         self._status = status or Status()
         self._performer = performer
-        self._office = office
+        self._context = context
         self._meter = IdleClock()
         self._pipeline = Pipeline(device.kind, performer, self._meter)
         self._claims = Claims(
-            device.uuid, office, self._meter, release=self._release, unfit=partial(self._release, unfit=True)
+            device.uuid, context, self._meter, release=self._release, unfit=partial(self._release, unfit=True)
         )
         self._shipping = Shipping()
-        self._duplicates = Duplicates(office.client)
+        self._duplicates = Duplicates(context.client)
         self._health = Health()
         self._breaks: Counter[str] = Counter()
-        self._away = Backoff(office.stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
-        self._mending = Backoff(office.stopping, first_s=MEND_S, longest_s=LONGEST_MEND_S)
-        self._turn = threading.Lock()
+        self._away = Backoff(context.stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
+        self._mending = Backoff(context.stopping, first_s=MEND_S, longest_s=LONGEST_MEND_S)
+        self._lock = threading.Lock()
         self._current: Lease | None = None
         self._doing: tuple[Activity, str | None] = ("idle", None)
         self._fault: str | None = None
@@ -81,8 +83,8 @@ class Slot:
         self._idle = True
 
     def run(self) -> None:
-        """Work until stopped. The worker returns leases that are still held."""
-        stopping = self._office.stopping
+        """Do jobs until the worker stops. Leases that are still held are given back."""
+        stopping = self._context.stopping
         try:
             while not stopping.is_set():
                 try:
@@ -101,20 +103,20 @@ class Slot:
 
     def revoke(self, attempt_ids: set[int]) -> None:
         """Stop the current job if its lease is one of these."""
-        with self._turn:
+        with self._lock:
             if self._current is not None and self._current.attempt_id in attempt_ids:
                 self._performer.interrupt()
 
     def interrupt(self) -> None:
-        """Stop the current job; its lease is returned if the worker is stopping."""
-        with self._turn:
+        """Stop the current job. If the worker is stopping, its lease is given back."""
+        with self._lock:
             self._performer.interrupt()
 
     @property
     def report(self) -> SlotReport:
-        """Return the slot's part of a heartbeat."""
+        """Return the slot's report for a heartbeat."""
         activity, detail = self._doing
-        with self._turn:
+        with self._lock:
             attempt_id = None if self._current is None else self._current.attempt_id
             if activity == "working":
                 detail = self._status.words
@@ -123,7 +125,7 @@ class Slot:
         )
 
     def acknowledge(self, report: SlotReport, *, set_aside: bool) -> None:
-        """Apply the service's answer to `report`. Only the service clears a quarantined device."""
+        """Apply the service's answer to `report`. Only the service can clear a quarantined device."""
         if self._fault is None or report.fault is not None:
             self._set_aside, self._fault = set_aside, None
 
@@ -141,13 +143,16 @@ class Slot:
                 self._doing = ("idle", None)
                 self._ask()
         elif not self._pipeline:
-            self._office.stopping.wait(PAUSE_S)
+            self._context.stopping.wait(PAUSE_S)
             self._meter.take()
-        if self._pipeline and (pending := self._pipeline.next(self._office.stopping.is_set)) is not None:
+        if self._pipeline and (pending := self._pipeline.next(self._context.stopping.is_set)) is not None:
             self._finish(pending)
 
     def _ask(self) -> None:
-        """Request jobs. After an idle time few come first: a new search takes a second to propose many trials."""
+        """Request jobs.
+
+        After an idle time, request a few first, because a new search takes a second to propose many trials.
+        """
         few, self._idle = self._idle, False
         self._add(self._claims.ask(min(FEW_JOBS, self._pipeline.room) if few else self._pipeline.room))
         if not self._pipeline:
@@ -156,7 +161,7 @@ class Slot:
             self._add(self._claims.ask(self._pipeline.room, wait_s=0.0))
 
     def _wants_more(self) -> bool:
-        held, outbox = self._office.held, self._office.outbox
+        held, outbox = self._context.held, self._context.outbox
         if not self._pipeline.room or held.drain or held.closing:
             return False
         return outbox.flush() if self._pipeline.in_order else not outbox.stuck
@@ -167,7 +172,7 @@ class Slot:
         self._pipeline.add(leases)
 
     def _stand_aside(self) -> None:
-        """Hold no leases until a person clears the device."""
+        """Hold no leases while the device is quarantined."""
         if self._doing[0] != "quarantined":
             _LOG.error("device.set_aside", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
         self._doing = ("quarantined", None)
@@ -175,37 +180,37 @@ class Slot:
             self._release(lease, "the device is quarantined")
         self._give_back("the device is quarantined")
         self._health.forget()
-        self._office.stopping.wait(PAUSE_S)
+        self._context.stopping.wait(PAUSE_S)
         self._meter.take()
 
     def _finish(self, pending: Pending) -> None:
-        """Perform a built job and post its result; failures do not end the slot."""
+        """Perform a built job and queue its result for delivery. Failures do not end the slot."""
         lease = pending.lease
         built: Preparation = {}
         try:
             prepared = pending.building.result()
             built = prepared.built
-            report = None if self._office.held.revoked(lease) else self._perform(pending, prepared)
+            report = None if self._context.held.revoked(lease) else self._perform(pending, prepared)
         except GaveUp:
             self._drop(lease)
         except UnfitError as error:
             self._mistrust(lease, str(error))
         except MachineExhausted as error:
             self._exhausted(lease, str(error))
-        except (ServiceUnreachable, ServiceError) as error:  # not the job's fault
+        except (ServiceUnreachable, ServiceError) as error:  # not a fault of the job
             self._release(lease, str(error))
         except EvoError as error:
             self._broken(lease, str(error))
-        except Exception as error:  # noqa: BLE001 - a bug of ours is no bad candidate, and must not end the worker
+        except Exception as error:  # noqa: BLE001 - a bug must neither end the worker nor count as a fault of the candidate
             if is_exhaustion(error):
-                self._exhausted(lease, f"this machine cannot work, make room first: {error}")
+                self._exhausted(lease, f"this machine cannot work: free some disk space: {error}")
                 return
             _LOG.exception("job.broken", attempt=lease.attempt_id)
             self._broken(lease, f"{type(error).__name__}: {error}")
         else:
             if report is not None:
                 self._deliver(lease, report, built)
-            self._office.held.drop(lease)
+            self._context.held.drop(lease)
         finally:
             for each in built.values():
                 each.discard()
@@ -227,7 +232,7 @@ class Slot:
             if doubtful(report) and not unwanted():
                 self._doing = ("testing", "a known kernel must succeed, since a candidate crashed")
                 begun_s = time.monotonic()
-                with suppress(TroubleError):  # the family's fault
+                with suppress(TroubleError):  # a fault of the family
                     self._performer.prove(pending.work)
                 proof_s = time.monotonic() - begun_s
         self._health.passed()
@@ -254,29 +259,29 @@ class Slot:
         return Performed(report=replace(duplicate, stages=stages, environment=environment))
 
     def _deliver(self, lease: Lease, report: Report, built: Preparation) -> None:
-        if self._unwanted(lease)() and (self._office.held.revoked(lease) or died(report)):
+        if self._unwanted(lease)() and (self._context.held.revoked(lease) or died(report)):
             self._drop(lease)
             return
         if isinstance(report, EvaluateReport):
             self._duplicates.note(lease.terms, report)
             _LOG.info("trial", search=lease.terms.search_id, **summary(lease, report))
-        self._office.outbox.post(self._shipping.pack(lease, report, built))
+        self._context.outbox.post(self._shipping.pack(lease, report, built))
 
     def _unwanted(self, lease: Lease) -> Callable[[], bool]:
-        """Return a check that is true if the lease was revoked or the worker is stopping."""
-        return lambda: self._office.stopping.is_set() or self._office.held.revoked(lease)
+        """Return a function that returns True if the lease was revoked or the worker is stopping."""
+        return lambda: self._context.stopping.is_set() or self._context.held.revoked(lease)
 
     # Leases without a result
 
     def _drop(self, lease: Lease) -> None:
-        """Drop a lease without a result; return it to the service unless it was revoked."""
-        if self._office.held.revoked(lease):
-            self._office.held.drop(lease)
+        """Drop a lease without a result. Give it back to the service unless the service revoked it."""
+        if self._context.held.revoked(lease):
+            self._context.held.drop(lease)
         else:
             self._release(lease, "the worker ends")
 
     def _mistrust(self, lease: Lease, reason: str) -> None:
-        """Return the job after a device fault; the device must pass the known kernel before the next job."""
+        """Give a job back after a device fault. The device must pass the known kernel before the next job."""
         self._health.failed(job_of(lease), reason)
         self._fault = self._health.verdict
         self._release(lease, reason)
@@ -287,7 +292,7 @@ class Slot:
         self._meter.take()
 
     def _exhausted(self, lease: Lease, reason: str) -> None:
-        """Return a job because the disk is full, and wait; this does not count against the candidate."""
+        """Give a job back because the disk is full, and wait. This does not count against the candidate."""
         _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
         self._release(lease, reason)
         self._give_back(reason)
@@ -296,7 +301,7 @@ class Slot:
         self._meter.take()
 
     def _broken(self, lease: Lease, reason: str) -> None:
-        """Return a job that failed on this machine, or report a final failure after repeated attempts."""
+        """Give a failed job back to the service. After repeated failures, report the job as failed."""
         job = job_of(lease)
         if len(self._breaks) >= MOST_BROKEN:
             self._breaks.clear()
@@ -304,32 +309,32 @@ class Slot:
         _LOG.warning("job.given_back", attempt=lease.attempt_id, reason=reason)
         if self._breaks[job] < MAX_BREAKS:
             self._release(lease, reason)
-            self._office.stopping.wait(PAUSE_S)
+            self._context.stopping.wait(PAUSE_S)
         else:
-            self._office.outbox.post(self._shipping.pack(lease, failure(lease.job, reason), {}))
-            self._office.held.drop(lease)
+            self._context.outbox.post(self._shipping.pack(lease, failure(lease.job, reason), {}))
+            self._context.held.drop(lease)
 
     def _give_back(self, reason: str) -> None:
         for pending in self._pipeline.empty():
             self._release(pending.lease, reason)
 
     def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
-        """Return a lease; a stopping worker returns all leases together when it leaves.
+        """Give a lease back. A stopping worker instead gives all its leases back when it leaves.
 
         Args:
-            unfit: no lease of its search can be worked on here.
+            unfit: True if this machine can do no job of the search.
         """
-        self._office.held.drop(lease)
-        if self._office.stopping.is_set():
+        self._context.held.drop(lease)
+        if self._context.stopping.is_set():
             return
         try:
-            self._office.client.release(lease.attempt_id, lease.token, reason=reason[:LONGEST_REASON], unfit=unfit)
-        except EvoError as error:  # it expires
+            self._context.client.release(lease.attempt_id, lease.token, reason=reason[:LONGEST_REASON], unfit=unfit)
+        except EvoError as error:  # the lease expires
             _LOG.warning("release.failed", attempt=lease.attempt_id, reason=str(error))
 
     @contextmanager
     def _performing(self, lease: Lease) -> Iterator[None]:
-        with self._turn:
+        with self._lock:
             if self._unwanted(lease)():
                 raise GaveUp("the measurement is no longer needed")
             self._performer.begin()
@@ -338,6 +343,6 @@ class Slot:
         try:
             yield
         finally:
-            with self._turn:
+            with self._lock:
                 self._status.say(None)
                 self._current = None

@@ -22,34 +22,34 @@ MOST_AT_ONCE = 32
 """Maximum number of parcels in one request."""
 
 MOST_ENCLOSED_BYTES = 4 << 20
-"""Maximum size of the artefacts in one request; further artefacts are stored by separate requests before it."""
+"""Maximum size of artefacts in one request. Further artefacts are uploaded by separate requests before it."""
 
 MOST_TRIES = 5
-"""Number of failures of the service on one result before it is set aside, so that the others are delivered."""
+"""Number of failures of the service on one result after which it is set aside, so that others are delivered."""
 
 MOST_REFUSALS = 3
-"""Number of refused results of one attempt before its failure is reported: repeating the job would not help."""
+"""Number of refused results of one attempt after which it is reported as failed, because repeating is useless."""
 
 MOST_FOLLOWED = 1000
-"""Number of attempts whose refusals are counted."""
+"""Maximum number of attempts whose refusals are counted."""
 
 MOST_REMEMBERED = 100_000
-"""Number of remembered digests of stored artefacts; forgetting one costs an unnecessary upload."""
+"""Maximum number of remembered digests of uploaded artefacts. Forgetting one costs an unnecessary upload."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 _LOG = structlog.get_logger()
 
 
 def digest_of(content: bytes) -> str:
-    """Return the digest under which the artefact store keeps these bytes."""
+    """Return the digest of content in the artefact store."""
     return hashlib.sha256(content).hexdigest()
 
 
 class Outbox:
-    """Keeps every result on disk until the service has accepted or refused it; delivers in a background thread.
+    """Stores every result on disk until the service has accepted or refused it. A background thread delivers results.
 
     Attributes:
-        stuck: the service accepts no results now, so no more work should be requested.
+        stuck: True if the service accepts no results now, so that no more jobs should be requested.
     """
 
     def __init__(self, client: Client, folder: Path) -> None:
@@ -69,13 +69,13 @@ class Outbox:
 
     @property
     def waiting(self) -> list[int]:
-        """Attempts with undelivered results, oldest first; their leases still need renewal."""
+        """Ids of attempts with undelivered results, oldest first. Their leases must still be renewed."""
         with self._lock:
             return [attempt_id for attempt_id, _ in self._waiting]
 
     @property
     def trouble(self) -> str | None:
-        """Reason why results are in memory only; None if they are on disk."""
+        """Reason why results are only in memory; None if they are on disk."""
         return self._spool.trouble
 
     def start(self) -> None:
@@ -84,14 +84,14 @@ class Outbox:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the background delivery; undelivered results stay on disk for the next process."""
+        """Stop the background delivery. Undelivered results stay on disk for the next process."""
         self._closing.set()
         self._due.set()
         if self._thread is not None:
             self._thread.join()
 
     def post(self, parcel: Parcel) -> None:
-        """Store a result and queue it for delivery; does not wait for the delivery."""
+        """Store a result, and queue it for delivery. This does not wait for the delivery."""
         fresh = {digest: content for digest, content in parcel.contents.items() if digest not in self._stored}
         self._spool.keep(replace(parcel, contents=fresh))
         with self._lock:
@@ -99,10 +99,10 @@ class Outbox:
         self._due.set()
 
     def flush(self) -> bool:
-        """Deliver waiting results, oldest first. Return True if none is left.
+        """Deliver the waiting results, oldest first. Return True if all were delivered.
 
         Raises:
-            AccessDenied: the service refuses this worker; undelivered results stay on disk.
+            AccessDenied: the service refuses this worker. Undelivered results stay on disk.
         """
         with self._delivering:
             try:
@@ -127,7 +127,7 @@ class Outbox:
     def _delivered(self) -> bool:
         try:
             return self.flush()
-        except AccessDenied as error:  # the slots get this error, too, and end the worker
+        except AccessDenied as error:  # the slots get the same error and end the worker
             _LOG.error("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
 
@@ -142,16 +142,17 @@ class Outbox:
             return list(self._waiting.values())[:MOST_AT_ONCE]
 
     def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
-        """Deliver these results; return False if the service cannot take them now. A failing one does not block the
-        others.
+        """Deliver these results. Return False if the service cannot accept them now.
+
+        A result that fails does not prevent the delivery of others.
         """
         try:
             answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)
-        except (ServiceUnreachable, ForeignService) as error:  # a proxy's page does not concern a result
+        except (ServiceUnreachable, ForeignService) as error:  # a page of a proxy says nothing about a result
             _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
         except (ServiceError, InvalidInput) as error:
-            if isinstance(error, TooLarge) and enclose:  # send less from now on; the service or a proxy has a limit
+            if isinstance(error, TooLarge) and enclose:  # the service or a proxy has a limit: send less from now on
                 self._most_enclosed_bytes //= 2
             if len(parcels) > 1:
                 settled = [self._settle([parcel]) for parcel in parcels]
@@ -176,7 +177,7 @@ class Outbox:
         return answers
 
     def _store_lacking(self, parcel: Parcel, answer: Answer) -> None:
-        """Store artefacts that the service lacks although they were stored: it collected them, or was restored."""
+        """Upload artefacts again that the service has deleted, or lost when a backup was restored."""
         for digest in answer.lacking:
             self._stored.discard(digest)
             if (content := parcel.contents.get(digest)) is None:
@@ -185,7 +186,7 @@ class Outbox:
             self._store(parcel, digest, content)
 
     def _store(self, parcel: Parcel, digest: str, content: bytes) -> bool:
-        """Store an artefact of a parcel; return False, and log the reason, if the service refuses it."""
+        """Upload an artefact of a parcel. If the service refuses it, log the reason and return False."""
         try:
             self._client.put_artefact(digest, content)
         except (InvalidInput, TooLarge) as error:
@@ -204,7 +205,7 @@ class Outbox:
         return enclosed
 
     def _with_artefacts(self, parcel: Parcel, enclosed: Collection[str]) -> Parcel:
-        """Store a parcel's other artefacts and return the parcel; a refused artefact is removed from its report."""
+        """Upload the parcel's other artefacts. Return the parcel, without refused artefacts in its report."""
         for digest, content in parcel.contents.items():
             if digest in self._stored or digest in enclosed:
                 continue
@@ -227,7 +228,7 @@ class Outbox:
         self._forget(parcel)
 
     def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
-        """Handle a single result that the service fails on: retry for a while, then set it aside."""
+        """Handle a result on which the service fails: retry several times, then set it aside."""
         self._tries[parcel.key] += 1
         if isinstance(error, ServiceError) and self._tries[parcel.key] < MOST_TRIES:
             _LOG.warning("result.kept", attempt=parcel.attempt_id, reason=str(error))
@@ -236,9 +237,9 @@ class Outbox:
         return True
 
     def _set_aside(self, parcel: Parcel, reason: str) -> None:
-        """Keep a refused result for inspection. Its job is repeated; after repeated refusals, its failure is reported.
+        """Keep a refused result for inspection. The job is repeated; after repeated refusals, it is reported as failed.
 
-        Without that report the same job would be leased and refused again for ever.
+        Otherwise the same job would be leased and its result refused forever.
         """
         _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=reason)
         self._spool.set_aside(parcel)

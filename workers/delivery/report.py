@@ -1,4 +1,4 @@
-"""Reports: possible causes of an outcome, and reports of jobs that could not be done."""
+"""Reports: possible causes of an outcome, and reports of jobs that cannot be done."""
 
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease
 from evo.trial.outcome import Crashed, LaunchFailed, Outcome, TimedOut
@@ -7,12 +7,14 @@ from workers.jobs.evaluation import Preparation
 
 
 def job_of(lease: Lease) -> str:
-    """Return a key that all leases of one job share."""
+    """Return a key that is the same for all leases of one job."""
     return f"{lease.terms.key} {lease.job}"
 
 
 def refused(job: Job, built: Preparation) -> bool:
-    """True if the build refused the job's config, so that no device is needed.
+    """Return True if the build refused the config of a job, so that no device is needed.
+
+    An ablation needs only the config of its champion. Refused changes are reported with the measured ones.
 
     An ablation is refused only with its champion's config; it reports refused changes with the others.
     """
@@ -34,22 +36,22 @@ def _outcome(report: Report) -> Outcome | None:
 
 
 def doubtful(report: Report) -> bool:
-    """True if the device may have caused this outcome."""
+    """Return True if the device may have caused the outcome."""
     return isinstance(_outcome(report), Crashed | TimedOut)
 
 
 def died(report: Report) -> bool:
-    """True if a kill by the worker may have caused this outcome."""
+    """Return True if the outcome may result from a process that the worker killed."""
     if isinstance(report, BaselineReport):
         return not report.timings
     return isinstance(_outcome(report), Crashed)
 
 
 def failure(of: Job | Report, reason: str) -> Report:
-    """Return the report that a job fails permanently on this machine.
+    """Return the report that a job has failed permanently on this machine.
 
     Args:
-        of: the job, or a report of it that the service refuses.
+        of: the job, or its report, which the service refuses.
     """
     match of:
         case Evaluate() | EvaluateReport():

@@ -17,24 +17,24 @@ from workers.delivery.spool import Parcel
 from workers.jobs.evaluation import Preparation
 
 _GOOD = 1.02
-"""A binary is stored if its time is within this factor of the best time of its search so far, … …"""
+"""Factor of the search's best time so far up to which the binary of a trial is stored."""
 
 _FIRST = 5
-"""… or among this many best times so far, because runners-up are exported as well."""
+"""Number of best times so far whose binaries are stored too, because they may become champions."""
 
 
 _SEARCHES = 32
-"""Number of remembered searches; for a forgotten search, the next good trial is stored again."""
+"""Maximum number of searches whose best times are remembered."""
 
 
 class Shipping:
-    """Packs parcels; tracks the best times of each search to decide which binaries to store."""
+    """Packs parcels, and decides by the best times of each search which binaries to store."""
 
     def __init__(self) -> None:
         self._best_us: LruCache[str, list[float]] = LruCache(_SEARCHES)
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
-        """Pack a report with source and compiler log; add binary and headers of fast trials and challengers."""
+        """Pack a report with source and compiler log. For fast trials and challengers, add the binary and headers."""
         files: dict[str, bytes] = {}
         if isinstance(report, EvaluateReport) and "candidate" in built:
             files = _files(built["candidate"], binary=self._good(lease.terms.key, report))

@@ -1,4 +1,4 @@
-"""Spool: stores each result as a file until the service has accepted or refused it."""
+"""Spool: stores each result in a file until the service has accepted or refused it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pydantic import Base64Bytes, TypeAdapter, ValidationError
 from evo.trial.results import Report
 
 MOST_ASIDE = 100
-"""Maximum number of refused parcels; the oldest are removed first."""
+"""Maximum number of refused parcels on disk. The oldest are deleted first."""
 
 _LOG = structlog.get_logger()
 
@@ -23,7 +23,7 @@ class Parcel:
     """A result to deliver, with its artefacts.
 
     Attributes:
-        contents: contents of the report's artefacts, by digest.
+        contents: contents of the artefacts of the report, by digest.
     """
 
     attempt_id: int
@@ -33,15 +33,15 @@ class Parcel:
 
     @property
     def key(self) -> tuple[int, str]:
-        """Id and token of the attempt. A restored or new database may assign the same id again."""
+        """Id and token of the attempt. The id alone is not unique, because a restored database may assign it again."""
         return self.attempt_id, self.token
 
 
 class Spool:
-    """A folder of parcels, one file each. Files are written atomically, so a kill leaves no partial file.
+    """Folder with one file per parcel. Files are written atomically, so a killed process leaves no partial file.
 
     Attributes:
-        trouble: reason why the latest parcel is in memory only; None if it is on disk.
+        trouble: reason why the latest parcel is only in memory; None if it is on disk.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +49,7 @@ class Spool:
         self.trouble: str | None = None
 
     def keep(self, parcel: Parcel) -> None:
-        """Write a parcel. Write errors are logged and the parcel stays in memory."""
+        """Write a parcel. If that fails, log a warning; the parcel stays in memory."""
         path = self._path(parcel)
         part = path.with_suffix(".part")
         try:
@@ -70,7 +70,7 @@ class Spool:
             self._path(parcel).unlink(missing_ok=True)
 
     def set_aside(self, parcel: Parcel) -> None:
-        """Move a parcel that the service cannot accept to a separate folder for inspection."""
+        """Move a parcel that the service refuses to another file name, for inspection."""
         self._put_aside(self._path(parcel))
 
     def _put_aside(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class Spool:
                 old.unlink()
 
     def left(self) -> list[Parcel]:
-        """Return the undelivered parcels of earlier processes, oldest attempt first."""
+        """Return the undelivered parcels of earlier processes, by attempt id."""
         parcels = []
         for path in self._folder.glob("*.json"):
             try:
@@ -106,7 +106,7 @@ class Spool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """JSON form of a parcel."""
+    """A parcel in the form in which it is stored as JSON."""
 
     attempt_id: int
     token: str
