@@ -16,7 +16,7 @@ def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own],
     """Return a decorator that registers an object under a name and returns it unchanged.
 
     Args:
-        marked: registered objects by name; the decorated one is added.
+        marked: registered objects by name; the decorated object is added.
         plural: noun for the error, e.g. ``strategies``.
 
     Raises:

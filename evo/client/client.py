@@ -56,7 +56,9 @@ class Champions(Calls):
         return parse(self._send("PUT", f"/champions/{champion_id}/called", body), ChampionView)
 
     def promote(self, champion_id: int, *, over: int | None, reason: str) -> ChampionView:
-        """Make an earlier champion the current one again, in place of `over` (None: there is none)."""
+        """Make an earlier champion the current champion again; `over` is the champion that it replaces, None if there
+        is none.
+        """
         body = {"reason": reason, "over": over}
         return parse(self._send("POST", f"/champions/{champion_id}/promote", body, once=True), ChampionView)
 

@@ -252,14 +252,16 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
 
 
 def _is_temporary(response: httpx.Response) -> bool:
-    """Return True if the same request may succeed later; 409 with a hint means that its first copy is still under
-    way.
+    """Return True if the same request may succeed later. A 409 with `Retry-After` means that its first copy is still
+    being executed.
     """
     return response.status_code in _AWAY or (response.status_code == 409 and "retry-after" in response.headers)
 
 
 def retry_after_s(response: httpx.Response) -> float:
-    """Return the seconds that `Retry-After` asks to wait, in seconds or as a date (RFC 9110); 0 without a valid one."""
+    """Return the seconds to wait according to `Retry-After`, a number or a date (RFC 9110); 0 if it is missing or
+    invalid.
+    """
     asked = response.headers.get("retry-after", "").strip()
     if asked.isdecimal() and asked.isascii():
         return float(min(int(asked[:10]), _LONGEST_ASKED_S))

@@ -92,7 +92,7 @@ BUILTIN = (
 
 @lru_cache(maxsize=1)
 def kinds() -> Mapping[DeviceKind, Kind]:
-    """Return all kinds by name, in the order of their ranks: built-in ones and those of installed packages.
+    """Return all kinds by name, in the order of their ranks: built-in kinds and kinds of installed packages.
 
     Raises:
         EvoError: an installed package cannot be imported, or its entry point is no `Kind` of that name.

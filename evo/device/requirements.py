@@ -49,7 +49,7 @@ class Requirements:
         return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()), *sandbox)
 
     def lacking(self, device: Device) -> str | None:
-        """Describe the unmet requirements of a device; None if it meets all."""
+        """Describe the first requirement that a device does not meet; None if it meets all."""
         if self.memory_gb is not None:
             if device.memory_bytes is None:
                 return f"does not say how much memory it has ({self.memory_gb:g} GB are required)"

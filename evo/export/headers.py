@@ -43,7 +43,7 @@ def unpack_headers(content: bytes) -> dict[str, bytes]:
     """Return the files of a ZIP that a worker sent, after checking names and sizes.
 
     Raises:
-        InvalidInput: it is not a ZIP, is too large, or a name leads outside the folder.
+        InvalidInput: the content is not a ZIP, is too large, or has a name that leads outside the folder.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

@@ -37,7 +37,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
     """Return the package's content by path: the functions, the table of kernels, and a folder for each kernel.
 
     Raises:
-        Conflict: there is no champion, or none that a function of the package calls.
+        Conflict: there is no champion that a function of the package can call.
     """
     usable = [bundle for bundle in bundles if bundle.champion.family in SERVED]
     if not usable:

@@ -120,7 +120,7 @@ class Operand:
         value: value of a scalar; None for a buffer.
         tolerance: accepted error, for an output or inout.
         alignment: guaranteed alignment of the buffer's address, in bytes.
-        init: value of every element before a call, for an output or workspace; None: no particular one.
+        init: value of every element before a call, for an output or workspace; None: any value.
         init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
         verified: True if ``verify()`` of reference.py judges it, instead of or in addition to a tolerance.
         min, max: smallest and largest value that an input of integers may hold; None: any. Exported loaders check them.
@@ -145,12 +145,12 @@ class Argument:
     """A parameter as the family declares it. Parameters are in the order of the call.
 
     Attributes:
-        dtype: a dtype name, or the name of the choice field that holds one.
+        dtype: a dtype name, or the name of the choice field that holds the dtype name.
         shape: expressions over problem fields; for a workspace also over tunables, derived values and limits.
         value: value of a scalar: an expression over the same names as a workspace's shape.
         tolerance: for an output or inout: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
         alignment: alignment that callers guarantee beyond the dtype's own, in bytes, a power of two; 1: none.
-        initial: value of every element before a call, for an output or workspace; None: no particular one.
+        initial: value of every element before a call, for an output or workspace; None: any value.
         verified: as in `Operand`.
         when: condition over problem fields under which the kernel has this parameter; None: always.
         min, max: expressions over problem fields, as in `Operand`.
@@ -351,7 +351,8 @@ def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> flo
     """Return the value of a tolerance, checked to reject at least some wrong outputs.
 
     Raises:
-        InvalidInput: it is negative, or it is a relative error of 1 or more, which an output of zeros would satisfy.
+        InvalidInput: the tolerance is negative, or a relative error of 1 or more, which an output of zeros would
+            satisfy.
     """
     value = _at_least(0, expression, expression.number(scope))
     if name == "rel_l2" and value >= 1:

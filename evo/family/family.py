@@ -33,9 +33,9 @@ class VariantNote:
     """The variant that a family document implements.
 
     Attributes:
-        name: distinguishes it from the other variants of its search.
+        name: name of the variant, unique in its search.
         author: a person, an agent or a model.
-        idea: its difference from other variants, in words.
+        idea: text on how the variant differs from others.
         parents: names of the variants from which it is derived.
     """
 
@@ -75,7 +75,7 @@ class Candidate:
         launch: None for a plain function call.
         items: number of work items that the blocks share; None if each block is one item.
         effort: arithmetic operations of this config, as a multiple of those that ``[work]`` states.
-        computing: threads of a block that compute, if the others only copy; None if all compute.
+        computing: threads of a block that compute, if the remaining threads only copy; None if all compute.
         specific: True if the kernel is compiled for a single architecture.
     """
 
@@ -192,7 +192,7 @@ class Family:
         """Return the implementation for a device kind.
 
         Raises:
-            InvalidInput: there is none; lists the kinds that have one.
+            InvalidInput: there is no such implementation; lists the kinds that have one.
         """
         if kind not in self.implementations:
             hint = (
@@ -260,8 +260,8 @@ class Family:
             kept: tunable → values to search; tunables that are not named keep all values.
 
         Raises:
-            EmptySpace: no config is valid; names the constraint that removed the last ones, and the problem fields it
-                uses.
+            EmptySpace: no config is valid; names the constraint that removed the last configs, and the problem fields
+                in it.
             InvalidInput: `kept` names an unknown tunable or value.
         """
         implementation = self.implementation(device.kind)

@@ -142,7 +142,7 @@ class Implementation:
         return 1.0 if effort is None else effort.number(scope)
 
     def computing(self, scope: Mapping[str, Value]) -> int | None:
-        """Return the threads of a block that compute, if the others only copy; None if all compute."""
+        """Return the threads of a block that compute, if the remaining threads only copy; None if all compute."""
         computing = None if self.geometry is None else self.geometry.computing
         return None if computing is None else computing.whole(scope)
 

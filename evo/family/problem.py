@@ -24,7 +24,7 @@ _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 
 def lengths_of(text: str, where: str) -> list[int] | None:
-    """Return the lengths that a range stands for, in ascending order; None if the text is not a range.
+    """Return the lengths that a range such as ``1..4096`` denotes, in ascending order; None if the text is not a range.
 
     Lengths are evenly spaced on a logarithmic scale, since kernels differ by factors of a length, and the ends are
     among them.
@@ -67,7 +67,7 @@ class Field:
     """One field of a family's problems.
 
     Attributes:
-        default: value used when none is given; None: the user must give one.
+        default: value used if the user gives none; None: the user must give a value.
         min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
         omit_default: keys of problems omit the field where it has its default. Set it for a field that is added to an
@@ -196,9 +196,9 @@ def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
 
 
 def split_shapes(text: str) -> list[str]:
-    """Return the problems that ``B=2,S=128,256`` stands for, one text per combination, each combination once, in order.
+    """Return the problems that a text such as ``B=2,S=128,256`` denotes: one text per combination, each once, in order.
 
-    A range of lengths (``S=1..4096``) stands for a selection of lengths, see `lengths_of`.
+    A range of lengths (``S=1..4096``) denotes a selection of lengths, see `lengths_of`.
 
     Raises:
         InvalidInput: a value without a name before it, a wrong range, or more than `MOST_SHAPES` problems.

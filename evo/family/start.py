@@ -15,8 +15,8 @@ class Start:
     """A config tried first where the expression, over problem fields and device limits, is true.
 
     Attributes:
-        config: values of some tunables; the others keep their defaults.
-        because: why it is a good start.
+        config: values of some tunables; other tunables keep their defaults.
+        because: reason why the config is a good start.
     """
 
     expression: Expression

@@ -77,7 +77,7 @@ def check_memory(operands: Iterable[Operand], device: Device) -> None:
     passes.
 
     Raises:
-        InvalidInput: they do not fit; says how much they need.
+        InvalidInput: the buffers do not fit; states how much memory they need.
     """
     needed = sum(_bytes(each) for each in operands)
     if device.memory_bytes is not None and needed > device.memory_bytes:

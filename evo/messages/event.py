@@ -16,8 +16,8 @@ class TrialEvent:
     """A trial ended.
 
     Attributes:
-        place: index among the ended trials of its search, from 0.
-        outcome: kind of its outcome; `reason` gives its details in one line.
+        place: index of the trial among the ended trials of its search, from 0.
+        outcome: kind of the trial's outcome; `reason` gives details in one line.
         time_us: time in µs; `source` states whether it is quick, confirmed or estimated.
         iqr_us: interquartile range of the quick samples.
     """

@@ -126,7 +126,7 @@ class SlotReport:
     """A slot's report on itself, sent with each heartbeat.
 
     Attributes:
-        detail: details in words, e.g. which process holds the device.
+        detail: text with details, e.g. which process holds the device.
         attempt_id: the lease on which the slot works, and to which `detail` refers; the slot may hold further leases.
         fault: why the device is no longer reliable; sent with each heartbeat until the service has quarantined the
             device.

@@ -59,7 +59,7 @@ def worker_obstacle(
 ) -> str | None:
     """Return why a search on this device makes no progress; None if a worker can serve it.
 
-    Only workers with such a device are considered. Returns None if no worker ever offered one.
+    Only workers with a device of this model are considered. Returns None if no worker ever offered such a device.
     """
     offering = [worker for worker in workers if any(_same(each, device) for each in worker.devices)]
     if not offering:

@@ -52,7 +52,7 @@ class Effect:
 def changes(space: Space, champion: Config, *, values: bool = False) -> list[Change]:
     """Return the changes of an ablation, one switch at a time, in the order of the tunables.
 
-    A switch is a tunable without an order (true or false, one of several texts), or one with only two values.
+    A switch is a tunable without an order (true or false, one of several texts), or a tunable with only two values.
 
     Args:
         values: True also tries the adjacent values of the other tunables.
@@ -113,7 +113,7 @@ def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Chan
 
 
 def _tied(space: Space, row: Indices, kept: int) -> Config | None:
-    """Return the nearest valid config that differs from an invalid one in one tunable other than `kept`."""
+    """Return the nearest valid config that differs from an invalid config in one tunable other than `kept`."""
     near = [
         _with(row, index, rank)
         for index, tunable in enumerate(space.tunables)

@@ -1,4 +1,4 @@
-"""Challenges of one search: the quick cost that a trial must beat, past challenges and the next one due."""
+"""Challenges of one search: the quick cost that a trial must beat, past challenges, and the next challenge."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Incumbent:
         cost: cost at the confirmed time, which was measured in another session; see `evo.promotion.goal`.
         here: cost at the confirmed time made comparable with this search's quick samples, if this search confirmed it;
             else None.
-        binary_digest: digest of its binary; None if that is not known.
+        binary_digest: digest of the champion's binary; None if it is not known.
         foreign: True for a champion of another variant or version of the family, where equal configs mean nothing.
     """
 
@@ -179,9 +179,9 @@ class Challengers:
     def confirmed(self, number: int, time_us: float) -> None:
         """Record the time that a confirmation measured for a trial, in many rounds and in a fresh process.
 
-        If it is slower than the quick samples by more than the minimum gain, it replaces the time of every config that
-        compiles to this binary. Otherwise lucky times at the top would attract the search, raise the limits for other
-        trials, and keep others from challenging.
+        If the confirmed time is longer than the quick time by more than the minimum gain, it replaces the time of every
+        config that compiles to this binary. Without the correction, times that are short by chance would attract the
+        search, tighten the limits for other trials, and keep other trials from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
         self._correct(trial, time_us)

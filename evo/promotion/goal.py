@@ -1,4 +1,4 @@
-"""The metric that a search optimises in place of the time, and the cost by which it ranks kernels.
+"""The metric that a search optimises instead of the time, and the cost by which kernels are ranked.
 
 The cost is what every rule compares: the metric itself where it is minimised, its reciprocal where it is maximised. A
 metric must therefore be positive. Without a metric, the cost of a kernel is its time in µs.
@@ -91,7 +91,8 @@ class Goal:
     def second(
         cls, objective: Objective, problem: Mapping[str, Value], *, flops: float | None, moved: float | None
     ) -> "Goal | None":
-        """Return the goal of the second objective; None if there is only one. Arguments and errors as in `of`.
+        """Return the goal of the second objective; None if there is only one objective. Arguments and errors are those
+        of `of`.
 
         Raises:
             InvalidInput: both objectives are equal, or there is a direction without a metric.
@@ -115,10 +116,10 @@ class Goal:
 
         Args:
             compiled: True if the device's compiler reports the resources of a build.
-            unmetered: why the device has no energy meter; None if it has one.
+            unmetered: why the device has no energy meter; None if it has an energy meter.
 
         Raises:
-            InvalidInput: an unknown name; the message lists the known ones.
+            InvalidInput: a name is unknown; the message lists the known names.
         """
         rates = RATES if self.work else ()
         if self.metered and unmetered is not None:

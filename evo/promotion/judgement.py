@@ -73,10 +73,10 @@ def judge(
 
     Args:
         report: interleaved samples; without an incumbent the challenger becomes the first champion.
-        challengers: how many challengers this search has confirmed, this one included (corrects the p-value).
-        rng: seeds the bootstrap; the same generator state gives the same verdict.
+        challengers: number of challengers that this search has confirmed, including this one (corrects the p-value).
+        rng: random generator of the bootstrap; equal generator states give equal verdicts.
         rolled_back: the rolled-back champion with the same kernel, and the reason; None: there is none.
-        before: the incumbent in its own confirmation; None: there is no incumbent, or nothing is known of it.
+        before: times of the incumbent in its own confirmation; None if there is no incumbent, or its times are unknown.
         quick: the search's earlier measurements of the challenger; None leaves out the comparison with them.
         costs: costs of challenger and incumbent under the search's metric; None compares their times.
     """
@@ -198,7 +198,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 
 def _without_value(error: InvalidInput) -> Verdict:
-    """Return the verdict on kernels that cannot be compared, because the metric has no value for one of them."""
+    """Return the verdict for kernels that cannot be compared, because the metric has no value for one kernel."""
     text = f"Challenger and incumbent cannot be compared: {error}."
     rule = Rule(name="metric", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))

@@ -1,7 +1,7 @@
 """The figure of a candidate that is shown first: the confirmed figure if there is one, else the quick figure.
 
 Quick samples rank trials while a search runs. A confirmation measures again, in fresh processes and on fresh inputs, so
-its figures replace the quick ones in every table, page, report and document.
+its figures replace the quick figures in every table, page, report and document.
 """
 
 from collections.abc import Mapping

@@ -13,88 +13,93 @@ from evo.text.suggestion import unknown
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Everything that decides whether a candidate passes, except the family's numeric tolerance.
+    """All gates and thresholds that decide whether a candidate passes, except the family's numeric tolerance.
 
     Attributes:
-        quick_samples: samples of the quick gate, for every trial that may be among the fastest.
-        confirm_samples: interleaved rounds of a confirmation, at most.
-        round_error, fewest_rounds: rounds of a process end earlier once there are so many, a multiple of 10, and the
-            median ratio of each two kernels that are compared has at most this standard error; None: they never do.
+        quick_samples: number of quick samples of every trial that may be among the fastest.
+        confirm_samples: maximum number of interleaved rounds of a confirmation.
+        round_error, fewest_rounds: rounds of a process end early after at least `fewest_rounds` rounds, a multiple of
+            10, if the median ratio of each compared pair of kernels has at most the standard error `round_error`; None:
+            never.
         hopeless_errors: rounds of a first process also end if the challenger's speed-up over the incumbent is below the
-            minimum gain by this many standard errors, so that it cannot be promoted; None: they do not.
-        first_round_error: the same without an incumbent, if the standard error is at most this share of the logarithm
-            of the speed-up over the fastest baseline; None: they do not.
+            minimum gain by this many standard errors, so that it cannot be promoted; None: never.
+        first_round_error: without an incumbent, rounds of a first process end if the standard error is at most this
+            share of the logarithm of the speed-up over the fastest baseline; None: never.
         confirm_processes: number of fresh processes, the first included, after which a promotion is first decided; 1: a
             single process decides, and effects of the process on the kernel are not judged.
         most_processes: largest number of processes; they are added while the result is open.
         process_looks: number of times a promotion is decided, at evenly spaced numbers of processes: 5, 8, 11 and 15.
-        process_samples: rounds of each process that count over processes; at most `confirm_samples`.
-        baseline_samples: the same without an incumbent, where further processes decide nothing but how well the time
-            is predicted.
-        false_promotion: probability of promoting a kernel that is no faster than the incumbent, over all looks.
+        process_samples: rounds of each process that count in comparisons over processes; at most `confirm_samples`.
+        baseline_samples: `process_samples` without an incumbent; further processes then only improve the prediction of
+            the time.
+        false_promotion: probability of promoting a kernel that is no faster than the incumbent, over all decision
+            points.
         futility: a challenger whose mean over processes reaches the minimum gain with less than this probability gets
             no further processes.
         prune_ratio: after a fifth of the quick samples, a candidate whose median is more than this factor slower than
             the slowest elite is stopped (outcome Pruned); None never prunes.
         shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is more than this factor
-            slower than the slowest elite gets only one more sample, and none in the other cache mode: it ranks, but not
-            among the elites; None takes all samples of every candidate.
+            slower than the slowest elite gets only one more sample, and none in the other cache mode; it cannot become
+            an elite. None takes all samples of every candidate.
         hopeless_ratio: a candidate whose first verified calls are more than this factor slower than the slowest elite
-            is stopped before the other cases are verified (outcome Pruned), if they take more than 20 ms each; until
-            there are enough elites, than the fastest kernel. None verifies every candidate on all cases.
+            is stopped before the remaining cases are verified (outcome Pruned), if these calls take more than 20 ms
+            each. Until there are enough elites, it is compared with the fastest kernel. None verifies every candidate
+            on all cases.
         minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
         minimum_effect: smallest Hedges' g.
         effect_trim: fraction of the smallest and of the largest samples that the effect size ignores; on a shared
             machine a few interrupted samples would hide any gain.
         least_rounds: least number of rounds of a process that can promote; taken even if time is short.
-        judged_calls: calls of a confirmation that are judged, each on other inputs than the call before; as many as fit
-            the time, at least 16. N right answers exclude that one call in N/3 is wrong.
-        judged_inputs: inputs that the further processes of a confirmation draw and judge one call on, in total; as many
-            as fit the time.
+        judged_calls: number of calls of a confirmation whose outputs are checked, each on different inputs than the
+            call before; fewer if time is short, but at least 16. N right answers exclude an error rate of 1 in N/3.
+        judged_inputs: number of different inputs on which the further processes of a confirmation check one call each,
+            in total; fewer if time is short.
         min_calls_per_error: judged calls must exclude, with `confidence`, that one call in this many is wrong; None:
             the verdict states what they exclude, but demands nothing.
         max_ring_ratio: longest time of a call on separate outputs, relative to repeated calls on the same outputs.
-        max_ring_ratio_of_caches: the same where one set of buffers fits a faster cache than all sets together.
-        maximum_quick_gap: largest relative difference between the confirmed and the quick time that is not reported
-            (0.25 = a quarter more or less time); it only warns. None reports none.
-        session_share: fraction of that difference, on a logarithmic scale, that the fastest baseline must share for the
-            device, and not the kernel, to be named as its cause.
+        max_ring_ratio_of_caches: this ratio where one set of buffers fits a faster cache than all sets together.
+        maximum_quick_gap: a larger relative difference between the confirmed and the quick time gives a warning (0.25 =
+            a quarter more or less time); None: no warning.
+        session_share: if the fastest baseline shares at least this fraction of that difference, on a logarithmic scale,
+            the device and not the kernel is named as the cause.
         confidence: confidence of the bootstrap intervals.
         significance: level of the paired test, before the correction for the number of challengers.
         max_skipped, skip_confidence: a kernel skips work if its calls take longer by more than this fraction, with this
             confidence, on outputs that hold no result than on outputs that hold the right result.
-        max_rework: largest ratio of the two times where that is not certain; the rest is allowance for noise.
-        max_rework_bound: upper end of the ratio's interval that is allowed; a wider interval cannot exclude a kernel
-            that skips a third of its work.
-        max_incumbent_slowdown: largest time of the incumbent, in any process, relative to its own confirmation; if it
-            is exceeded, something slows the incumbent, and nothing is promoted over it.
-        max_repeat_ratio: largest time of a call on new inputs, relative to one on inputs that were timed before.
-        few_elements, max_repeat_ratio_of_few: the same where all inputs together have at most this many elements, whose
-            branches a processor learns.
-        noisy_repeat_factor: factor over these two limits above which the ratio refuses a kernel although equal samples
-            are unsteady; below it, other programs may be the cause.
+        max_rework: largest accepted ratio of the two times if that is not certain; it includes an allowance for noise.
+        max_rework_bound: largest accepted upper end of the ratio's interval; a wider interval cannot exclude that the
+            kernel skips a third of its work.
+        max_incumbent_slowdown: largest time of the incumbent, in any process, relative to its own confirmation; if
+            exceeded, the incumbent is being slowed down, and nothing is promoted over it.
+        max_repeat_ratio: largest time of a call on new inputs, relative to a call on inputs that were timed before.
+        few_elements, max_repeat_ratio_of_few: this ratio where all inputs together have at most `few_elements`
+            elements, because a processor learns the branches for so few elements.
+        noisy_repeat_factor: on a noisy device, a kernel is refused only if the ratio exceeds these two limits by this
+            factor; below it, other programs may be the cause.
         suspect_speedup: a trial at least this many times as fast as the fastest baseline is marked for review.
-        session_drift: relative slowdown of a machine since a champion's confirmation up to which trials may challenge
-            it, where no trial of the search measured the champion.
-        challengers: number of elites that may challenge, so that one lucky time at the top does not block the next.
+        session_drift: allowance for a slower machine: if no trial of the search measured the champion, trials may
+            challenge it although they are slower than its confirmed time by up to this fraction.
+        challengers: number of elites that may challenge, so that one time that is short by chance does not block other
+            trials.
         final_challengers: largest number of challenges after all trials have ended.
         confirming_share: fraction of a search's running time that confirmations may take before it ends.
-        other_unit_s: seconds that a confirmation waits for another device than the one that measured the challenger,
-            where there is one.
+        other_unit_s: seconds that a confirmation waits for a device other than the device that measured the challenger,
+            if such a device is connected.
         challenge_every: least number of trials between two challenges of the incumbent while a search runs (a challenge
             always ends it).
-        max_registers, max_shared_memory_bytes, min_occupancy: limits in addition to those of the target; None: none.
-        max_stack_bytes, max_spill_bytes: a stack frame or spills reject by default; None: no limit.
-        compile_timeout_s, verify_timeout_s, measure_timeout_s: hard limits of one stage of one trial.
+        max_registers, max_shared_memory_bytes, min_occupancy: limits in addition to the target's limits; None: no
+            limit.
+        max_stack_bytes, max_spill_bytes: limits of stack frame and spills, 0 by default; None: no limit.
+        compile_timeout_s, verify_timeout_s, measure_timeout_s: time limits of the stages of a trial.
         memory_limit_bytes: memory that a runner may allocate in addition to what it holds when it starts.
-        require_sanitizers: refuse a promotion where a sanitizer did not run; a finding always forbids it.
-        require_profile: refuse a promotion where no profile could be taken; otherwise profile gates count only where
-            one was taken.
+        require_sanitizers: True refuses a promotion if a sanitizer did not run; a finding always refuses it.
+        require_profile: True refuses a promotion if no profile could be taken; False applies profile gates only if a
+            profile was taken.
         min_separation: isolation between CPU candidates and the judge: a level of `evo.device.separation`.
-        untrusted: ``sandbox``: a search, and with it all variants that people or models propose to it, is served only
-            by workers that compile in a sandbox and run CPU kernels fully separated; ``allow``: by any.
+        untrusted: ``sandbox``: a search and all variants proposed to it are served only by workers that compile in a
+            sandbox and isolate CPU kernels fully; ``allow``: by any worker.
         min_tensor_active, min_achieved_occupancy, min_sector_efficiency: limits for the winner's profile, as fractions.
-        min_fp8_operations: limit for the winner's profile; 1 for a family that must use them.
+        min_fp8_operations: least number of FP8 operations in the winner's profile; 1 for a family that must use FP8.
         min_l2_hit_gain, min_dram_drop: change from the incumbent's profile: 0.08 is 8 percentage points.
         max_candidate_faults: crashes and time-outs of one trial before it is final (the machine may cause a fault).
         max_worker_losses: lost workers before a trial is Abandoned.
@@ -175,7 +180,7 @@ class Policy:
     thresholds: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def threshold(self, rule: str) -> float:
-        """Return the threshold of a rule that declares one: the policy's, else the default of the rule."""
+        """Return the threshold of a rule with a declared threshold: the policy's value, else the rule's default."""
         return self.thresholds.get(rule, DECLARED[rule])
 
 
@@ -204,14 +209,15 @@ POLICIES: dict[str, Policy] = {
 
 
 def policy_from(document: str | Mapping[str, Any]) -> Policy:
-    """Return a policy by name, or from a document that overrides some fields of one.
+    """Return the policy that a name denotes, or a policy from a document that overrides fields of a named policy.
 
     Args:
         document: ``"default"``; or e.g. ``{"base": "l4-notes", "minimum_gain": 0.03}``; `base` is ``default`` if
             omitted. A policy with overrides is called ``custom`` unless the document names it.
 
     Raises:
-        InvalidInput: unknown name or field (with the nearest known one), wrong type, or a value out of its range.
+        InvalidInput: a name or field is unknown (the error suggests the nearest name), or a value has the wrong type or
+            is out of range.
     """
     if isinstance(document, str):
         return _policy_of(document)

@@ -25,15 +25,16 @@ BY_ROUND = "the median of the rounds' ratios, which is not the ratio of the medi
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """Speed-ups found in the fresh processes so far, and a prediction for further ones.
+    """Speed-ups measured in the fresh processes so far, and a prediction for further processes.
 
     Attributes:
         against: ``incumbent``, or the name of a baseline.
-        speedup: its time over the challenger's; the interval predicts one more process with `confidence`.
-        found: speed-up in each process so far, the median of its rounds' ratios.
+        speedup: time of the compared kernel over the challenger's; the interval predicts one more process with
+            `confidence`.
+        found: speed-up in each process so far: the median ratio over the rounds of the process.
         rounds: rounds counted in each process, the same number in all, so that all figures are equally precise.
         overall: geometric mean of `found` with its interval over processes; None in verdicts of older versions.
-        others: interval that the other processes predict for the first; None if there are too few of them.
+        others: interval that the other processes predict for the first process; None if there are too few processes.
     """
 
     against: str

@@ -48,7 +48,7 @@ def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Gener
     clock, a recorded space). For medians the two methods differ by less than the spacing of the samples.
 
     Args:
-        samples: at least one; a single sample gives an interval of no width.
+        samples: at least one sample; a single sample gives an interval of zero width.
         confidence: e.g. 0.95.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13.
@@ -84,7 +84,7 @@ def order_interval(samples: Samples, confidence: float) -> Interval:
     same interval, and it is fast enough for every line of a table.
 
     Args:
-        samples: at least one; too few for the confidence give the whole range.
+        samples: at least one sample; if there are too few for the confidence, the interval is the whole range.
 
     Source: Conover, Practical Nonparametric Statistics, 3rd ed. (1999), section 3.2.
     """
@@ -151,12 +151,11 @@ def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: n
 
 
 def prediction_interval(values: Samples, confidence: float, *, least_spread: float = 0.0) -> Interval:
-    """Prediction interval for one more value from the same normal distribution, mean and spread unknown.
+    """Return a prediction interval for another value of a normal distribution with unknown mean and variance.
 
     Args:
         values: at least two.
-        least_spread: lower limit of the standard deviation, known for other reasons; few values may lie closer together
-            by chance.
+        least_spread: known lower limit of the standard deviation; few values may agree better by chance.
 
     Source: Hahn and Meeker, Statistical Intervals (1991), section 4.6.
     """
@@ -178,7 +177,7 @@ def median_error(series: Samples) -> float:
 
 
 def mean_interval(values: Samples, confidence: float) -> Interval:
-    """Confidence interval of the mean of normal values, mean and spread unknown.
+    """Return a confidence interval of the mean of a normal distribution with unknown variance.
 
     Args:
         values: at least two.
@@ -209,8 +208,8 @@ def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
 
     Args:
         a, b: two samples each at least.
-        trim: fraction cut from each end of both series. 0 is Hedges' g itself. 0.2 measures the same quantity with
-            trimmed means and Winsorised variances, so that a few interrupted samples do not hide a difference.
+        trim: fraction cut from each end of both series. 0 gives Hedges' g. Larger values use trimmed means and
+            Winsorised variances, so that a few interrupted samples do not hide a difference.
 
     Returns:
         Within ±`EFFECT_CAP`.
@@ -230,10 +229,10 @@ def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
 
 
 def paired_p_value(a: Samples, b: Samples) -> float:
-    """Probability of seeing `a` this much faster than `b` if it is not: one-sided Wilcoxon signed-rank test.
+    """Return the p-value that `a` is faster than `b`: one-sided Wilcoxon signed-rank test on paired rounds.
 
     Args:
-        a, b: equally long; entry i of both was taken in round i. Rounds in which they tie are left out.
+        a, b: equally long; entry i of both was taken in round i. Rounds with equal times are left out.
     """
     from scipy.stats import wilcoxon
 
@@ -244,9 +243,7 @@ def paired_p_value(a: Samples, b: Samples) -> float:
 
 
 def rank_sum_p_value(a: Samples, b: Samples) -> float:
-    """Probability that two series of the same distribution lie this far apart: two-sided Mann-Whitney test, not
-    paired.
-    """
+    """Return the p-value that two series have different distributions: two-sided Mann-Whitney test, not paired."""
     from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)

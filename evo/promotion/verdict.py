@@ -19,8 +19,8 @@ class Rule:
     Attributes:
         figure: the measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).
         required: False for a rule that is reported but does not decide.
-        conclusive: False if noise leaves it undecided; it then counts as not met. A verdict that fails only such rules
-            is "cannot tell".
+        conclusive: False if noise leaves the rule undecided; it then counts as not met. If only undecided rules are not
+            met, the verdict is "cannot tell".
     """
 
     name: str
@@ -33,7 +33,7 @@ class Rule:
 
     @property
     def result(self) -> str:
-        """Result in a few words: ``yes``, ``no``, ``too noisy to tell`` or ``no (reported only)``."""
+        """Result as text: ``yes``, ``no``, ``too noisy to tell`` or ``no (reported only)``."""
         if self.passed:
             return "yes"
         return "too noisy to tell" if not self.conclusive else "no" if self.required else "no (reported only)"
@@ -49,8 +49,10 @@ class Verdict:
         speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster. Under a metric
             (`evo.promotion.goal`), the ratio of their costs; above 1 the challenger is better. If several
             processes compared the two, the speed-up over all of them, with its interval over processes.
-        baseline: the fastest baseline of this session; `baseline_speedup` is over it, in the same sense.
-        first_process: the speed-up in the first process alone, with the interval of its rounds; None if only one ran.
+        baseline: the fastest baseline of this session; `baseline_speedup` is the speed-up over it, above 1 if the
+            challenger is faster.
+        first_process: the speed-up in the first process alone, with the interval of its rounds; None if only one
+            process ran.
         behind_every_baseline: True if even the slowest baseline is faster, for every ratio in the confidence interval.
         prediction: predicted speed-up in further processes; None if only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion; the challenger may be fast enough.

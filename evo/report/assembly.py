@@ -45,7 +45,7 @@ def _times(material: Material) -> Sections:
 
 
 def _estimates(material: Material) -> Sections:
-    """Sections of an estimate's report; those that need measured times are left out."""
+    """Return the sections of an estimate's report, without sections that need measured times."""
     return {
         "Best estimate so far": progress_blocks(material),
         "Share of the limit": limit_blocks(material),

@@ -28,7 +28,7 @@ _CUT = "\n… cut here: {} more characters; `kernel-evo variant source {} {}` pr
 def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
     """Return the brief with at most about `most_tokens` tokens. Equal briefs give equal text.
 
-    The source of the fastest variant is cut last; sources of slower ones are left out first.
+    Sources of slower variants are left out first; the source of the fastest variant is cut last.
     """
     most = most_tokens * CHARACTERS_PER_TOKEN
     head = "\n".join(_head(brief))

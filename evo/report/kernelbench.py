@@ -84,7 +84,8 @@ class Summary:
     Attributes:
         fast: share of problems by threshold p.
         validity: share of submitted variants that were verified and timed; None if none was submitted.
-        medians: median speed-up by baseline over the problems that have one, with its interval.
+        medians: median speed-up over each baseline, with its interval, over the problems for which the speed-up is
+            known.
     """
 
     problems: int
@@ -110,7 +111,7 @@ def fast(results: Sequence[Result], p: float) -> float:
 
 
 def summary(results: Sequence[Result]) -> Summary:
-    """Summarise the results; every problem counts, including those that could not be imported."""
+    """Summarise the results. Every problem counts, also problems that could not be imported."""
     submitted = sum(len(each.attempts) for each in results)
     shares = [each.share for each in results if each.share is not None]
     gains = [each.tuning_gain for each in results if each.tuning_gain is not None]

@@ -114,7 +114,7 @@ class Material:
 
     @property
     def reached_us(self) -> float | None:
-        """The confirmed time if there is one, else the fastest trial's."""
+        """The champion's confirmed time if there is a champion, else the time of the fastest trial."""
         if self.champion is not None:
             return self.champion.time_us
         return None if self.search.best is None else self.search.best.time_us
@@ -157,7 +157,7 @@ class Terms:
     """Terms given by the user; None where not given.
 
     Attributes:
-        cost_per_hour: cost of the machines that worked for the search; without it, the rate of its budget.
+        cost_per_hour: hourly cost of the machines that worked for the search; None: the rate of the search's budget.
         calls_per_second: calls of the kernel per second in production.
         goals: the least ambitious first.
     """

@@ -230,7 +230,7 @@ def _effort(results: Sequence[Result]) -> str:
 
 
 def _reached(result: Result) -> float | None:
-    """Return the confirmed time if there is one, else the best trial's."""
+    """Return the champion's confirmed time if there is a champion, else the time of the best trial."""
     if result.search.champion is not None:
         return result.search.champion.time_us
     return None if result.search.best is None else result.search.best.time_us

@@ -15,7 +15,7 @@ class Saving:
         reached_us: the kernel's time.
         baseline_us: the baseline's time in the rounds that timed the kernel; if these samples are not stored, or
             nothing was confirmed, the median of the baseline's own job.
-        factor: the confirmed speed-up; without one the ratio of the two times.
+        factor: the confirmed speed-up; without a confirmation, the ratio of the two times.
         verdict: the verdict with that speed-up; None if nothing was confirmed.
         source: text that names the origin of the two times.
     """

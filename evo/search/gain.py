@@ -179,9 +179,9 @@ class Progress:
 def expected_gain(progress: Progress, goal: Goal) -> float:
     """Return the expected saving of one more slice: µs for ``time``, else log of the ratio; ``worst`` ignores weights.
 
-    The n-th slice of a search gains about as much as the last one times (n - 1) / n, since the best of a sample
-    improves with the logarithm of its size. The last slices are averaged with a prior, so one slice without progress
-    does not end a search, and several without any do.
+    The n-th slice of a search gains about (n - 1) / n of the gain of the slice before, since the best of a sample
+    improves with the logarithm of its size. The last slices are averaged with a prior, so a search does not end after
+    one slice without progress, but after several.
     """
     slices, weight = len(progress.best), 1.0 if goal == "worst" else progress.weight
     times = [each for each in progress.best if each is not None]

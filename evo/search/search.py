@@ -30,7 +30,7 @@ class Budget:
     Attributes:
         trials: number of proposed trials, with any outcome.
         minutes: running time in minutes, measured by the process that runs the search.
-        stagnation: number of trials that ended after the best one.
+        stagnation: number of trials that ended after the best trial.
         cost: money spent while running, in the currency of `cost_per_hour`; needs that rate.
         cost_per_hour: cost of all machines that work for the search together.
     """
@@ -74,8 +74,7 @@ class Search:
     """Asks a strategy for trials within a budget, and keeps the history.
 
     The generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history. A `Search`
-    that is rebuilt from its log therefore continues with the same trials as one that was never interrupted. Not
-    thread-safe.
+    that is rebuilt from its log therefore continues with the same trials as without the interruption. Not thread-safe.
 
     Args:
         goal: the metric that ranks trials; None: their time.

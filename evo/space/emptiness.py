@@ -14,7 +14,7 @@ ASIDE = 100
 
 
 class EmptySpace(InvalidInput):
-    """No config satisfies the constraints; the message names the one that removed the last points.
+    """No config satisfies the constraints; the message names the constraint that removed the last points.
 
     Args:
         found: the cause.

@@ -1,9 +1,9 @@
 """Lists the valid points of a space without forming the whole product.
 
-Tunables are joined one at a time, those of the cheapest constraint first. Each constraint prunes when all its names are
-bound; before that, it prunes where its bounds show that it cannot hold. Partial points grow breadth first while they
-fit in memory, and are then completed depth first, block by block, so memory is bounded for any product. A space that
-an estimate shows to be far too large is not listed.
+Tunables are joined one at a time, first the tunables of the cheapest constraint. Each constraint prunes when all its
+names are bound; before that, it prunes where its bounds show that it cannot hold. Partial points grow breadth first
+while they fit in memory, and are then completed depth first, block by block, so memory is bounded for any product. A
+space that an estimate shows to be far too large is not listed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,10 +42,9 @@ def built(
 ) -> tuple[Partial, float]:
     """Return valid points, built from partial points step by step, and an estimate of how many there are.
 
-    Each step keeps at most `width` random points. Every valid point is equally likely to be among the returned ones,
-    but points with the same first values appear together. The estimate is unbiased.
-    Source: Knuth, *Estimating the efficiency of backtrack programs*, Mathematics of Computation 29 (1975), with many
-    paths at once.
+    Each step keeps at most `width` random points. Every valid point is equally likely to be returned, but points with
+    the same first values appear together. The estimate is unbiased. Source: Knuth, *Estimating the efficiency of
+    backtrack programs*, Mathematics of Computation 29 (1975), with many paths at once.
 
     Args:
         groups: positions of tunables. If not empty, each step keeps points with as many different combinations of their

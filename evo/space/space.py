@@ -140,7 +140,7 @@ class Space:
     # Validity
 
     def valid(self, rows: Indices) -> Mask:
-        """Return which of these rows of ranks, shape (n, tunables), are valid configs; shape (n,)."""
+        """Return a mask, shape (n,), of the rows of ranks, shape (n, tunables), that are valid configs."""
         return self._valid.contains(rows)
 
     def violations(self, config: Config) -> list[Constraint]:
@@ -167,7 +167,7 @@ class Space:
         return self.decode([tunable.default_index for tunable in self.tunables])
 
     def default(self) -> Config:
-        """Return the config of declared defaults, or the nearest valid one."""
+        """Return the config of declared defaults, or the valid config nearest to it."""
         return self.repair(self.declared_default(), np.random.default_rng(0))
 
     def sample(self, rng: np.random.Generator, count: int, exclude: Container[str] = frozenset()) -> list[Config]:

@@ -26,7 +26,7 @@ class Tunable:
     """A named choice among ordered values of one type (numbers, bools or texts).
 
     Attributes:
-        values: the choices, all different; adjacent ones are neighbours.
+        values: the choices, all different; adjacent values are neighbours.
         default: one of the values; None: the middle one if ordinal, else the first.
         ordinal: True if adjacent values behave alike, so that distance counts ranks; None: True for numbers only.
 
@@ -67,7 +67,7 @@ class Tunable:
         """Return the rank of `value`; 4.0 counts as 4, but True does not count as 1.
 
         Raises:
-            InvalidInput: it is not one of the values.
+            InvalidInput: `value` is not one of the tunable's values.
         """
         position = self._position.get(identity(value))
         if position is None:
@@ -96,7 +96,7 @@ class Tunable:
         return replace(self, values=tuple(self.values[rank] for rank in ranks), default=default)
 
     def distances(self, rank: int) -> npt.NDArray[np.float64]:
-        """Return each value's distance from the one at `rank`: rank difference over range if ordinal, else 0 or 1."""
+        """Return each value's distance from the value at `rank`: rank difference over range if ordinal, else 0 or 1."""
         apart = np.abs(np.arange(len(self.values)) - rank).astype(np.float64)
         return apart / max(1, len(self.values) - 1) if self.ordinal else np.minimum(apart, 1.0)
 

@@ -25,7 +25,7 @@ BEAM_WIDTH = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest:
-    """A search for the valid point nearest to a given one.
+    """Searches for the valid point nearest to a given point.
 
     It first checks points that differ in one or two tunables, because the nearest valid point is almost always among
     them. If three changes could be cheaper, a beam search then builds points up step by step and keeps the `BEAM_WIDTH`
@@ -122,7 +122,7 @@ class ValidPoints(Protocol):
     """Valid points of a space as rows of value ranks, columns in declared order."""
 
     def contains(self, rows: Indices) -> Mask:
-        """Return which of these rows are valid."""
+        """Return a mask of the rows that are valid."""
         ...
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
@@ -241,7 +241,7 @@ class Drawn:
             size = min(2 * size, 1 << 17)
 
     def _pool(self, number: int, groups: tuple[int, ...] = ()) -> Indices:
-        """Return a pool of valid points, the same ones each time."""
+        """Return a pool of valid points; a pool number always gives the same points."""
         if (number, groups) not in self._pools:
             self._pools[number, groups] = self._pool_and_estimate(number, groups)[0]
         return self._pools[number, groups]

@@ -1,7 +1,7 @@
 """Search strategies by name. All implement the contract of `evo.strategy.base`.
 
-A strategy is a module of this package whose class is marked with `@strategy("name")`, or a class that another package
-names under the entry points ``kernel_evo.strategies``.
+A strategy is a class decorated with `@strategy("name")` in a module of this package, or a class that another package
+lists in the entry-point group ``kernel_evo.strategies``.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,7 @@ class Context:
     Attributes:
         space: the space to search.
         warm_starts: configs worth trying first (defaults, champions of similar problems on this device, the author's
-            measured configs), best guess first; all valid. The search builds on all of them.
+            measured configs), best guess first; all valid. Their results influence all later proposals.
         advice: configs that were fast elsewhere (on another device, or according to another tool), best guess first;
             all valid. Two of them are tried first, and the remaining ones unless the advice is refuted. The number of
             trials that advice can waste is limited.

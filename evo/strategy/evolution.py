@@ -1,4 +1,4 @@
-"""Steady-state evolution with elites: every ended trial may be a parent of the next one."""
+"""Steady-state evolution with elites: every ended trial may be a parent of the next proposal."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The default strategy: several operators suggest configs, and a surrogate model picks the most promising one."""
+"""The default strategy: several operators suggest configs, and a surrogate model picks the most promising config."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ class Portfolio:
     Args:
         arms: names of the arms used, from `ARMS`.
         surrogate: the model that judges suggestions.
-        patient: True limits pending trials at first, so that later ones can use results.
+        patient: True limits pending trials at first, so that later trials can use results.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from evo.strategy.study.axis import Axis, Distributions, axes_of, space_of
 
 
 class KernelEvoSampler(BaseSampler):
-    """Searches a grid of values: proposes only valid configs, and none twice while others are left.
+    """Searches a grid of values: proposes only valid configs, and repeats a config only after all were proposed.
 
     Configs that differ only in a parameter that the trial does not suggest count as different.
 
@@ -37,8 +37,8 @@ class KernelEvoSampler(BaseSampler):
     Args:
         space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
             without a step, and numbers with over a thousand values, are searched on 1,001 points. Parameters that a
-            trial does not suggest, such as conditional ones, are assumed to have no effect on it. None: the parameters
-            that all completed trials have in common, as in Optuna's own samplers, at most 64.
+            trial does not suggest, such as conditional ones, are assumed to have no effect on it. None: the parameters,
+            at most 64, that all completed trials have in common, as in Optuna's own samplers.
         constraints: expressions in Python syntax over the parameters, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`; the default one if None.
         seed: None: a different study each time.

@@ -44,8 +44,8 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
         where: name of the whole document in errors.
 
     Raises:
-        InvalidInput: the text is not JSON, repeats a name within one object, has more than `MOST_NAMES` in one, or is
-            nested deeper than `DEEPEST`.
+        InvalidInput: the text is not JSON, has an object that repeats a name or has more than `MOST_NAMES` names, or is
+            nested deeper than `DEEPEST` levels.
     """
 
     def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Trials: one config of a search, its origin, and its outcome."""
+"""Trials: a trial is one config of a search, with its origin and outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
 
 
 def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
-    """Return the message for a negative number in place of an argument, which typer reads as an option."""
+    """Return the message for a negative number where an argument is expected; typer reads it as an option."""
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
     if context is None or not re.fullmatch(r"-\d", option):
         return None
@@ -68,7 +68,7 @@ def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
     """Refuse options that only apply to a new search; a resumed search keeps its settings.
 
     Args:
-        kept: options that also take effect with ``--resume``, in addition to those that choose the service.
+        kept: options that also take effect with ``--resume``, besides the options that choose the service.
 
     Raises:
         InvalidInput: another option was typed.

@@ -180,7 +180,7 @@ def rollback(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Retire the current champion; the one it replaced becomes current again."""
+    """Retire the current champion; the champion that it replaced becomes current again."""
     from evo.cli.console.output import console, print_json
     from evo.cli.files.champion import successor
     from evo.cli.service.connection import connect
@@ -207,7 +207,7 @@ def restore(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Make a retired champion the current one again, on the evidence of its promotion.
+    """Make a retired champion the current champion again, on the evidence of its promotion.
 
     The current champion is retired. The history keeps both decisions.
     """

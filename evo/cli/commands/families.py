@@ -1,4 +1,4 @@
-"""``families``, ``new`` and ``import``: list families, and create new ones."""
+"""``families``, ``new`` and ``import``: list families, and create new families."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -68,7 +68,7 @@ def record(
 ) -> None:
     """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.
 
-    The configs are measured by the connected workers like those of any search, and stored in the database: after an
+    The connected workers measure the configs as in any search, and the database stores the results: after an
     interruption, only the remaining configs are measured. A search can replay these files in place of a device.
     """
     from evo.cli.arguments.usage import refuse_with_resume

@@ -180,7 +180,7 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
 
 
 def _print_weighed(found: "Sequence[Weighed]", device: str) -> None:
-    """Print the trials that have both figures, those of the Pareto front marked."""
+    """Print the trials that have both metrics; trials of the Pareto front are marked."""
     from rich.text import Text
 
     from evo.cli.console.output import console, table
@@ -248,7 +248,7 @@ def watch(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db =
 
 
 def pause(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """Pause a search: running trials end, and no new ones begin until it is resumed."""
+    """Pause a search: running trials end, and no new trials begin until it is resumed."""
     _command(search_id, "pause", ServiceRef(url=url, token=token, database=db), as_json)
 
 
@@ -258,7 +258,7 @@ def resume(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db 
 
 
 def stop(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
-    """End a search early: running trials finish, and the best one is confirmed."""
+    """End a search early: running trials finish, and the best trial is confirmed."""
     _command(search_id, "stop", ServiceRef(url=url, token=token, database=db), as_json)
 
 

@@ -76,8 +76,8 @@ def submit(
 ) -> None:
     """Submit another implementation of a search's family. It is checked, timed and tuned under the search's terms.
 
-    Keys that variant.toml omits (tunables, constraints, launch, …) are those of the parent. The contract stays the
-    family's: problem, arguments, cases, tolerances and baselines.
+    Keys that variant.toml omits (tunables, constraints, launch, …) come from the parent. Problem, arguments, cases,
+    tolerances and baselines are always the family's.
     """
     from evo.cli.files.variant import read_variant_files
     from evo.cli.session.session import ended_by_signals, progress, reached

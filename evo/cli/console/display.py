@@ -131,7 +131,7 @@ def best_time_text(view: SearchView) -> str:
 
 
 def figure_text(figure: Figure | None) -> str:
-    """Return a time or a speed-up with its source in one word; an estimate has the sign ≈ instead."""
+    """Return a time or speed-up with its source in brackets; an estimate has the sign ≈ instead of a source."""
     if figure is None:
         return "–"
     estimated = figure.source == "estimated"
@@ -246,7 +246,7 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
 
 
 def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
-    """Return ` (same binary as trial 3)` for a trial that compiled to the binary of an earlier one; else nothing."""
+    """Return ` (same binary as trial 3)` for a trial that compiled to the binary of an earlier trial; else nothing."""
     return f" (same binary as trial {duplicates[trial.number]})" if trial.number in duplicates else ""
 
 

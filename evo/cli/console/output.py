@@ -40,7 +40,9 @@ def console(*, stderr: bool = False) -> "Console":
     from rich.segment import Segment
 
     class Screen(Console):
-        """Raises on a closed pipe, because the exit status that Rich uses means a failed search."""
+        """A Rich console that raises BrokenPipeError on a closed pipe: the exit status that Rich uses means a failed
+        search here.
+        """
 
         def on_broken_pipe(self) -> None:
             raise  # noqa: PLE0704 — within Rich's handler
@@ -74,7 +76,7 @@ def table(*columns: str, title: str | None = None) -> "Table":
     from rich.table import Table
 
     class Rows(Table):
-        """A table that prints each row as a list of its cells if the columns do not fit."""
+        """A table that prints each row as a list of cells if the columns do not fit."""
 
         def add_row(self, *cells: "RenderableType | None", **style: Any) -> None:
             super().add_row(*map(_literal, cells), **style)

@@ -166,7 +166,7 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
 
 
 def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
-    """Return the trials of the Pareto front of two objectives, the best in the first one first."""
+    """Return a table of the trials of the Pareto front of two objectives, the best in the first objective first."""
     shared = _shared([trial.config for trial in front])
     made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
     made.title = f"Pareto front of {count_text(len(front), 'trial')}"
@@ -193,7 +193,7 @@ def _remaining_text(config: Config, shared: Config) -> str:
 
 
 def gains_text(gains: Sequence[Gain]) -> RenderableType:
-    """Return the gains over the default config and over the median random one."""
+    """Return the gains over the default config and over the median random config."""
     grid = facts()
     for gain in gains:
         grid.add_row(f"over {gain.over}", Text(gain.words, "" if gain.ratio is not None else "dim"))

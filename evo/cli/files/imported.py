@@ -138,7 +138,7 @@ def check_place(folder: Path) -> None:
 
     Raises:
         InvalidInput: the folder's name is not a valid family name.
-        Conflict: it is not empty; nothing is overwritten.
+        Conflict: the folder is not empty; nothing is overwritten.
     """
     name = folder.absolute().name
     if WORD.fullmatch(name) is None:
@@ -150,7 +150,7 @@ def check_place(folder: Path) -> None:
 
 
 def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
-    """Return the draft of a source, and the texts that the family gets of it and of headers with its macros."""
+    """Return the draft of a source, and the texts of the source and of headers with guards around its macros."""
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":
         return drafted_from_triton(text, file.name, entry), {name: text}

@@ -51,7 +51,9 @@ def _entry(name: str) -> str:
 
 
 def _in_the_library(name: str) -> bool:
-    """Return True if C's library has a function of this name, e.g. ``memcpy``: calls of it would reach the kernel."""
+    """Return True if the C library has a function of this name, e.g. ``memcpy``: its calls would reach the kernel
+    instead.
+    """
     libraries = [ctypes.CDLL(None)]
     with contextlib.suppress(OSError):  # elsewhere its functions are in the same library as all others
         libraries.append(ctypes.CDLL("libm.so.6"))

@@ -1,4 +1,4 @@
-"""Variants on disk: a folder with variant.toml and sources, or one source."""
+"""Variants on disk: a folder with variant.toml and sources, or a single source file."""
 
 from itertools import islice
 from pathlib import Path

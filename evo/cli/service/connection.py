@@ -66,7 +66,7 @@ def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = Fal
         beginning: True creates a missing database; False creates only the default database.
 
     Raises:
-        NotFound: the database the user named, or the folder of a new one, does not exist.
+        NotFound: the database that the user named, or the folder of a new database, does not exist.
         ServiceUnreachable: no service answers at that address.
         EvoError: the local service does not start.
     """

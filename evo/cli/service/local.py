@@ -70,7 +70,7 @@ class Local:
         return self.url
 
     def prepare(self) -> None:
-        """Wait until the service answers and, if one is needed, a worker has registered.
+        """Wait until the service answers and, if a worker is needed, until it has registered.
 
         Raises:
             EvoError: the service does not start; contains the end of its output.
@@ -122,7 +122,7 @@ class Local:
             self._deaths.record(child)
 
     def _attached(self) -> bool:
-        """Return True if another process's service answers; waits for one that is starting."""
+        """Return True if a service of another process answers; waits for a service that is starting."""
         deadline = time.monotonic() + START_S
         while (running := running_service(self.place.database)) is not None:
             if running.url is not None and (running.url == self.url or _answers(running.url)):

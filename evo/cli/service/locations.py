@@ -59,7 +59,7 @@ class LocalDatabase:
 
     @classmethod
     def of(cls, database: Path | None) -> "LocalDatabase":
-        """Return the database that the user named, or the default one in the user's data directory.
+        """Return the database that the user named, or the default database in the user's data directory.
 
         Raises:
             InvalidInput: the user named a database on a server, which only a service opens, or gave another URL.

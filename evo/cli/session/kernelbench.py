@@ -60,8 +60,8 @@ class Contest:
         terms: terms of every search.
         families: folder for the imported families.
         together: number of problems worked on at the same time; a device still measures one kernel at a time.
-        minutes: time after which no further problem begins and running ones are reported with their results so far;
-            None: no limit.
+        minutes: time after which no further problem begins, and running problems are reported with their results so
+            far; None: no limit.
         say: prints a line of the transcript.
     """
 

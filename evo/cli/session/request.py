@@ -50,7 +50,7 @@ class Request:
         )
 
     def under(self, policy: Mapping[str, Any]) -> "Request":
-        """Return a copy whose policy overrides these fields of the default one."""
+        """Return a copy whose policy overrides these fields of the default policy."""
         return replace(self, terms={**self.terms, "policy": dict(policy)})
 
     def with_terms(self, **terms: Any) -> "Request":

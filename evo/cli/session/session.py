@@ -51,7 +51,7 @@ def run(
         stay: follow the search until it has ended; False only starts it.
         then: called with the ended search while its service can still be reached.
         announce: file that receives the number, the page and the view of the search.
-        as_json: print progress to standard error, and pass the final search to `tell`.
+        as_json: True prints progress to standard error, and passes the final search to `tell`.
     """
     from pydantic_core import to_jsonable_python
 

@@ -1,4 +1,6 @@
-"""Searches several problems of one family in turn; each starts from the champions of its neighbours."""
+"""Searches several problems of one family one after another; each search starts from the champions of similar
+problems.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,11 +23,11 @@ def run(
     as_json: bool,
     then: session.Then | None = None,
 ) -> Exit:
-    """Search each problem; stop after an interrupted one. The exit code is that of the first search that found no
+    """Search each problem; stop after an interrupted search. Return the exit code of the first search that found no
     config.
 
-    As JSON the searches are one list, even if an error ended it early. The service starts each search with the
-    champions of similar problems.
+    With `as_json`, the searches are printed as one list, even if an error ended the run early. The service starts each
+    search with the champions of similar problems.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []

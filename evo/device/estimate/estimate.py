@@ -49,7 +49,8 @@ class Estimate:
 
     Attributes:
         floor_us: roofline time of a perfect kernel with the same effort that reads each byte once.
-        balance: mean work per multiprocessor over the work of the busiest one; 1.0 if the blocks divide evenly.
+        balance: mean work per multiprocessor over the work of the busiest multiprocessor; 1.0 if the blocks divide
+            evenly.
         hiding: share of the time in which a scheduler has a warp that is ready.
         spill_us: time of spilled registers in memory.
         launch_us: time of the launch itself, in addition to its work.

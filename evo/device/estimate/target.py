@@ -75,7 +75,7 @@ def known(target: str) -> Device:
     """Return the GPU that a target names: a model, or an architecture such as ``sm_89``. Nothing can be measured on it.
 
     Raises:
-        NotFound: the target is unknown; names the closest one, and all models and architectures.
+        NotFound: the target is unknown; names the closest target, and all models and architectures.
     """
     devices = [_device(model, attributes) for model, attributes in ATTRIBUTES_BY_MODEL.items()]
     for device in devices:

@@ -82,7 +82,7 @@ class Kernel:
         """Return a reusable launch of the kernel on one device; equal arguments return the same object.
 
         Args:
-            scalars: values that replace those of the measurement, by the argument's name.
+            scalars: values of scalar arguments by name, which replace the values used in the measurement.
             results: shapes of the outputs as the caller gets them; by default as the kernel writes them.
         """
         wanted = self.results if results is None else tuple(results)
@@ -412,7 +412,7 @@ def _driver(name: str, *arguments: Any) -> None:
     """Call a function of the CUDA driver.
 
     Raises:
-        RuntimeError: it failed; states the call and the driver's number.
+        RuntimeError: the call failed; states its name and the driver's error number.
     """
     status = _driver_function(name)(*arguments)
     if status:

@@ -27,8 +27,8 @@ class Measured:
 
     Attributes:
         champion: number of the kernel's champion in the database it was exported from.
-        model, machine: the device that confirmed it, and the one here.
-        kernel_us: time of the kernel alone, as confirmed by its search on `model`.
+        model, machine: the device of the confirmation, and the device of this machine.
+        kernel_us: time of the kernel alone, confirmed by its search on `model`.
         called_us: time of a call of this package's function here: the kernel's time, or the cost on the host if that is
             longer.
         torch_us: time of PyTorch's function, called in the same way.

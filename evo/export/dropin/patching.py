@@ -25,11 +25,11 @@ def patch(model: torch.nn.Module) -> dict[str, int]:
     Linear, LayerNorm, RMSNorm and Softmax modules then call the functions of this package. So do the gated products in
     modules with `gate_proj`, `up_proj` and `down_proj`, and classes of other libraries whose name ends in RMSNorm, if
     they compute the same on a small example. `torch.nn.functional.scaled_dot_product_attention` is replaced for the
-    whole process, because models call it there; calls without a kernel go to PyTorch's. So is `apply_rotary_pos_emb` in
-    the Python modules that define the model's classes, as in transformers, if it rotates a small example as this
-    package does and the model's rotary embedding repeats the first half of its tables; calls without a kernel go to the
-    function that was replaced. `unpatch` undoes all of it. Modules keep their hooks; modules of other classes are
-    unchanged.
+    whole process, because models call it there; calls without a kernel still use PyTorch's function.
+    `apply_rotary_pos_emb` is replaced in the Python modules that define the model's classes, as in transformers, if it
+    rotates a small example as this package does and the model's rotary embedding repeats the first half of its tables;
+    calls without a kernel use the replaced function. `unpatch` restores everything. Modules keep their hooks; modules
+    of other classes are unchanged.
     """
     counts: dict[str, int] = {}
     for module in model.modules():

@@ -119,7 +119,7 @@ def key_of(name: str, inputs: Sequence[torch.Tensor | None], terms: tuple[Any, .
 
     Args:
         name: the function.
-        inputs: the first one is a tensor.
+        inputs: tensors of the call; the first is never None.
         terms: its arguments other than tensors.
     """
     parts: list[Any] = [name, terms]

@@ -13,8 +13,8 @@ def apply_rotary_pos_emb(
 
     Args:
         q, k: (B, heads, S, D), or (B, S, heads, D) where `unsqueeze_dim` is 2; contiguous in either layout.
-        cos, sin: (1, S, D) or (S, D), the same for every batch entry, whose second half repeats the first. Kernels read
-            the first half alone.
+        cos, sin: tables of shape (1, S, D) or (S, D), equal for all batch entries. The second half of the last
+            dimension repeats the first; kernels read only the first half.
     """
     found = rotated(q, k, cos, sin, unsqueeze_dim)
     return rotated_by_torch(q, k, cos, sin, unsqueeze_dim) if found is None else found

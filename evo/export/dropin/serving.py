@@ -20,10 +20,10 @@ class Call:
     Attributes:
         problem: problem for which the kernel must be compiled.
         results: shape and strides of each output as the caller gets it; strides None: contiguous.
-        family: the kernel's family; None: that of the operation.
+        family: the kernel's family; None: the family of the operation.
         by_tokens: True if the kernel's memory layout is (B, S, H, D).
         convert, copies, offsets: as in `Plan`.
-        integers: indices of inputs of integers, whose dtype need not be that of the others.
+        integers: indices of integer inputs, whose dtype may differ from that of the other inputs.
         scalars: values of the kernel's scalar arguments.
         unread: tensors that are passed after the inputs, and that the kernel does not read.
         kept: False if the decision holds for this call only and is not stored.
@@ -78,8 +78,8 @@ class Operation:
     """A function of this package whose calls kernels may compute.
 
     Attributes:
-        name: the function's name, and `arguments` those of its tensors.
-        family: the family of its kernels.
+        name: name of the function; `arguments` has the names of its tensors.
+        family: the family of the operation's kernels.
         plain: computes the call with PyTorch for the backward pass; takes the terms, then the inputs.
         describe: returns the `Call` or `Unserved` for inputs and terms.
     """

@@ -81,7 +81,7 @@ class Report:
 
     @property
     def fallbacks(self) -> Mapping[tuple[str, str, str], int]:
-        """Calls that PyTorch served, by function, problem in words and reason."""
+        """Number of calls that PyTorch served, by function, problem as text, and reason."""
         return {(each.function, each.text, each.reason): each.calls for each in self.missed}
 
     def __str__(self) -> str:
@@ -184,7 +184,7 @@ class Table:
 
 
 def described(family: str, problem: Mapping[str, Any]) -> str:
-    """Return a problem in words."""
+    """Return family and problem as text."""
     return " ".join([family, *(f"{name}={value}" for name, value in problem.items())])
 
 

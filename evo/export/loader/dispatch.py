@@ -86,7 +86,7 @@ def _plain(name: str, value: Any) -> str | bool | int | float:
     """Return a field's value as a Python value; a NumPy number is converted.
 
     Raises:
-        TypeError: it is not a valid value of a field.
+        TypeError: the value is not valid for a field.
     """
     plain = value.item() if hasattr(value, "item") else value
     if not isinstance(plain, (str, bool, int, float)):

@@ -57,7 +57,7 @@ def encode(
         of: name of the array, for errors.
         shape: elements, outermost axis first.
         box: elements of one copy along each axis; elements outside the array are copied as zeros.
-        swizzle: bytes within which 16-byte chunks change places in shared memory: 0, 32, 64 or 128.
+        swizzle: bytes within which 16-byte chunks are permuted in shared memory: 0, 32, 64 or 128.
         l2_promotion: bytes that the L2 cache fetches at a time: 0, 64, 128 or 256.
 
     Raises:

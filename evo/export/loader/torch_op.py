@@ -93,7 +93,7 @@ def _outputs(device: torch.device) -> list[torch.Tensor]:
 
 
 def _output(each: dict[str, Any], device: torch.device) -> torch.Tensor:
-    """Return an empty tensor, or one filled with the initial value if callers must fill it."""
+    """Return an empty output; if callers must fill it, the tensor is filled with the initial value."""
     made = torch.empty(each["shape"], dtype=_dtype(each), device=device)
     if "init" in each and not each["init_timed"]:
         (made if each["stored"] == each["dtype"] else made.view(getattr(torch, each["stored"]))).fill_(each["init"])

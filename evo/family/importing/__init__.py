@@ -1,4 +1,6 @@
-"""Drafts a family from an existing source: facts about functions, macros and launch, and guesses for the rest."""
+"""Drafts a family from an existing source: reads functions, macros and launch, and guesses what the source does not
+state.
+"""
 
 from evo.family.importing.draft import Draft, drafted
 from evo.family.importing.source import Function, Macro, Parameter, Source, read_source

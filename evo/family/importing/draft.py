@@ -96,7 +96,7 @@ class Draft:
 
     Attributes:
         deterministic: False if it adds floats atomically.
-        grid, block: launch of a CUDA kernel; empty for others. Triton chooses the block.
+        grid, block: launch of a CUDA or Triton kernel; empty for a C function. Triton chooses the block.
         derived: derived values by name.
         starts: configs to try first.
         descriptors: arguments that a Triton kernel takes as tensor descriptors, with the extents of their blocks; empty

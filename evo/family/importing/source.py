@@ -36,7 +36,7 @@ class Function:
 
     Attributes:
         body: text between its braces, without comments.
-        template: parameters of its template, e.g. ``typename T``; empty for a plain function.
+        template: template parameters of the function, e.g. ``typename T``; empty for a plain function.
         bounds: expression in ``__launch_bounds__``; empty if there is none.
     """
 
@@ -53,7 +53,7 @@ class Macro:
 
     Attributes:
         guarded: True if its definition applies only when it is not yet defined.
-        line: line of its definition, from 0.
+        line: line number of the definition, from 0.
     """
 
     name: str

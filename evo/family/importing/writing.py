@@ -129,11 +129,12 @@ class Answer:
 
     Attributes:
         text: code with its definition.
-        parameters: names of inputs, scalars or problem fields; a keyword of Python ends in an underscore (``in_``).
+        parameters: names of inputs, scalars or problem fields; names that are Python keywords end in an underscore
+            (``in_``).
         positional: number of positional-only parameters, which come first.
-        other_inputs: True if it collects further inputs with ``**``.
+        other_inputs: True if the function takes further inputs with ``**``.
         own_inputs: True if the code defines ``inputs()`` as well.
-        modules: texts of the modules next to it that it imports, by the name of their file.
+        modules: texts of imported modules in the same folder, by file name.
     """
 
     text: str

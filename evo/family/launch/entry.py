@@ -34,8 +34,8 @@ def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
     """Read the ``entry`` of an implementation or of a launch.
 
     Raises:
-        InvalidInput: it is neither an identifier nor an instance of a CUDA template. For another C++ name the error
-            gives source lines that make it callable.
+        InvalidInput: the entry is neither an identifier nor an instance of a CUDA template. For other C++ names, the
+            error gives source lines that make the function callable.
     """
     entry = table.line("entry", what="the name of the function to call")
     if IDENTIFIER.fullmatch(entry) or (kind_of(kind).sources == "cuda" and is_instance(entry)):

@@ -28,7 +28,7 @@ class Launch:
         shared_memory_bytes: dynamic shared memory of a block.
         tensor_maps: tensor maps passed after the arguments of the call.
         entry: function to start; empty: the implementation's entry.
-        arguments: names of its arguments in order; empty: those of the call.
+        arguments: names of the function's arguments in order; empty: all arguments of the call.
         further: launches that follow, in order.
     """
 
@@ -48,7 +48,7 @@ class Geometry:
     Attributes:
         items: number of work items, if blocks share them.
         effort: arithmetic as a multiple of the stated arithmetic.
-        computing: threads of a block that compute, if the others only copy.
+        computing: threads of a block that compute, if the remaining threads only copy.
         descriptors: arguments that a Triton kernel takes as tensor descriptors.
         entry, arguments, further: as in `Launch`.
     """

@@ -24,7 +24,7 @@ class TensorMap:
         of: name of the argument.
         shape: extents of a contiguous view of the whole argument, outermost axis first.
         box: extents of one copy, in elements.
-        swizzle: bytes of a row within which 16-byte chunks change places in shared memory; 0: none.
+        swizzle: bytes of a row within which 16-byte chunks are permuted in shared memory; 0: none.
         l2_promotion: bytes that L2 fetches at a time; 0: as many as the copy requests.
     """
 

@@ -1,7 +1,7 @@
 """Declares a family as a Python class: the decorators and functions that a `family.py` imports.
 
-The class is parsed, not run, where families are listed, searched or uploaded. Names are therefore those of family.toml,
-and values are literals. The functions of the class run only in the runner, like those of reference.py.
+The class is parsed, not run, when families are listed, searched or uploaded. Names are therefore the keys of
+family.toml, and values are literals. The functions of the class run only in the runner, like those of reference.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence

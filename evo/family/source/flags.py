@@ -140,7 +140,7 @@ class Option:
     Attributes:
         name: name of the option, e.g. ``-I``; empty for a bare file name.
         value: its value, joined or given as the next flag; empty if it has none.
-        place: index of its first flag.
+        place: index of the option's first flag.
         flags: the option as written.
     """
 
@@ -323,7 +323,7 @@ def linked_files(flags: Sequence[str], default: Sequence[str] = ()) -> tuple[str
     """Return every file that the linker or optimiser may read because of the flags; some may not exist.
 
     Args:
-        default: folders in which the linker looks for libraries after those of the flags.
+        default: folders in which the linker looks for libraries, after the folders that the flags name.
     """
     found, folders, libraries = [], [], []
     for option in options(flags):
@@ -366,7 +366,7 @@ def native_flag(machine: str) -> str:
 
 
 def c_flags(machine: str, language: Language = "c") -> tuple[str, ...]:
-    """Return the flags given to every C or C++ compiler, before those of the family."""
+    """Return the flags given to every C or C++ compiler, before the flags of the family."""
     standard = "-std=gnu++17" if language == "c++" else "-std=gnu11"
     return "-O3", native_flag(machine), "-ffp-contract=fast", "-fPIC", standard
 
@@ -383,7 +383,8 @@ def without_libraries(flags: Sequence[str], language: Language, system: str) -> 
 def c_steps(
     machine: str, flags: Sequence[str], *, source: str, library: str, system: str = "Linux"
 ) -> tuple[list[str], list[str]]:
-    """Return the arguments that compile a source to an object file, and those that link it to a shared library.
+    """Return the arguments that compile a source to an object file, and the arguments that link the object file to a
+    shared library.
 
     The steps are separate because fast-math flags have two effects. At compile time they allow the compiler to reorder
     arithmetic in this source. At link time they add start-up code that makes the whole process treat subnormal numbers

@@ -57,7 +57,7 @@ class ChampionView(Deferred):
         time_us: median of the confirmation's first process; further processes are in `report.repeats`.
         place: text that names the device that timed it and, if that is a different one, the GPU whose limits its build
             meets.
-        decisions: every change of its status since its promotion, oldest first.
+        decisions: every change of the champion's status since its promotion, oldest first.
         retired_by: name of the user who rolled the champion back or restored another champion; None if a promotion
             replaced it.
         called: latest times of the kernel when called from PyTorch; None if none were stored.

@@ -50,8 +50,9 @@ class Weighed:
     """A trial with two figures.
 
     Attributes:
-        metrics: the values of the two figures by their expressions; ``time_us`` is the first if only one was given.
-        front: True if no other trial is at least as good in both figures, and better in one of them.
+        metrics: values of the two metrics by expression; ``time_us`` is the first if only one metric was given.
+        front: True if the trial is on the Pareto front: no other trial is at least as good in both metrics and better
+            in one.
     """
 
     trial: TrialView
@@ -70,7 +71,7 @@ def weighed(
 
     Args:
         metrics: one or two expressions over ``time_us``, the resources of a build, e.g. ``registers``, the tunables and
-            the problem's fields, each with an optional direction before a colon. A single one is weighed against the
+            the problem's fields, each with an optional direction before a colon. A single metric is compared with the
             time.
         field: the name by which errors call the metrics.
 

@@ -158,7 +158,7 @@ class SearchView(Deferred):
         unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None if there is none.
         speedup: speed-up of the best trial over the fastest baseline, confirmed if `best` is confirmed; `best.speedup`
             names the baseline.
-        gains: gains of the search over the default config and over the median random one; empty in lists.
+        gains: gains of the search over the default config and over the median random config; empty in lists.
         elapsed_s: running time without pauses.
         overhead_ms: median over trials of the search's own cost: time in which no compiler and no device worked
             although work was available; `overhead_mean_ms` is the mean.

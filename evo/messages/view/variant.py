@@ -217,7 +217,7 @@ class BriefView:
     Attributes:
         signature: signature of the function to write, for the problem's dtypes.
         arguments: name, role, dtype, shape and tolerance of each argument of the problem, as text.
-        cases: correctness cases as text; hidden ones are only counted.
+        cases: correctness cases as text; of hidden cases only the number.
         device: facts about the device that a kernel author needs.
         floor_us, bound: the least time that the problem takes on this device, and the resource that limits it; None if
             unknown.

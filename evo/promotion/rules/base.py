@@ -68,7 +68,7 @@ class Confirmation:
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
         speedup: speed-up over the incumbent, over all processes; None without an incumbent.
         speedup_of_first: speed-up over the incumbent in the first process alone.
-        noise: difference between two series of the challenger; None if only one was taken.
+        noise: difference between two series of the challenger; None if only one series was taken.
         fastest: name of the fastest baseline; None if no baseline was timed.
         speedups: speed-up over each baseline by name.
     """
@@ -114,12 +114,12 @@ def rule(
     """Return a decorator that registers a function as a rule of promotions.
 
     Args:
-        name: name of its rule; a function of several rules names one.
+        name: name of the rule; a function that yields several rules gives one of their names.
         about: ``kernel``: speed cannot outweigh it, so if it fails, the summary reports it alone; ``rounds``: it judges
             the rounds of the first process, whose failure is not conclusive if further processes find enough gain.
         rank: rules are applied and shown by rank, then by name.
-        threshold: default of a threshold of its own, which the table ``thresholds`` of a policy overrides under the
-            rule's name; see `Policy.threshold`.
+        threshold: default threshold of the rule, which the table ``thresholds`` of a policy overrides under the rule's
+            name; see `Policy.threshold`.
 
     Raises:
         ValueError: when it decorates: another function has the name.

@@ -66,8 +66,8 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
 
 @rule("agreement", rank=150)
 def agreement_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Warn if the first process disagrees with the others. Sound challengers do so in one of twenty cases (decision
-    51).
+    """Warn if the first process disagrees with the other processes. This happens in one of twenty cases for valid
+    challengers (decision 51).
     """
     prediction = confirmation.prediction
     if prediction is None or prediction.others is None:

@@ -60,7 +60,7 @@ def _miss(gate: Gate, least: float, challenger: Profiled | None, incumbent: Prof
 
 
 def profile_rows(profiles: Mapping[str, Profiled]) -> list[tuple[str, str, str, str]]:
-    """Return title, challenger, incumbent and change of every counter that either of them has."""
+    """Return title, challenger's value, incumbent's value and change of every counter that either kernel has."""
     sides = [profiles[side].figures if side in profiles else {} for side in ("challenger", "incumbent")]
     rows = []
     for name, figure in FIGURES.items():

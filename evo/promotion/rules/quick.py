@@ -12,7 +12,7 @@ from evo.trial.results import ConfirmReport
 
 @rule(QUICK_GAP, rank=190)
 def quick_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Compare the confirmed median with the quick one. The rule only warns.
+    """Compare the confirmed median with the median of the quick samples. The rule only warns.
 
     It fails where the difference is larger than `Policy.maximum_quick_gap` and the two intervals do not overlap.
     """
@@ -68,7 +68,7 @@ def _likely_causes(ratio: float) -> str:
 
 
 def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
-    """Return the fastest baseline of the confirmation that the search timed as well, and the ratio of its times."""
+    """Return the fastest baseline that both confirmation and search timed, and the ratio of its two times."""
     both = [name for name in report.baselines if name in quick.baselines]
     name = min(both, key=lambda each: report.baselines[each].median_us, default=None)
     return None if name is None else (name, report.baselines[name].median_us / quick.baselines[name].median_us)

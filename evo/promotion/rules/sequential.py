@@ -30,14 +30,15 @@ class SequentialState:
 
     Attributes:
         decision: ``faster``: the bound is above 1 and the mean reaches `needed`. ``too little``: the mean will not
-            reach it. ``open``: a later look may decide. ``cannot tell``: the last look did not decide.
+            reach it. ``open``: a later decision point may decide. ``cannot tell``: the last decision point did not
+            decide.
         processes: number of processes.
         mean: geometric mean of their speed-ups.
-        low: one-sided lower bound of the mean at this look; None if no decision is due at this number of processes.
-        high: one-sided upper bound at the level `Policy.futility`; None for a single process.
+        low: one-sided lower bound of the mean; None if no decision is due at this number of processes.
+        high: one-sided upper bound of the mean at the level `Policy.futility`; None for a single process.
         needed: least mean, from `Policy.minimum_gain`.
         level: probability that `low` is above the true mean; None if `low` is None.
-        spread: standard deviation of the logarithms over processes; 0 for a single one.
+        spread: standard deviation of the logarithms over processes; 0 for a single process.
     """
 
     decision: Decision
@@ -74,7 +75,7 @@ def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialSta
     """Apply the sequential test to the speed-up of each process.
 
     Args:
-        speedups: incumbent time over challenger time, one per process, at least one.
+        speedups: incumbent time over challenger time in each process; at least one process.
 
     The bounds are Student's t on the logarithms.
     """
@@ -131,7 +132,7 @@ def _conditional(mean: float, limit: float, error: float) -> float:
 
 
 def _level(count: int, policy: Policy) -> float | None:
-    """Return the error probability at this number of processes; beyond the last look, that of the last look."""
+    """Return the error probability of the test at this number of processes; None if no decision is due."""
     due = dict(zip(looks(policy), levels(policy), strict=True))
     return due.get(min(count, looks(policy)[-1]))
 

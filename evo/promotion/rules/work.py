@@ -12,8 +12,8 @@ _QUIET = "Search again while fewer other programs run on the machine."
 
 
 def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
-    """Return the time of a call on poisoned outputs relative to answered ones: median ratio of the rounds, with
-    interval.
+    """Return the time of calls on overwritten outputs over the time on outputs that hold the answer: the median ratio
+    of the rounds, with its interval.
     """
     return order_interval(rounds_ratio(check.poisoned.samples_us, check.answered.samples_us), confidence)
 

@@ -139,5 +139,5 @@ def _other_values(name: str, config: Config) -> tuple[Value, ...]:
 
 
 def _binary(found: Found) -> Binary:
-    """Return the measured binary; a trial without a known binary counts as a separate one."""
+    """Return the key of the measured binary; a trial without a known binary counts as a separate binary."""
     return found.number if found.binary is None else found.binary

@@ -57,7 +57,7 @@ def sample_blocks(material: Material) -> Iterator[Block]:
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:
-    """Yield each challenge: every rule of the decisive one, and the failed rules of the others."""
+    """Yield each challenge: every rule of the decisive challenge, and the failed rules of the other challenges."""
     challenges = material.search.challenges
     if not challenges:
         yield Text(material.search.unchallenged or "No trial challenged.")

@@ -29,7 +29,7 @@ class Tensor(Protocol):
 
 
 class NotServed(ValueError):
-    """No family computes such a call; the message gives the reason."""
+    """No family computes the call; the message gives the reason."""
 
 
 class Recorder:

@@ -1,4 +1,4 @@
-"""Small sets of configs that serve many problems, and the table that picks one by shape."""
+"""Small sets of configs that serve many problems, and the table that picks a config by shape."""
 
 import itertools
 import math

@@ -118,11 +118,11 @@ class Expression:
         return self
 
     def check_meaning(self) -> "Expression":
-        """Return this expression after checking that it means the same to a reader of C.
+        """Return this expression after checking that it has the same meaning in C.
 
         Raises:
-            InvalidInput: it divides and multiplies by the same term, or mixes comparisons of size with ``==`` in a
-                chain.
+            InvalidInput: the expression divides and multiplies by the same term, or mixes ``<`` or ``>`` with ``==`` in
+                a chain.
         """
         if (reason := of_c(self.tree)) is not None:
             raise InvalidInput(self.field, f"`{self.text}`: {reason}")
@@ -132,8 +132,8 @@ class Expression:
         """Return this expression after checking that its value can differ between configs.
 
         Raises:
-            InvalidInput: it contains no name, e.g. because it is a quoted text, or a number or text of it counts as a
-                truth value.
+            InvalidInput: the expression contains no name, e.g. because it is a quoted text, or uses a number or text as
+                a truth value.
         """
         if self.names:
             if (reason := value_alone(self.tree)) is not None:

@@ -210,7 +210,7 @@ def _ternary(text: str) -> str:
 
 
 class _Translator(ast.NodeTransformer):
-    """Replaces operators and calls that expressions lack by equivalent ones."""
+    """Replaces operators and calls that expressions lack by equivalent expressions."""
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         return self.visit(node.body)

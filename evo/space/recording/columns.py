@@ -1,4 +1,4 @@
-"""Tunables of a recording: names and values that a space accepts, each checked; errors name the place in the file."""
+"""Tunables of a recording: checks names and values, and converts them to ones that a space accepts."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
     """Return a column for each list of values, which may contain repetitions.
 
     Args:
-        where: place of the lists in the file.
+        where: key of the lists in the file, for errors.
 
     Raises:
         InvalidInput: a value is a list, an object or not a finite number, or two different names or texts of the file

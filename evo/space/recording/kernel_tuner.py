@@ -42,7 +42,7 @@ def read_cache(document: Mapping[str, Any], name: str) -> Recording:
 
 
 def _check_objective(document: Mapping[str, Any], name: str) -> None:
-    """Refuse a file that records a figure other than time; the error names its place."""
+    """Refuse a file that records a quantity other than time."""
     objective, results = document.get("objective", TIME), document["cache"].values()
     recorded = [result for result in results if isinstance(result, dict)]
     timed = any(TIME in result or "__error__" in result for result in recorded)

@@ -18,7 +18,7 @@ REMEMBERED = 64
 
 
 class Neighbourhood:
-    """Configs that differ from a given one in one value, or in one value and the changes it requires.
+    """Finds configs that differ from a given config in one value, or in one value and the changes that it requires.
 
     Constraints may tie tunables together, e.g. require two sizes to be equal. Then changing one value makes a valid
     config invalid; `Relinking` finds the other changes.
@@ -43,7 +43,7 @@ class Neighbourhood:
         return Suggestions.joined(parts)
 
     def around(self, row: Indices, rng: np.random.Generator) -> Indices:
-        """Return the rows that differ from this one in a single value."""
+        """Return the rows that differ from `row` in a single value."""
         changes: Places = np.flatnonzero(self._values != row[self._columns])
         if len(changes) > MOST:
             changes = rng.choice(changes, size=MOST, replace=False)

@@ -2,8 +2,8 @@
 
 The tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS 2011), in
 its multivariate form: the kernel around each observation is a product over the tunables, and the score of a candidate
-is ``log l(x) − log g(x)``: the density of the best observations over that of the others. Kernels are defined on the
-ranks of a tunable, so a density is a sum of table look-ups. Only valid configs are scored.
+is ``log l(x) − log g(x)``: the density of the best observations over the density of the other observations. Kernels are
+defined on the ranks of a tunable, so a density is a sum of table look-ups. Only valid configs are scored.
 """
 
 import math

@@ -17,7 +17,7 @@ POOL = 1_000
 
 
 class Relinking:
-    """Configs that differ from a given one in one value and in the changes it requires.
+    """Finds configs that differ from a given config in one value and in the changes that it requires.
 
     Constraints tie tunables together: for example, the copy engine may need a producer warp, and that another number of
     stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path starts at a valid
@@ -79,7 +79,7 @@ class Relinking:
 
     @property
     def starts(self) -> Indices:
-        """Random valid rows of every mechanism, the same in every search of a space, so that a restarted search
+        """Random valid rows of every mechanism. Every search of a space uses the same rows, so that a restarted search
         continues identically.
         """
         if self._pool is None:

@@ -93,8 +93,8 @@ class Outlook:
 class Surrogate:
     """Gaussian process on speed, and a local probability of success.
 
-    Speed, the inverse of time, separates fast configs from each other more than slow ones. The length scales depend on
-    a prefix of the history alone, so a restarted search finds the same ones.
+    Speed, the inverse of time, separates fast configs from each other more than slow ones. The length scales depend
+    only on a prefix of the history, so a restarted search finds the same length scales.
 
     Args:
         aligned: True adds the alignment of numbers as a coordinate.

@@ -109,7 +109,7 @@ class StudyReader:
             self._pending.pop(trial.number, None)
 
     def _miss(self, asked: Trial) -> None:
-        """Record that a trial chose another config than the proposed one."""
+        """Record that a trial chose a config other than the proposed config."""
         key = self._space.key(asked.config)
         self._tell(asked, Abandoned(worker_losses=1))
         self._unmet[key] = asked.config
@@ -204,7 +204,7 @@ class PositiveTimes:
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
         """True if `trial` replaces `other` for the same config: only it has a value, or its value is better.
 
-        Trials with equal parameters are repetitions: the first one stays.
+        Trials with equal parameters are repetitions: the first trial counts.
         """
         if trial.state != TrialState.COMPLETE or trial.value is None:
             return False

@@ -47,7 +47,9 @@ class Axis:
         return not all(_same(*pair) for pair in zip(self.values, self.tunable.values, strict=True))
 
     def rank(self, value: Any) -> int | None:
-        """Return the rank of a value (for numbers the nearest one); None when it is outside the grid."""
+        """Return the rank of a value, for numbers the rank of the nearest grid point; None if the value is outside the
+        grid.
+        """
         if not self.tunable.ordinal:
             return next((rank for rank, known in enumerate(self.values) if _same(known, value)), None)
         if not isinstance(value, Real):
@@ -79,7 +81,7 @@ def axes_of(distributions: Distributions) -> list[Axis]:
 
 
 def _label(name: str, index: int, others: Distributions) -> str:
-    """Return the tunable's name: the parameter's own name if it is a valid one."""
+    """Return the tunable's name: the parameter's own name if that is valid for a tunable."""
     label = name if NAME.fullmatch(name) else f"parameter_{index}"
     while label != name and label in others:
         label += "_"
@@ -90,7 +92,7 @@ def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
     """Turn a distribution into a grid.
 
     Raises:
-        InvalidInput: it is not one of Optuna's three kinds, or has values that no grid can hold.
+        InvalidInput: the distribution is not one of Optuna's three kinds, or has values that no grid can hold.
     """
     values: tuple[float, ...]
     _check(name, distribution)

@@ -57,7 +57,8 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 
 
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
-    """Return the numbers of the parents of an idea: in turn the best of each niche, then the next fastest.
+    """Return the numbers of the parents of an idea: the best variant of each niche in rotation, then the next fastest
+    variants.
 
     In a search that stagnates, newer variants come first.
     """

@@ -50,9 +50,9 @@ class Context:
 class Proposer(Protocol):
     """Submits variants to a search.
 
-    Contract: it uses only the client, like an external program. It yields while it waits, so that several problems can
-    be worked on at the same time, and ends when it has no further variant. An `EvoError` ends the work on this problem
-    and is reported.
+    Contract: it uses only the client, like an external program. The proposer yields while it waits, so that several
+    problems can be worked on at the same time, and returns when it has no further variant. An `EvoError` ends the work
+    on this problem and is reported.
     """
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:

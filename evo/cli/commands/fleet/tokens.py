@@ -132,7 +132,7 @@ def rotate(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Replace a token by a new one on the same terms; the old one is refused."""
+    """Replace a token by a new token with the same roles and expiry; the old token is refused."""
     from evo.cli.service.connection import connect
 
     with connect(ServiceRef(url=url, token=token, database=db)) as connection:

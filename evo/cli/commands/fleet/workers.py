@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def _alone(
     context: typer.Context, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False
 ) -> None:
-    """List the workers, or control which of them get work."""
+    """List the workers, or control which workers get work."""
     if context.invoked_subcommand is None:
         list_workers(url=url, token=token, db=db, as_json=as_json)
 

@@ -183,7 +183,8 @@ def describe(path: Path) -> Described:
     """Run a file and describe it.
 
     Raises:
-        InvalidInput: it lacks a part of the format, does not run, or computes something that no family can describe.
+        InvalidInput: the file lacks a part of the format, does not run, or computes something that no family can
+            describe.
     """
     file = _checked(path)
     try:

@@ -1,7 +1,7 @@
 """Facts of a Triton source, and the part of it that a kernel needs. The file is parsed, never run.
 
 A Triton kernel is usually in a file that also makes tensors, runs benchmarks and reads files. Only imports of Triton,
-functions under ``@triton.jit`` and constants take part in a compilation, so the rest is left out.
+functions under ``@triton.jit`` and constants are needed to compile a kernel, so everything else is left out.
 """
 
 import ast
@@ -38,9 +38,9 @@ class Parameter:
     """A parameter of a kernel.
 
     Attributes:
-        constant: annotated with ``tl.constexpr``.
-        pointer: it is dereferenced, or named like a pointer.
-        described: it is used as a tensor descriptor that the caller makes.
+        constant: True if the parameter is annotated with ``tl.constexpr``.
+        pointer: True if the parameter is dereferenced, or named like a pointer.
+        described: True if the parameter is used as a tensor descriptor that the caller makes.
         default: literal default value; None if there is none.
     """
 
@@ -70,7 +70,7 @@ def parsed(text: str, file: str) -> ast.Module:
     """Return the syntax tree of a source.
 
     Raises:
-        InvalidInput: it is not Python; names file and line. Also for expressions that are nested too deeply to read.
+        InvalidInput: the source is not Python, or an expression is nested too deeply; names file and line.
     """
     try:
         return ast.parse(text)
@@ -300,7 +300,9 @@ def _importable(module: str, name: str) -> bool:
 
 
 def _constant_value(node: ast.expr) -> bool:
-    """True for numbers, texts, dtypes of Triton, ``tl.constexpr(…)`` of them, and arithmetic with them."""
+    """Return True for a constant: a number, text or Triton dtype, ``tl.constexpr(…)`` of constants, or arithmetic with
+    constants.
+    """
     match node:
         case ast.Constant() | ast.Name():
             return True
