@@ -1,4 +1,4 @@
-"""Ablation: compare a champion with configs that differ by one change, interleaved in a fresh process."""
+"""Ablation: compares a champion with configs that differ from it by one change, interleaved in a fresh process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ CHAMPION = "champion"
 
 
 class ChampionFault(CandidateFault):
-    """The champion itself failed, so the changes cannot be compared."""
+    """The champion itself failed, so that no change can be compared with it."""
 
 
 class ChangeFault(CandidateFault):
@@ -32,11 +32,11 @@ class ChangeFault(CandidateFault):
 
 
 class Ablation:
-    """Measures one ablation job. `report` is called once, by the slot that holds the device.
+    """Measures the changes of one ablation job. `report` may be called once, by the slot that holds the device.
 
     Args:
-        status: receives the current step.
-        built: builds of the champion and of each changed config, by its index in the job.
+        status: object that receives the current step.
+        built: builds by ``champion`` and by the index of each changed config in the job.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class Ablation:
         self._environment: dict[str, str] = {}
 
     def report(self) -> AblateReport:
-        """Measure and return the report. A failed change is reported as such; the others are measured without it.
+        """Measure the changes and return the report.
+
+        A change that fails is reported as failed; the others are measured.
 
         Raises:
             UnfitError: the device is faulty.
@@ -73,7 +75,7 @@ class Ablation:
         )
 
     def _settled(self, index: int) -> bool:
-        """True if the build alone decides the outcome."""
+        """Return True if the build alone determines the result of a change."""
         built, champion = self._built[str(index)], self._built[CHAMPION]
         if built.refusal is not None:
             self._found[index] = Ablated(failure=built.refusal)
@@ -82,18 +84,18 @@ class Ablation:
         return index in self._found
 
     def _measure(self, indices: Sequence[int]) -> None:
-        """Measure the changes together. After a fault, repeat in a new process without the change that caused it."""
+        """Measure the changes together. After a fault of a change, repeat in a new process without that change."""
         left = list(indices)
         while left:
             try:
-                self._together(left)
+                self._measure_together(left)
                 return
             except ChangeFault as fault:
                 self._found[fault.index] = Ablated(failure=fault.outcome)
                 left.remove(fault.index)
             except ChampionFault:
                 raise
-            except CandidateFault as fault:  # during timing: the fault cannot be attributed to one change
+            except CandidateFault as fault:  # a fault during timing cannot be attributed to one change
                 if len(left) == 1:
                     self._found[left[0]] = Ablated(failure=fault.outcome)
                     return
@@ -101,7 +103,7 @@ class Ablation:
                     self._measure([index])
                 return
 
-    def _together(self, indices: Sequence[int]) -> None:
+    def _measure_together(self, indices: Sequence[int]) -> None:
         series = {CHAMPION: CHAMPION, "again": CHAMPION, **{str(index): str(index) for index in indices}}
         request = Compare(
             series=series,
@@ -111,12 +113,12 @@ class Ablation:
             policy=self._work.terms.policy,
         )
         with self._fresh() as child:
-            self._status.say(f"proving {count_text(len(indices), 'change')}")
+            self._status.say(f"verifying {count_text(len(indices), 'change')}")
             self._verify(child, indices)
             self._status.say(f"timing {count_text(len(indices), 'change')} and the champion")
             with self._watch.stage("measure_s"):
                 compared = compare(child, request, self._work)
-        self._require_right(compared, indices)
+        self._require_correct(compared, indices)
         self._environment.update(compared.environment)
         champion, again = compared.series[CHAMPION], compared.series["again"]
         for index in indices:
@@ -124,18 +126,18 @@ class Ablation:
             self._found[index] = Ablated(champion=champion, champion_again=again, changed=changed)
 
     def _verify(self, child: Child, indices: Sequence[int]) -> None:
-        """Verify champion and changes before timing: wrong kernels are neither timed nor compared."""
+        """Verify the champion and the changes before timing, because wrong kernels must not be timed."""
         try:
-            self._proven(child, CHAMPION)
+            self._verify_kernel(child, CHAMPION)
         except CandidateFault as fault:
             raise ChampionFault(fault.outcome) from None
         for index in indices:
             try:
-                self._proven(child, str(index))
+                self._verify_kernel(child, str(index))
             except CandidateFault as fault:
                 raise ChangeFault(fault.outcome, index) from None
 
-    def _require_right(self, compared: Compared, indices: Sequence[int]) -> None:
+    def _require_correct(self, compared: Compared, indices: Sequence[int]) -> None:
         """Reject changes whose outputs were wrong during timing."""
         if (wrong := refusal(compared.answers[CHAMPION])) is not None:
             raise ChampionFault(wrong)
@@ -143,7 +145,7 @@ class Ablation:
             if (wrong := refusal(compared.answers[str(index)])) is not None:
                 raise ChangeFault(wrong, index)
 
-    def _proven(self, child: Child, name: str) -> None:
+    def _verify_kernel(self, child: Child, name: str) -> None:
         request = Verify(candidate=name, kernels=self._built[name].kernels)
         with self._watch.stage("verify_s"):
             ask(child, request, Verified, stage="verify", limit_s=self._work.terms.policy.verify_timeout_s)

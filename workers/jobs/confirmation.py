@@ -1,5 +1,6 @@
-"""Confirmation: interleaved samples in fresh processes; a challenger that would be promoted is also sanitized and
-profiled.
+"""Confirmation: interleaved samples of a challenger in fresh processes.
+
+A challenger that the samples would promote is also sanitized and profiled.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,23 +32,23 @@ from workers.system.scratch import scratch
 Side: TypeAlias = Literal["challenger", "incumbent"]
 
 SPARE_CORES = 4
-"""Number of cores from which a process may compute references while another one times a GPU."""
+"""Minimum number of cores with which one process may compute references while another one times a GPU."""
 
 PREPARED = 2
-"""Number of processes that are started ahead: importing libraries takes about as long as measuring."""
+"""Number of processes that are started in advance, because importing libraries takes as long as measuring."""
 
 NO_SANITIZER = "this kind of device has none"
 NOT_WON = "its samples do not lead to a promotion"
 _BUDGET_SHARE = 0.8
-"""Share of the measuring time limit that interleaved rounds may use."""
+"""Fraction of the time limit for measuring that interleaved rounds may use."""
 
 _PROFILE_SHARE = 4
-"""Factor by which a profiler may take longer than verification, because it replays a launch dozens of times."""
+"""Time limit of a profiler, relative to that of verification. A profiler replays a launch dozens of times."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instruments:
-    """Tools of a confirmation; None if the kind of device has no such tool."""
+    """Tools of a confirmation. A tool is None if the device kind has none."""
 
     runners: Runners
     sanitizer: Sanitizer | None
@@ -56,7 +57,7 @@ class Instruments:
 
 
 class Confirmation:
-    """Measures one challenge. `report` is called once, by the slot that holds the device."""
+    """Measures one challenge. `report` may be called once, by the slot that holds the device."""
 
     def __init__(self, instruments: Instruments, work: Assignment, job: Confirm, built: Mapping[Side, Built]) -> None:
         self._instruments = instruments
@@ -70,7 +71,7 @@ class Confirmation:
         self._most = self._terms.policy.confirm_processes if job.incumbent is None else looks(self._terms.policy)[-1]
 
     def report(self) -> ConfirmReport:
-        """Measure and return the report. It states the failure of a bad candidate.
+        """Measure the challenge and return the report, which contains the failure of a bad candidate.
 
         Raises:
             UnfitError: the device is faulty.
@@ -90,7 +91,7 @@ class Confirmation:
         return replace(report, stages=self._watch.stages, steps=self._watch.steps)
 
     def _first(self) -> ConfirmReport:
-        """Prove the challenger on every case; interleave it (twice) with incumbent and baselines."""
+        """Verify the challenger on every case. Then time it twice, interleaved with the incumbent and the baselines."""
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(
             series={name: side for name, side in series.items() if side in self._built},
@@ -100,7 +101,7 @@ class Confirmation:
             overwrite_check="challenger",
             policy=self._terms.policy,
         )
-        self._say(1, "proving")
+        self._say(1, "verifying")
         with self._fresh(1) as child:
             cases = {side: self._verify(child, side, launches=3) for side in self._sides}
             self._say(1, "timing")
@@ -110,7 +111,8 @@ class Confirmation:
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """Repeat the comparison of a leading challenger in further processes until the promotion is decided.
 
-        The challenger was verified on every case; each process verifies it again on its own timed inputs.
+        The first process verified the challenger on every case. Each further process verifies it on its own timed
+        inputs.
         """
         policy, given = self._terms.policy, [report.answers]
         if policy.confirm_processes == 1 or not promising(report, policy, self._costs(report)):
@@ -125,7 +127,7 @@ class Confirmation:
         return replace(report, answers=together([each for each in given if each is not None]))
 
     def _costs(self, report: ConfirmReport) -> Costs | None:
-        """Return what turns times into costs if the search has a metric."""
+        """Return the conversion of times to costs; None if the search has no metric."""
         work = self._work.copy.family.work(self._terms.problem)
         flops, moved = (None, None) if work is None else (work.flops, work.bytes)
         goal = Goal.of(self._terms.objective, self._terms.problem, flops=flops, moved=moved)
@@ -134,8 +136,8 @@ class Confirmation:
         return Costs.of(goal, report, self._job.challenger, self._job.incumbent)
 
     def _examined(self, report: ConfirmReport) -> ConfirmReport:
-        """Sanitize and profile a challenger that the measurements of all processes would promote."""
-        self._instruments.runners.discard()  # processes prepared for further comparisons
+        """Sanitize and profile the challenger, if the samples of all processes would promote it."""
+        self._instruments.runners.discard()  # processes that were prepared for further comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
         if not promising(report, self._terms.policy, self._costs(report)):
             return replace(report, sanitizers=_not_sanitized(NOT_WON if sanitizer else NO_SANITIZER))
@@ -153,7 +155,7 @@ class Confirmation:
                 return replace(report, profiles=self._profiles(child, profiler))
 
     def _say(self, process: int | None, stage: str) -> None:
-        """Set the current step, with the speed-up so far."""
+        """Set the current step of the status, with the speedup so far."""
         where = "" if process is None else f", process {process} of {self._most} at most"
         self._instruments.status.say(f"{stage}{where}{self._so_far}")
 
@@ -179,12 +181,12 @@ class Confirmation:
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     def _draws(self, process: int) -> tuple[int, ...]:
-        """Return the entropy of the inputs of a process.
+        """Return the seeds of the inputs of a process.
 
-        The first process draws inputs of all cases. Where processes are prepared while others measure, all further ones
-        share one more set of timed inputs, so that its expected outputs are computed once. Kernels of such devices
-        cannot write files, so a process cannot leave results for another. On other devices each process has its own
-        inputs.
+        The first process draws the inputs of all cases. On a device where processes are prepared during measurements,
+        all further processes share one set of timed inputs, so that its expected outputs are computed once. Kernels of
+        such devices cannot write files, so a process cannot leave results for later ones. On other devices, each
+        process has inputs of its own.
         """
         if process == 1:
             return (self._job.seed,)
@@ -194,7 +196,7 @@ class Confirmation:
         return self._work if process == 1 else replace(self._work, timed_only=True)
 
     def _prepare(self, process: int) -> None:
-        """Start the runner of a later process while this one measures, where that does not disturb it."""
+        """Start the runner of a later process during the measurement of this one, if that does not disturb it."""
         if process > self._most or not self._ahead:
             return
         self._instruments.runners.prepare(
@@ -212,12 +214,12 @@ class Confirmation:
 
     @property
     def _ahead(self) -> bool:
-        """True if processes are prepared while others measure."""
+        """True if processes are prepared during the measurements of earlier ones."""
         return overlaps(self._terms.device.kind)
 
     @contextmanager
     def _fresh(self, process: int) -> Iterator[Child]:
-        """Provide the runner of a process, and start those of later ones."""
+        """Yield the runner of a process, and start the runners of later processes."""
         runners = self._instruments.runners
         if process > 1:
             self._prepare(process)
@@ -265,7 +267,7 @@ class Confirmation:
         return compared
 
     def _sanitized(self, child: Child, sanitizer: Sanitizer, report: ConfirmReport) -> tuple[Sanitized, ...]:
-        """Sanitize the challenger on as many cases as time allows."""
+        """Sanitize the challenger on as many cases as the time limit allows."""
         call_us = None if report.challenger is None else report.challenger.median_us
         asking, limit_s = Lock(), self._terms.policy.verify_timeout_s
         cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
@@ -278,7 +280,7 @@ class Confirmation:
             return examine_cases(cases, examine, limit_s=limit_s, at_once=sanitizer.at_once)
 
     def _profiles(self, child: Child, profiler: Profiler) -> dict[str, Profiled]:
-        """Profile challenger and incumbent on the searched problem."""
+        """Profile the challenger and the incumbent on the searched problem."""
         limit_s = _PROFILE_SHARE * self._terms.policy.verify_timeout_s
         cold = self._terms.objective.cache == "cold"
         profiles: dict[str, Profiled] = {}
@@ -291,7 +293,10 @@ class Confirmation:
     def _subject(
         self, child: Child, side: Side, case: str, asking: AbstractContextManager[object]
     ) -> Iterator[Subject]:
-        """Save the inputs of a case and describe it to a tool; `asking` is locked while the runner is used."""
+        """Save the inputs of a case, and yield its description for a tool.
+
+        `asking` is locked while the runner is used.
+        """
         built, device = self._built[side], self._terms.device
         with scratch() as folder:
             request = Save(case=case, folder=str(folder))
@@ -308,24 +313,25 @@ class Confirmation:
 
 
 def prepare_first(runners: Runners, work: Assignment, job: Confirm) -> None:
-    """Start the first process of a confirmation, so that it computes its references while the configs are built."""
+    """Start the first process of a confirmation, so that it computes references while the configs are built."""
     runners.prepare(work, job.seed, process=1, modules=imports(work, baselines=True))
 
 
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:
-    """Compare in the runner. The time limit is doubled for the setup of baselines (imports, copies of inputs)."""
+    """Compare kernels in the runner. The time limit is doubled, because baselines need time for imports and copies."""
     return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
 
 
 def overlaps(kind: DeviceKind) -> bool:
-    """True if references may be computed while a device of this kind measures: it is not a CPU, and there are spare
-    cores.
+    """Return True if references may be computed while a device of this kind measures.
+
+    The device must not be a CPU, and the machine must have spare cores.
     """
     return not kind_of(kind).on_host and len(machine.cores()) >= SPARE_CORES
 
 
 def budget_s(work: Assignment) -> float:
-    """Return the time budget of the interleaved rounds, in seconds."""
+    """Return the time budget of interleaved rounds, in seconds."""
     return _BUDGET_SHARE * work.terms.policy.measure_timeout_s
 
 

@@ -1,4 +1,4 @@
-"""Estimated trials: each config is compiled for the target and scored by the compiler's figures; nothing runs."""
+"""Estimates: each config is compiled for the target, and its time is estimated from the compiler's figures."""
 
 import math
 import threading
@@ -28,8 +28,9 @@ class Estimator:
     """A `workers.jobs.evaluation.Performer` without a device.
 
     Args:
-        compiler: created on first use, so that a worker that only offers estimates need not load one.
-        folder: the worker's cache.
+        compiler: function that creates the compiler on first use, so that a worker without such searches need not load
+            it.
+        folder: cache folder of the worker.
         place: folder for files of this process.
     """
 
@@ -78,7 +79,7 @@ class Estimator:
 
 
 def aimed(work: Assignment) -> Assignment:
-    """Return the assignment with the target device in place of the device that compiles for it."""
+    """Return the assignment with the target as its device."""
     terms = work.terms
     return replace(work, terms=replace(terms, device=aimed_at(terms.device, terms.objective)))
 

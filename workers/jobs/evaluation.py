@@ -1,6 +1,6 @@
-"""Evaluation ladder of a candidate (build, verify, quick gate) and the jobs that only time.
+"""Steps that evaluate a candidate (build, verify, quick gate), and jobs that only time kernels.
 
-A slot runs it on leases; `workers.jobs.single` runs the same steps without a service. Candidates of a search that
+A slot takes these steps for leases; `workers.jobs.single` takes them without a service. Candidates of a search that
 compile to the same binary are measured once.
 """
 
@@ -35,26 +35,26 @@ from workers.runner.pool import CandidateFault, Runners, TroubleError, ask, trou
 from workers.runner.protocol import Compare, Measure, Sampled, Verified, Verify
 
 Preparation: TypeAlias = Mapping[str, Built]
-"""Builds by role: ``candidate``; ``challenger`` and ``incumbent``; ``champion`` and the indices of its changes."""
+"""Builds by role: ``candidate``, ``challenger``, ``incumbent``, ``champion``, or the index of a change."""
 
 BASELINE_S = 10.0
-"""Approximate maximum duration of the baseline rounds before the first trial: the search waits for them."""
+"""Approximate maximum seconds of the rounds of baselines at the start of a search."""
 
 _OTHER_SHARE = 4
-"""The cache mode that does not rank gets this fraction of the quick gate's samples."""
+"""Divisor of the quick gate's number of samples, for the cache mode that does not rank trials."""
 
 _SIDES: tuple[Side, ...] = ("challenger", "incumbent")
 
 
 class Performer(Protocol):
-    """Performs jobs on one device. `prepare` and `interrupt` are thread-safe; one thread calls the rest."""
+    """Performs jobs on one device. `prepare` and `interrupt` are thread-safe; one thread calls the other methods."""
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Do the part of a job that needs no device."""
+        """Do the steps of a job that need no device, such as builds."""
         ...
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """Perform the job; the caller holds the device. A bad candidate gives an outcome, never an exception.
+        """Perform the job while the caller holds the device. A bad candidate gives an outcome, never an exception.
 
         Raises:
             UnfitError: the device is faulty, so the candidate was not judged.
@@ -63,7 +63,7 @@ class Performer(Protocol):
         ...
 
     def prove(self, work: Assignment) -> None:
-        """Run a known kernel on the device after a crash; the caller holds the device.
+        """Run a known kernel after a crash, while the caller holds the device.
 
         Raises:
             UnfitError: the known kernel fails.
@@ -73,25 +73,25 @@ class Performer(Protocol):
         ...
 
     def begin(self) -> None:
-        """Begin another job, which an earlier `interrupt` does not affect."""
+        """Begin another job. An earlier `interrupt` does not affect it."""
         ...
 
     def interrupt(self) -> None:
-        """Kill the running job and prevent further starts. The job ends as if it had crashed, or raises GaveUp."""
+        """Kill the running job and prevent further starts. The job then ends as crashed, or raises GaveUp."""
         ...
 
     def close(self) -> None: ...
 
 
 class Ladder:
-    """Evaluates candidates on one kind of device. `build` may run in several threads, the rest in one.
+    """Evaluates candidates on one kind of device. `build` may run in several threads, the other methods in one.
 
     Args:
-        folder: the worker's cache.
+        folder: cache folder of the worker.
         place: folder for files of this process.
-        status: receives the current step of a long job.
-        raise_trouble: raise a `TroubleError` when the family or the machine is at fault, where a slot would need an
-            outcome.
+        status: object that receives the current step of a long job.
+        raise_trouble: True to raise a `TroubleError` if the family or the machine is at fault. A slot needs an outcome
+            instead.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class Ladder:
         )
 
     def stand_by(self) -> None:
-        """Start the first runner before there is a job, since it takes most of a second to import its libraries."""
+        """Start the first runner before there is a job, because importing its libraries takes most of a second."""
         self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Build the configs of a job and collect warnings; needs no device."""
+        """Build the configs of a job and collect warnings. No device is needed."""
         match job:
             case Evaluate():
                 self._prepare_runner(work)
@@ -136,7 +136,7 @@ class Ladder:
         return {role: self.build(work.built_as(role), config) for role, config in present.items()}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """Perform the job; the caller holds the device."""
+        """Perform the job while the caller holds the device."""
         match job:
             case Evaluate():
                 return self.evaluate(work, job, built["candidate"])
@@ -148,7 +148,9 @@ class Ladder:
                 return replace(self.baseline(work), warnings=self._effects.warnings(work))
 
     def _prepare_runner(self, work: Assignment) -> None:
-        """Compute the references of a new search while its first candidate is built, where that disturbs nothing."""
+        """Compute the references of a new search during the build of its first candidate,
+        if that disturbs no measurement.
+        """
         with self._beginning:
             begun = work.terms.key in self._begun
             self._begun.add(work.terms.key)
@@ -156,11 +158,11 @@ class Ladder:
             self._runners.prepare(work)
 
     def build(self, work: Assignment, config: Config) -> Built:
-        """Render and compile one config."""
+        """Render and compile one config for every case."""
         return self._builder.build(work, config)
 
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
-        """Verify every case, then run the quick gate. The runner is replaced unless the outcome is a time."""
+        """Verify every case, then run the quick gate. If the outcome has no time, the runner is replaced."""
         return undisturbed(lambda: self._evaluate(work, job, built))
 
     def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
@@ -183,7 +185,7 @@ class Ladder:
         )
 
     def baseline(self, work: Assignment) -> BaselineReport:
-        """Time every baseline, interleaved, in a separate process."""
+        """Time all baselines, interleaved, in a separate process."""
         return undisturbed(lambda: self._baseline(work))
 
     def _baseline(self, work: Assignment) -> BaselineReport:
@@ -206,7 +208,7 @@ class Ladder:
         )
 
     def confirm(self, work: Assignment, job: Confirm, built: Preparation) -> ConfirmReport:
-        """Compare challenger, incumbent and baselines, interleaved, in a fresh process with new inputs."""
+        """Compare challenger, incumbent and baselines, interleaved, in fresh processes with new inputs."""
         sides: dict[Side, Built] = {side: built[side] for side in _SIDES if side in built}
         return undisturbed(lambda: Confirmation(self._instruments, work, job, sides).report())
 
@@ -215,16 +217,16 @@ class Ladder:
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
-        """Open the runner of the next trial; every runner first runs a known kernel."""
+        """Open the runner of the next trial. Every runner first runs a known kernel."""
         self._runners.drop(work)
         self._runners.of(work)
 
     def begin(self) -> None:
-        """Begin another job, which an earlier `interrupt` does not affect."""
+        """Begin another job. An earlier `interrupt` does not affect it."""
         self._runners.interruption.forget()
 
     def interrupt(self) -> None:
-        """Kill the runner, sanitizer or profiler from another thread and prevent further starts."""
+        """Kill the runner, sanitizer or profiler, and prevent further starts. Called from another thread."""
         self._runners.interrupt()
 
     def close(self) -> None:
@@ -297,7 +299,7 @@ def _impossible(work: Assignment, timing: Timing) -> Impossible | None:
 
 
 SEARCHES = 32
-"""Number of remembered searches; for a forgotten one, the service is queried."""
+"""Maximum number of searches whose reports are kept. For other searches, the service is queried."""
 
 
 @dataclass
@@ -307,21 +309,21 @@ class _Search:
 
 
 class Duplicates:
-    """Reports by binary: from memory for this process, from the service for other workers."""
+    """Reports by binary: those of this process from memory, those of other workers from the service."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._searches: LruCache[str, _Search] = LruCache(SEARCHES)
 
     def expect(self, lease: Lease) -> None:
-        """Record that this process measures a trial."""
+        """Record that this process measures the trial of a lease."""
         if isinstance(lease.job, Evaluate):
             self._of(lease.terms).expected.add(lease.job.number)
 
     def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
-        """Return the report on an earlier trial of the same binary, for variants also of another variant of the family.
+        """Return the report of an earlier trial with the same binary; None if there is none or the service fails.
 
-        None if there is none or the service fails.
+        For a variant, the trial may belong to another variant of the family.
         """
         if (known := self._of(lease.terms).reports.get(digest)) is not None:
             return known
@@ -340,7 +342,9 @@ class Duplicates:
         return self._searches.get(terms.key, _Search)
 
     def _measured_all_before(self, lease: Lease) -> bool:
-        """True if this process measured all earlier trials of the search, so the service knows no others."""
+        """Return True if this process measured all earlier trials of the search, so that
+        the service has no other reports.
+        """
         if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:
             return False
         mine = self._of(lease.terms).expected

@@ -1,4 +1,4 @@
-"""Jobs on a recorded space: outcomes come from a recording. Used to study strategies."""
+"""Jobs on a recorded space: outcomes are read from a recording. Used to study strategies."""
 
 import time
 
@@ -16,10 +16,10 @@ from workers.jobs.evaluation import Preparation
 
 
 class Replay:
-    """A `workers.jobs.evaluation.Performer` that looks results up.
+    """A `workers.jobs.evaluation.Performer` that looks results up in a recording.
 
     Args:
-        time_scale: seconds to sleep for each second an evaluation took when it was recorded; 0 does not sleep.
+        time_scale: seconds to sleep per second of a recorded evaluation; 0: do not sleep.
     """
 
     def __init__(self, time_scale: float = 0.0) -> None:
@@ -66,7 +66,7 @@ class Replay:
 
 
 def _confirm(recording: Recording, job: Confirm, rounds: int) -> ConfirmReport:
-    """Build a confirmation report; rounds are drawn with replacement from recorded samples."""
+    """Return a confirmation report with rounds that are drawn with replacement from recorded samples."""
     rng = np.random.default_rng(job.seed)
     sides = (("challenger", job.challenger), ("incumbent", job.incumbent))
     timings: dict[str, Timing] = {}
@@ -87,7 +87,7 @@ def _confirm(recording: Recording, job: Confirm, rounds: int) -> ConfirmReport:
 
 
 def _ablate(recording: Recording, job: Ablate, rounds: int) -> AblateReport:
-    """Build an ablation report; each change and the champion are drawn from recorded samples."""
+    """Return an ablation report with samples of the champion and the changes that are drawn from recorded samples."""
     rng, champion = np.random.default_rng(job.seed), _recorded(recording, job.champion)
     if not isinstance(champion, Measured):
         return AblateReport(failure=champion)

@@ -1,4 +1,4 @@
-"""Correctness cases that a sanitizer runs on: the smallest one, the searched problem, then all others by size."""
+"""Order of the correctness cases for sanitizers: the smallest, the searched problem, then all others by size."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from workers.build.kernel import KernelFile
 
 
 def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]:
-    """Return the cases in the order in which they are examined: the smallest one shows a fault soonest.
+    """Return the order in which cases are examined. The smallest comes first, because it shows a fault soonest.
 
     Args:
         kernels: kernels by case name.
@@ -22,17 +22,17 @@ def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]
 def examine_cases(
     cases: Sequence[str], examine: Callable[[str, float], Sequence[Sanitized]], *, limit_s: float, at_once: int = 1
 ) -> tuple[Sanitized, ...]:
-    """Examine cases in order until a fault is found or the time is up; the first case is always examined.
+    """Examine cases in order until a fault is found or the time is over. The first case is always examined.
 
     Args:
-        examine: runs all tools on a case within a time limit in seconds, and returns one result for each tool.
+        examine: function that runs all tools on a case within a time limit in seconds. It returns one result per tool.
         limit_s: time limit for all cases together, in seconds.
-        at_once: number of cases that are examined at the same time, each in its own thread.
+        at_once: number of cases that are examined concurrently, each in its own thread.
 
     Returns:
-        One result for each tool, with the cases on which it ran.
+        One result per tool, with the cases on which the tool ran.
     """
-    course = _Course(examine, limit_s)
+    course = _Examination(examine, limit_s)
     with ThreadPoolExecutor(at_once) as pool:
         for future in [pool.submit(course.examine, case) for case in cases]:
             future.result()
@@ -40,8 +40,8 @@ def examine_cases(
     return tuple(_together(results, list(found), cases) for results in zip(*found.values(), strict=True))
 
 
-class _Course:
-    """Results so far; thread-safe."""
+class _Examination:
+    """Results of the examined cases so far. Thread-safe."""
 
     def __init__(self, examine: Callable[[str, float], Sequence[Sanitized]], limit_s: float) -> None:
         self.found: dict[str, Sequence[Sanitized]] = {}
@@ -49,7 +49,7 @@ class _Course:
         self._longest_s, self._begun, self._over = 0.0, False, False
 
     def examine(self, case: str) -> None:
-        """Examine a case unless a fault was found, a thread failed, or the time is too short for another one."""
+        """Examine a case, unless a fault was found, an examination raised an error, or too little time is left."""
         started_s = time.monotonic()
         left_s = self._limit_s - (started_s - self._began_s)
         if self._begun and (self._over or self._longest_s > left_s or left_s <= 0):

@@ -1,4 +1,4 @@
-"""Evaluate one config in this process, without a service."""
+"""Evaluates one config in this process, without a service."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -30,9 +30,9 @@ class Climbed:
     """Result of evaluating one config.
 
     Attributes:
-        built: source, compiler log, resources and uncovered cases; its files no longer exist.
-        waited_s: seconds spent waiting for another process to free the device.
-        baselines: timed directly afterwards, if requested and if the config has a time.
+        built: source, compiler log, resources and uncovered cases. Its files no longer exist.
+        waited_s: seconds of waiting while another process held the device.
+        baselines: baselines timed after the config, if requested and if the config has a time.
     """
 
     report: EvaluateReport
@@ -54,20 +54,20 @@ def climb(
     baselines: bool = False,
     on_busy: Callable[[int | None], None] = log_busy,
 ) -> Climbed:
-    """Render, compile, verify and time one config as a slot would.
+    """Render, compile, verify and time one config in the way a slot does.
 
     Args:
         problem: complete problem, as `Family.problem` returns it.
         device: a CPU or GPU of this machine.
         folder: the worker's cache.
-        baselines: time the family's baselines as well, under the same terms.
-        on_busy: called when another process holds the device, with its process id if known.
+        baselines: True to time the baselines of the family too, on the same terms.
+        on_busy: called with the id of the process that holds the device (None if unknown), if it is held.
 
     Raises:
-        EvoError: there is no compiler or no place for temporary files, or reference.py fails, hangs or breaks its
+        EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or breaks its
             contract. A bad candidate is an outcome instead.
     """
-    if not structlog.is_configured():  # by default it would print among the caller's results
+    if not structlog.is_configured():  # by default, structlog would print to standard output
         lines = cast("TextIO", LogStream())
         structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(lines))
     terms = SearchTerms(

@@ -1,4 +1,4 @@
-"""Progress of a job: its current step, and the seconds spent in each stage."""
+"""Progress of a job: its current step, and the seconds of its stages."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from workers.build.build import Built
 
 
 class Stopwatch:
-    """Accumulates seconds by stage, starting with those of the build."""
+    """Adds up the seconds of each stage, beginning with those of the builds."""
 
     def __init__(self, *built: Built) -> None:
         self.stages = Stages(
@@ -37,12 +37,12 @@ class Stopwatch:
             self.note(process, name, time.perf_counter() - begun)
 
     def note(self, process: int, name: str, seconds: float) -> None:
-        """Add a step that was timed elsewhere."""
+        """Add a step that another process or object timed."""
         self.steps = (*self.steps, Step(process=process, name=name, seconds=seconds))
 
 
 class Status:
-    """Written by the performer, read by the heartbeat. Assigning a string is atomic, so there is no lock."""
+    """Current step of a job. The performer writes it and the heartbeat reads it; assigning a string needs no lock."""
 
     def __init__(self) -> None:
         self.words: str | None = None

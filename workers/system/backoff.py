@@ -1,14 +1,14 @@
-"""Backoff: growing pauses with jitter, so that workers do not all retry at once."""
+"""Backoff: growing pauses with jitter, so that workers do not all retry at the same time."""
 
 import random
 import threading
 
 
 class Backoff:
-    """Growing pauses with jitter. A pause ends early when the worker ends.
+    """Growing pauses with jitter. A pause ends early when the worker stops.
 
     Args:
-        first_s: the pause after the first failure; doubles up to `longest_s`.
+        first_s: seconds of the pause after the first failure. Pauses double up to `longest_s`.
     """
 
     def __init__(self, stopping: threading.Event, *, first_s: float, longest_s: float) -> None:
@@ -25,5 +25,5 @@ class Backoff:
         self._stopping.wait(pause_s * self._jitter.uniform(0.5, 1.0))
 
     def reset(self) -> None:
-        """Return to the first pause, after an answer."""
+        """Start again with the first pause. Call this after a success."""
         self._failures = 0

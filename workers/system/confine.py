@@ -1,12 +1,13 @@
-"""Starts a command that can access only named folders, and neither the network nor other processes.
+"""Starts a command that can access only given folders, and neither the network nor other processes.
 
-A separate script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. In a listed
-folder, only the names are readable. ``--kernel yes`` is for commands that are candidates themselves, built with
-sanitizers: they may reserve any addresses, of which sanitizers take terabytes, and send no signals. Without a command
-it prints the parts that hold. Landlock restricts files, ports and signals
-(https://docs.kernel.org/userspace-api/landlock.html), a seccomp filter refuses sockets and system calls for other
-processes; where Landlock is missing, bubblewrap (``--bubblewrap PATH``) starts the command with a file system of these
-folders alone.
+This is a separate script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. In a
+``--list`` folder, the command can read only the names of files. ``--kernel yes`` is for candidates that are built with
+sanitizers: they may reserve any number of addresses, because sanitizers reserve terabytes, and may not send signals.
+Without a command, the script prints the mechanisms that work on this system.
+
+Landlock restricts files, ports and signals (https://docs.kernel.org/userspace-api/landlock.html), and a seccomp filter
+refuses sockets and system calls on other processes. Without Landlock, bubblewrap (``--bubblewrap PATH``) starts the
+command with a file system that contains only these folders.
 """
 
 import ctypes
@@ -19,17 +20,17 @@ import sys
 LANDLOCK, SECCOMP, BUBBLEWRAP = "Landlock", "seccomp", "bubblewrap"
 _LEAST_ABI = 3
 UNCONFINED = 125
-"""Exit status if the command cannot be confined, which then does not start."""
+"""Exit status if the command cannot be confined. It is then not started."""
 
 _NETWORK_ABI, _IOCTL_ABI, _SCOPE_ABI = 4, 5, 6
-"""Versions of Landlock; the oldest sufficient one controls the truncation of files."""
+"""Versions of the Landlock ABI that add rules for the network, ioctl and scopes. `_LEAST_ABI` adds truncation."""
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _OWN_PROCESS = "/proc/self"
-"""Readable folder that describes the command itself: the command keeps the process id of this script."""
+"""Folder that describes the command's own process, which has the process id of this script."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
@@ -50,7 +51,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(arguments: list[str]) -> None:
-    """Confine this process, then become the command."""
+    """Confine this process, and replace it by the command."""
     split = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = arguments[:split], arguments[split + 1 :]
     pairs = list(zip(options[::2], options[1::2], strict=True))
@@ -74,7 +75,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _limit(*, addresses: bool) -> None:
-    """Bound files and memory, so that a source cannot fill the disk or the memory of the machine."""
+    """Limit file sizes and memory, so that a source cannot fill the disk or the memory of the machine."""
     import resource
 
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -89,7 +90,7 @@ def _limit(*, addresses: bool) -> None:
 
 
 def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: bool) -> list[str]:
-    """Return the parts that are in force: both, or none, without any change, if one is unavailable."""
+    """Apply Landlock and seccomp. Return their names, or an empty list if either is unavailable."""
     if sys.platform != "linux" or platform.machine() not in _NUMBERS:
         return []
     abi = _libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
@@ -118,7 +119,7 @@ def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: 
 def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # nothing to read there
+    except OSError:  # the path does not exist or cannot be opened
         return
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -129,7 +130,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _filter(*, signals: bool) -> bool:
-    """Refuse sockets, tracing, mounting, the calls of other ABIs, and signals unless they are allowed."""
+    """Refuse sockets, tracing, mounting, system calls of other ABIs and, unless `signals` is set, signals."""
     architecture, others, sending = _NUMBERS[platform.machine()]
     refused = others if signals else (*others, *sending)
     load_word, jump_equal, jump_at_least, end = 0x20, 0x15, 0x35, 0x06
@@ -143,7 +144,7 @@ def _filter(*, signals: bool) -> bool:
 
 
 def _bubblewrap(path: str, reads: list[str], writes: list[str]) -> list[str]:
-    """Return the command that starts another one in separate namespaces, with only these folders."""
+    """Return the start of a command that runs another one in separate namespaces with only these folders."""
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--dev", "/dev", "--tmpfs", "/tmp"]
     for each in reads:
         options += ["--proc", "/proc"] if each == _OWN_PROCESS else ["--ro-bind-try", each, each]

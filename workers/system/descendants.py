@@ -1,4 +1,7 @@
-"""Processes that a candidate started: found from its runner and ended with it, also if they left its process group."""
+"""Processes that a candidate started. They are found from its runner and killed with it.
+
+This also finds processes that left the process group of the runner.
+"""
 
 import contextlib
 import os
@@ -9,13 +12,13 @@ from pathlib import Path
 import psutil
 
 MARK = "KERNEL_EVO_RUNNER"
-"""Environment variable of a runner. All its descendants inherit it, whatever their session and parent."""
+"""Environment variable of a runner. All descendants inherit it, even in another session or with another parent."""
 
 _excused: set[int] = set()
 
 _TASKS = Path("/proc/self/task")
 _ROUNDS = 10
-"""Maximum rounds of killing, because killed processes may have forked in between; the system's limits apply after
+"""Maximum rounds of killing. Processes may fork before they are killed; the limits of the system apply after
 that.
 """
 
@@ -30,23 +33,24 @@ def children() -> frozenset[int]:
 
 
 def _children_at_once() -> frozenset[int]:
-    """Return what `children` does; by one system call where there are none, because a list may take a look at every
-    process of the machine.
+    """Return what `children` returns. If there are no children, this takes one system call.
+
+    Listing children may examine every process of the machine.
     """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return frozenset()
-    except AttributeError:  # not on macOS
+    except AttributeError:  # macOS lacks waitid
         pass
     return children()
 
 
 @contextmanager
 def excused() -> Iterator[None]:
-    """Attribute the processes that trusted code starts in the block to that code; see `of_trusted_code`.
+    """Record the processes that trusted code starts in the block; `of_trusted_code` returns them.
 
-    Only processes of this process's own user count: kernels run as other users wherever the machine allows it.
+    Only processes of the same user count. Kernels run as other users if the machine allows it.
     """
     before = _children_at_once()
     try:
@@ -56,7 +60,7 @@ def excused() -> Iterator[None]:
 
 
 def of_trusted_code() -> frozenset[int]:
-    """Return the processes that trusted code, such as a reference.py, has started in this process."""
+    """Return the ids of processes that trusted code, such as a reference.py, has started in this process."""
     return frozenset(_excused)
 
 
@@ -67,7 +71,7 @@ def _is_own(pid: int) -> bool:
 
 
 def started_by(pid: int) -> list[int]:
-    """Return the child processes of a process, including zombies; Linux only."""
+    """Return the ids of the child processes of a process, including zombies. Works on Linux only."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -77,7 +81,7 @@ def started_by(pid: int) -> list[int]:
 
 
 def end_these(pids: list[int]) -> None:
-    """Kill processes by their ids, with their descendants."""
+    """Kill processes, given by their ids, and their descendants."""
     for pid in pids:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
@@ -86,7 +90,7 @@ def end_these(pids: list[int]) -> None:
 
 
 def below(pid: int) -> list[psutil.Process]:
-    """Return all descendants of a living process."""
+    """Return all descendants of a process; none if it has ended."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.Error:
@@ -95,7 +99,7 @@ def below(pid: int) -> list[psutil.Process]:
 
 
 def end(mark: str, known: list[psutil.Process]) -> None:
-    """Kill these processes, all processes with the mark, and their new children."""
+    """Kill these processes, all processes whose environment contains the mark, and their new children."""
     for process in known:
         _kill(process)
     for _ in range(_ROUNDS):
@@ -109,7 +113,7 @@ def end(mark: str, known: list[psutil.Process]) -> None:
 def _marked(mark: str) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if mark in process.environ().values():  # kernel processes have it under an inconspicuous name
+            if mark in process.environ().values():  # kernel processes have it in a variable of another name
                 yield process
 
 

@@ -1,4 +1,4 @@
-"""Device lock: one measuring process per device. The system releases the lock when its holder ends."""
+"""Device lock: one process measures on a device at a time. The system releases the lock when the process ends."""
 
 import fcntl
 import os
@@ -14,18 +14,18 @@ from evo.errors import EvoError
 from workers.system.log import log
 
 _RETRY_S = 0.01
-"""Seconds between attempts, short compared with a measurement; the order of waiting processes does not depend on it."""
+"""Seconds between attempts to lock. They do not affect the order of waiting processes."""
 
 BUSY_S = 1.0
-"""Seconds of waiting after which the device's holder is reported."""
+"""Seconds of waiting after which the process that holds the device is reported."""
 
 
 class GaveUp(EvoError, RuntimeError):
-    """The wait for the device was ended, because the measurement is no longer needed."""
+    """Waiting for the device ended, because the measurement is no longer needed."""
 
 
 def log_busy(holder: int | None) -> None:
-    """Log that the device is locked; the holder is a process id, or None if unknown."""
+    """Log that another process holds the device. `holder` is its id; None if unknown."""
     log().info("device.busy", holder=holder)
 
 
@@ -36,14 +36,15 @@ def exclusive(
     unwanted: Callable[[], bool] = lambda: False,
     on_busy: Callable[[int | None], None] = log_busy,
 ) -> Iterator[float]:
-    """Lock the device, after waiting for other processes. Yields the seconds waited.
+    """Lock a device, after waiting for other processes. Yield the seconds of waiting.
 
-    Processes wait in a queue with its own lock: the first one is next, even if the holder requests the device again at
-    once. If no lock file can be created (no temporary folder), measuring continues without a lock.
+    Waiting processes form a queue, which has a lock of its own. The first in the queue is next, even if the holder
+    requests the device again at once. If no lock file can be created, the measurement continues without a lock.
 
     Args:
-        unwanted: ends the wait when it turns true.
-        on_busy: called once, after `BUSY_S` of waiting, with the process that holds the device, if known.
+        unwanted: function that ends the wait by returning True.
+        on_busy: called once after `BUSY_S` seconds of waiting, with the id of the process that holds the device, if
+            known.
 
     Raises:
         GaveUp: the measurement is no longer needed.
@@ -72,7 +73,7 @@ def exclusive(
 
 @contextmanager
 def _opened(name: str) -> Iterator[int | None]:
-    """Open a lock file shared by all users: each can lock another user's file, but not write it."""
+    """Open a lock file that all users share. A user can lock another user's file, but cannot write to it."""
     safe = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
     descriptor = None
     for flags in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT):
@@ -95,14 +96,14 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _sign(descriptor: int, text: str) -> None:
-    """Write the holder's process id into the file; impossible if another user owns it."""
+    """Write the id of the holding process to the file. This has no effect if another user owns the file."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
 
 
 def _holder(descriptor: int) -> int | None:
-    """Return the process id in the file, unless that process has ended."""
+    """Return the process id in the file; None if that process has ended or the id cannot be read."""
     try:
         pid = int(os.pread(descriptor, 20, 0))
     except (OSError, ValueError):

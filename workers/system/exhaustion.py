@@ -1,4 +1,4 @@
-"""Detects machines whose disk is full, read-only or mounted noexec, which is not the fault of a candidate or family."""
+"""Detects a disk that is full, read-only or mounted noexec, which is not a fault of a candidate or a family."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class MachineExhausted(EvoError, OSError):
-    """This machine cannot build or judge until its disk is repaired; another machine does the work."""
+    """This machine cannot build or measure until its disk is repaired. Its jobs go to other machines."""
 
 
 def is_exhaustion(error: BaseException) -> bool:
@@ -19,10 +19,10 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def refuse_exhaustion(said: str) -> None:
-    """Check the output of a failed program, in the C locale, for a full disk.
+    """Check the output of a failed program, in the C locale, for errors of a full disk.
 
     Raises:
-        MachineExhausted: the disk is the reason.
+        MachineExhausted: the output shows that the disk is full or read-only.
     """
     for number in _NUMBERS:
         for line in said.splitlines():
@@ -34,7 +34,7 @@ def refuse_noexec(folder: Path) -> None:
     """Check that files in a folder can be executed.
 
     Raises:
-        MachineExhausted: its file system is mounted noexec.
+        MachineExhausted: the file system of the folder is mounted noexec.
     """
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         raise MachineExhausted(

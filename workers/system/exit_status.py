@@ -1,4 +1,4 @@
-"""Exit status of processes in words, and the last useful line of their output."""
+"""Descriptions of how processes ended, and the last useful line of their output."""
 
 import signal
 
@@ -6,7 +6,7 @@ _SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
 
 
 def ended(status: int) -> str:
-    """Describe the end of a process, e.g. ``killed by SIGKILL``.
+    """Return how a process ended, e.g. ``killed by SIGKILL``.
 
     Args:
         status: exit status; for a signal, its negative number.
@@ -20,7 +20,7 @@ def ended(status: int) -> str:
 
 
 def sent_from_outside(status: int) -> bool:
-    """Return True if a process ended by a signal that operators, batch systems and the out-of-memory killer send.
+    """Return True if a process was ended by a signal that users, batch systems or the out-of-memory killer send.
 
     Args:
         status: exit status; for a signal, its negative number.
@@ -29,6 +29,6 @@ def sent_from_outside(status: int) -> bool:
 
 
 def last_line(text: str) -> str:
-    """Return the last line with information; underlines and source markers are skipped."""
+    """Return the last line that contains a letter or digit, so that underlines and source markers are skipped."""
     said = (line.strip() for line in reversed(text.splitlines()))
     return next((line for line in said if any(map(str.isalnum, line))), "")

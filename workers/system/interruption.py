@@ -1,4 +1,4 @@
-"""Interruption of a job by another thread: kills its programs and refuses new ones."""
+"""Interruption of a job from another thread: kills its programs and refuses new ones."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from workers.system.device_lock import GaveUp
 
 
 class Interruption:
-    """Interruption of the current job; thread-safe."""
+    """Interruption of the current job. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,19 +16,19 @@ class Interruption:
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Kill the running programs; refuse new ones until `forget`."""
+        """Kill the running programs, and refuse new ones until `forget` is called."""
         with self._lock:
             self._interrupted = True
             for kill in self._kills.values():
                 kill()
 
     def forget(self) -> None:
-        """Reset for another job."""
+        """Reset the interruption for another job."""
         with self._lock:
             self._interrupted = False
 
     def check(self) -> None:
-        """Check for an interruption.
+        """Raise an error if the job was interrupted.
 
         Raises:
             GaveUp: the job was interrupted.
@@ -38,7 +38,7 @@ class Interruption:
 
     @contextmanager
     def ends(self, kill: Callable[[], None]) -> Iterator[None]:
-        """Call `kill` if an interruption comes during the block or has come before."""
+        """Call `kill` if the job is interrupted during the block or was interrupted before."""
         mine = object()
         with self._lock:
             self._kills[mine] = kill

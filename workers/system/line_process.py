@@ -1,4 +1,4 @@
-"""A process that answers requests line by line, e.g. a compiler's library or the renderer of templates."""
+"""Process that answers requests line by line, e.g. a compiler or the renderer of templates."""
 
 import contextlib
 import json
@@ -16,19 +16,19 @@ from workers.system.sandbox import environment, sandboxed
 from workers.system.scratch import scratch
 
 _END_S = 2.0
-"""Seconds for a process that has closed its output to end."""
+"""Maximum seconds to wait for the end of a process that has closed its output."""
 
 _LAST_WORDS_BYTES = 4096
 
 
 class LineProcess:
-    """A process of one module that answers a line of JSON with a line of JSON.
+    """Process of one module that answers each line of JSON with a line of JSON.
 
-    It ends with its owner, because that closes its input.
+    It ends when its owner ends, because its input is then closed.
 
     Args:
-        module: run by ``python -m``.
-        reads: the process is confined, and reads these files and folders in addition to its own; None: it is not.
+        module: module to run with ``python -m``.
+        reads: files and folders that the confined process may read in addition to its own; None: it is not confined.
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None) -> None:
@@ -51,7 +51,10 @@ class LineProcess:
         self._end = weakref.finalize(self, _end, self._popen, resources)  # at the interpreter's end as well
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
-        """Return the answer, or how the process ended. Return None if no answer came in time; it was then killed."""
+        """Return the answer, or a description of how the process ended.
+
+        Return None after a timeout, which kills the process.
+        """
         late = threading.Event()
         watchdog = threading.Timer(timeout_s, self._stop, (late,))
         watchdog.start()
@@ -63,7 +66,7 @@ class LineProcess:
             line = ""
         finally:
             watchdog.cancel()
-            watchdog.join()  # it may still be working
+            watchdog.join()  # it may be running
         complete = line.endswith("\n")
         how = None if complete or late.is_set() else self._how_it_ended()
         if late.is_set() or not complete:
@@ -74,7 +77,7 @@ class LineProcess:
         try:
             return cast(Mapping[str, object], json.loads(line))
         except json.JSONDecodeError:
-            self.close()  # the writer of this line may have written more
+            self.close()  # the process may have written further lines
             return f"wrote {line.strip()[:80]!r} where an answer was due"
 
     def _stop(self, late: threading.Event) -> None:
@@ -86,11 +89,11 @@ class LineProcess:
             end = ended(self._popen.wait(_END_S))
         except subprocess.TimeoutExpired:
             return "closed its pipes"
-        last_words = self._last_words()
+        last_words = self._last_error_line()
         return f"{end}: {last_words}" if last_words else end
 
-    def _last_words(self) -> str:
-        """Return the last line that the process wrote to its standard error, e.g. which import failed."""
+    def _last_error_line(self) -> str:
+        """Return the last line that the process wrote to standard error, e.g. a failed import."""
         length = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, length - _LAST_WORDS_BYTES))
         return last_line(self._stderr.read().decode(errors="replace"))

@@ -1,4 +1,7 @@
-"""The logger. The logging library is loaded with the first message: runners rarely log and must start fast."""
+"""The logger.
+
+The logging library is imported with the first message, because runners rarely log and must start fast.
+"""
 
 from typing import TYPE_CHECKING
 

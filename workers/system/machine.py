@@ -1,4 +1,4 @@
-"""Facts about this machine's processor, from the operating system."""
+"""Facts about the processor of this machine, from the operating system."""
 
 import os
 import platform
@@ -11,11 +11,11 @@ _CORES = Path("/sys/devices/system/cpu")
 _CACHES = _CORES / "cpu0" / "cache"
 _SYSCTL_CACHES = {"l1_bytes": "hw.l1dcachesize", "l2_bytes": "hw.l2cachesize", "l3_bytes": "hw.l3cachesize"}
 _SMALLEST_CACHES = {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
-"""Used if the system does not report cache sizes: no processor of the last decade has less."""
+"""Cache sizes if the system does not report them. Processors of the last decade have at least these."""
 
 
 def processor_model() -> str:
-    """Return the processor's model name; machines of one model have comparable times."""
+    """Return the model name of the processor. Times of machines with the same model are comparable."""
     if name := _sysctl("machdep.cpu.brand_string"):
         return name
     facts = _cpuinfo(Path("/proc/cpuinfo"))
@@ -27,7 +27,7 @@ def processor_model() -> str:
 
 
 def machine_id() -> str:
-    """Return a stable id of this machine that is hard to guess."""
+    """Return an id of this machine that does not change and is hard to guess."""
     for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
         if path.is_file() and (text := path.read_text().strip()):
             return str(uuid.uuid5(uuid.NAMESPACE_OID, text))
@@ -42,13 +42,13 @@ def cores() -> list[int]:
 
 
 def cache_bytes() -> dict[str, int]:
-    """Return the data cache sizes of one core: ``l1_bytes``, ``l2_bytes`` and, if there is one, ``l3_bytes``."""
+    """Return the sizes of the data caches of one core: ``l1_bytes``, ``l2_bytes`` and, if present, ``l3_bytes``."""
     found = {name: int(size) for name, key in _SYSCTL_CACHES.items() if (size := _sysctl(key)) and int(size)}
     return {**_SMALLEST_CACHES, **(found or _linux_caches(_CACHES))}
 
 
 def simd_bytes(macros: Mapping[str, str]) -> int:
-    """Return the width of a vector register, from the macros that the compiler predefines."""
+    """Return the width of a vector register in bytes, from the predefined macros of the compiler."""
     if bits := int(macros.get("__ARM_FEATURE_SVE_BITS", "0")):
         return bits // 8
     widths = (("__AVX512F__", 64), ("__AVX__", 32), ("__SSE2__", 16), ("__ARM_NEON", 16))
@@ -69,7 +69,7 @@ def frequency_mhz(core: int) -> float | None:
 
 
 def pin(count: int) -> tuple[int, ...]:
-    """Pin this process to the last `count` cores it may use; empty if the system cannot."""
+    """Pin this process to the last `count` cores that it may use, and return them; empty if the system cannot pin."""
     if not hasattr(os, "sched_setaffinity"):
         return ()
     chosen = cores()[-count:]
@@ -78,7 +78,7 @@ def pin(count: int) -> tuple[int, ...]:
 
 
 def leave_last_core() -> None:
-    """Keep this thread and its children off the core that `pin` uses first."""
+    """Exclude this thread and its children from the core that `pin` uses first."""
     if hasattr(os, "sched_setaffinity") and len(cores()) > 1:
         os.sched_setaffinity(0, cores()[:-1])
 
@@ -93,7 +93,7 @@ def _linux_caches(folder: Path) -> dict[str, int]:
 
 
 def _cpuinfo(path: Path) -> dict[str, str]:
-    """Return the facts of the first processor."""
+    """Return the facts about the first processor."""
     lines: Iterable[str] = path.read_text().partition("\n\n")[0].splitlines() if path.is_file() else ()
     pairs = (line.partition(":") for line in lines)
     return {name.strip(): value.strip() for name, _, value in pairs}

@@ -1,4 +1,4 @@
-"""Runs a program and returns its output: compilers, and their products under a tool."""
+"""Runs a program and returns its output: a compiler, or a compiled program with a tool."""
 
 import os
 import re
@@ -18,10 +18,10 @@ from workers.system.exit_status import sent_from_outside
 from workers.system.interruption import Interruption
 
 MOST_RUNS = 3
-"""Maximum runs of a program that is killed from outside every time."""
+"""Maximum number of runs of a program that is killed from outside in each run."""
 
 _CHILD_KILLED = re.compile(r"(Killed|Terminated) signal terminated program")
-"""Matches GCC's report that a program it started was killed."""
+"""Matches the output of GCC when a program that it started was killed."""
 
 _LOG_LIMIT, _CHUNK = 1 << 16, 1 << 16
 _GRACE_S = 2.0
@@ -35,12 +35,13 @@ def run(
     *,
     interruption: Interruption | None = None,
 ) -> tuple[int | None, str]:
-    """Return the exit status (None: it was stopped) and the beginning of the output; its child processes end with it.
+    """Return the exit status (None: the time limit was reached) and the beginning of the output.
 
-    A program that is killed from outside is run again, at most `MOST_RUNS` times in all.
+    Child processes of the program end with it. A program that is killed from outside is run again, `MOST_RUNS` times at
+    most.
 
     Raises:
-        GaveUp: it was interrupted.
+        GaveUp: the run was interrupted.
     """
     interruption = interruption or Interruption()
     for _ in range(MOST_RUNS - 1):
@@ -61,7 +62,7 @@ def _run(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        bufsize=0,  # a buffered pipe could not be closed while another thread reads from it
+        bufsize=0,  # a buffered pipe cannot be closed while another thread reads from it
         start_new_session=True,
     )
     with process:
@@ -72,7 +73,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
-    """Wait for the end of the output, then of the process; one time limit holds for both."""
+    """Wait for the end of the output and then of the process, within one time limit."""
     deadline, kept = time.monotonic() + timeout_s, bytearray()
     reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
     reader.start()
@@ -90,7 +91,7 @@ def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | No
 
 
 def _read(output: IO[bytes], kept: bytearray) -> None:
-    """Keep the beginning and drop the rest: a header that includes itself gives gigabytes of warnings."""
+    """Keep the beginning of the output. A header that includes itself gives gigabytes of warnings."""
     while part := output.read(_CHUNK):
         kept += part[: _LOG_LIMIT - len(kept)]
 
@@ -102,7 +103,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def python_path(base: Mapping[str, str]) -> str:
-    """Return a ``PYTHONPATH`` that finds this package first."""
+    """Return a ``PYTHONPATH`` with which Python finds this package first."""
     package = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(filter(None, (package, base.get("PYTHONPATH", ""))))
 
@@ -111,7 +112,9 @@ _REFUSED, _FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
 def keeping_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which Python keeps bytecode in the user's cache, if it would otherwise keep none.
+    """Return an environment in which Python writes bytecode to the user's cache, if it would otherwise write none.
+
+    No bytecode is written next to sources, and a folder that the user chose is kept.
 
     Nothing is written next to sources, and a folder chosen by the user is kept.
     """

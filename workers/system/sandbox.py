@@ -1,4 +1,4 @@
-"""Runs commands on unreviewed code: they can access only named folders, and no network. See `confine`."""
+"""Runs commands on unreviewed code in a sandbox: they can access only given folders, and no network. See `confine`."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ _ALSO_KEPT = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "CUDA_HOME", "CUDA_PATH", "PYT
 _SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "LD_LIBRARY_PATH")
 _ANSWER_S = 20.0
 _PLACE = Path(__file__).resolve().parents[2]
-"""Folder of this program's packages; an installation in place lists it."""
+"""Folder of kernel-evo's packages. With an editable installation, Python lists it."""
 
 
 @cache
 def sandbox_here() -> str:
-    """Return the parts that confine compilers on this machine, tested once; empty if there are none."""
+    """Return the names of the sandbox mechanisms on this machine, which are tested once; empty if there are none."""
     try:
         answer = subprocess.run(
             _launcher(_SYSTEM, ()), capture_output=True, text=True, timeout=_ANSWER_S, check=False, env=environment()
@@ -39,12 +39,12 @@ def sandboxed(
     writes: Iterable[str | Path] = (),
     kernel: bool = False,
 ) -> list[str]:
-    """Return a command that runs another one confined. Requires that `sandbox_here` is not empty.
+    """Return a command that runs another command in a sandbox. `sandbox_here` must not be empty.
 
     Args:
-        reads: files and folders that it may read, in addition to those of the system and of its program.
-        writes: folders that it may read and write.
-        kernel: it is a candidate that was built with sanitizers, see `confine`.
+        reads: files and folders that the command may read, in addition to those of the system and of its program.
+        writes: folders that the command may read and write.
+        kernel: True if the command is a candidate that was built with sanitizers; see `confine`.
     """
     program = shutil.which(command[0]) or command[0]
     own = [*_SYSTEM, *_PROCESSOR, *_home_of(program), *(_python_folders() if program == sys.executable else ())]
@@ -56,18 +56,18 @@ def sandboxed(
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment of confined commands: variables that compilers read, without secrets."""
+    """Return the environment of sandboxed commands: variables that compilers read, without secrets."""
     return {name: os.environ[name] for name in (*_KEPT, *_ALSO_KEPT) if name in os.environ}
 
 
 def _python_folders() -> list[str]:
-    """Return the folders of this Python and its packages."""
+    """Return the folders of this Python installation and its packages."""
     own = [str(_PLACE / name) for name in ("evo", "workers", "templates")]
     return [sys.prefix, sys.base_prefix, *own, *filter(_holds_packages, sys.path)]
 
 
 def _holds_packages(folder: str) -> bool:
-    """Return True for a folder that an installer filled, wherever it lies, but not for one of a user's modules."""
+    """Return True if an installer filled the folder, and False for a folder of a user's modules."""
     return folder.rstrip("/").endswith("-packages") or any(Path(folder or ".").glob("*.dist-info"))
 
 
@@ -81,7 +81,7 @@ def _launcher(reads: Iterable[str], writes: Iterable[str], lists: Iterable[Path]
 
 
 def _home_of(program: str) -> list[str]:
-    """Return the place of a program: its installation if that has a ``bin``, else only the program."""
+    """Return the paths of a program: its installation folder if the program is in a ``bin``, else only the program."""
     path = Path(program).resolve()
     prefix = path.parent.parent
     installed = path.parent.name == "bin" and prefix not in (Path("/"), Path.home())

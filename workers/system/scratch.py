@@ -1,4 +1,7 @@
-"""Temporary folders that end with their process. Those of killed processes are removed by the next process."""
+"""Temporary folders that are deleted at the end of their process.
+
+The next process deletes those of killed processes.
+"""
 
 import fcntl
 import os
@@ -20,10 +23,10 @@ class ScratchError(EvoError, OSError):
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Create a temporary folder that is removed at the end of the block.
+    """Create a temporary folder that is deleted at the end of the block.
 
     Raises:
-        ScratchError: there is no place for temporary files.
+        ScratchError: no temporary folder can be created.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -31,7 +34,7 @@ def scratch() -> Iterator[Path]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ScratchError(
-            f"no temporary folder can be made ({reason}): free some space, or set TMPDIR to a writable folder"
+            f"no temporary folder can be created ({reason}): free some space, or set TMPDIR to a writable folder"
         ) from None
     try:
         yield folder
@@ -41,11 +44,11 @@ def scratch() -> Iterator[Path]:
 
 
 def sweep_scratch() -> None:
-    """Remove the folders of processes that were killed; folders of running processes are locked."""
+    """Delete the temporary folders of killed processes. Folders of running processes are locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             lock = _hold(folder / _MARK)
-        except OSError:  # not marked yet, or another user's
+        except OSError:  # no lock file yet, or a folder of another user
             continue
         if lock is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -53,9 +56,9 @@ def sweep_scratch() -> None:
 
 
 def _marked(folder: Path) -> int:
-    """Mark a folder as that of a running process; return the descriptor of the locked mark.
+    """Create a locked file that marks the folder as in use. Return its descriptor.
 
-    The mark is locked before it has its name: a sweep between the two would remove the folder.
+    The file is locked before it gets its final name. Otherwise a sweep in between would delete the folder.
     """
     unnamed = folder / f"{_MARK}-unlocked"
     descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -69,7 +72,7 @@ def _marked(folder: Path) -> int:
 
 
 def _hold(mark: Path) -> int | None:
-    """Lock a mark until its descriptor is closed; None if another process holds it."""
+    """Lock the file of a folder until its descriptor is closed. Return None if another process has locked it."""
     descriptor = os.open(mark, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

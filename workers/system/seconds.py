@@ -1,4 +1,4 @@
-"""Time of the steps of one request or job."""
+"""Times of the steps of one request or job."""
 
 import time
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 
 class Seconds:
-    """Adds up seconds by step, in the order of the steps.
+    """Adds up the seconds of each step, in the order of the steps.
 
     Attributes:
-        taken: seconds by name of the step; steps that raised an error are left out.
+        taken: seconds by name of the step. Steps that raised an error are left out.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Seconds:
 
     @contextmanager
     def of(self, step: str) -> Iterator[None]:
-        """Time the block."""
+        """Time the block as part of a step."""
         begun = time.perf_counter()
         yield
         self.taken[step] = self.taken.get(step, 0.0) + time.perf_counter() - begun
