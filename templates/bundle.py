@@ -1,7 +1,7 @@
-"""Family bundles: a ZIP of a family's folder for upload, checked when it is unpacked.
+"""Family bundles: a ZIP of a family's folder for upload, which is checked when it is unpacked.
 
-Bundles come from untrusted users: only plain files with plain names below the family's folder are unpacked, their sizes
-are limited, and the family's digest covers every byte.
+Bundles come from untrusted users. Only regular files with plain names below the family's folder are unpacked, their
+sizes are limited, and the digest of the family covers every byte.
 """
 
 import io
@@ -31,7 +31,7 @@ from templates.registry import (
 from templates.render import check_source
 
 SCHEME = "bundle:"
-"""Prefix of locations that name an artefact of the service by its digest instead of a path."""
+"""Prefix of a location that consists of the digest of an artefact instead of a path."""
 
 MAX_SPEC_BYTES = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -47,16 +47,16 @@ _BROKEN = (
     NotImplementedError,
     OverflowError,
 )
-"""Errors of `zipfile` on invalid files."""
+"""Errors that `zipfile` raises for invalid files."""
 
 WHERE = "bundle"
 
 
 def pack(package: Package) -> bytes:
-    """Pack the family's own files; equal files give equal bytes.
+    """Return the ZIP of a family's own files. Equal files give equal bytes.
 
     Raises:
-        InvalidInput: it is a recording, or a name in it is one that `unpack` would refuse.
+        InvalidInput: the family is a recording, or has a file name that `unpack` would refuse.
     """
     if package.recording is not None:
         raise InvalidInput(WHERE, f"{package.path} is a recording: store it where the workers can read it")
@@ -75,7 +75,7 @@ def unpack(content: bytes) -> dict[str, bytes]:
     """Return the files of a bundle by name.
 
     Raises:
-        InvalidInput: it holds anything but plain files with plain names, or too much.
+        InvalidInput: the ZIP is invalid or too large, or contains other entries than regular files with plain names.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -88,20 +88,20 @@ def unpack(content: bytes) -> dict[str, bytes]:
         raise InvalidInput(WHERE, f"is not a ZIP that can be read: {error}") from error
     for name in (SPEC, REFERENCE):
         if name not in files:
-            raise InvalidInput(WHERE, f"holds no {name}: pack the family's folder itself, not the one around it")
+            raise InvalidInput(WHERE, f"contains no {name}: pack the family's folder itself, not its parent folder")
     return files
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
-    """Return the digest of the family made of these files and this version's shared includes."""
+    """Return the digest of the family with these files and the shared includes of this version."""
     return files_digest(files)
 
 
 def family_of(files: Mapping[str, bytes]) -> Family:
-    """Return the family as its family.toml declares it; other files are not read.
+    """Return the family that the family.toml among these files declares. Other files are not read.
 
     Raises:
-        InvalidInput: the document is invalid or names a missing file; the message gives the place or the file.
+        InvalidInput: the document is invalid or names a missing file. The error contains the field or the file.
     """
     if len(files[SPEC]) > MAX_SPEC_BYTES:
         raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
@@ -119,10 +119,12 @@ def family_of(files: Mapping[str, bytes]) -> Family:
 
 
 def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
-    """Refuse plain sources that do not use the names their document declares; templates fail config by config.
+    """Check that plain sources use the names that their document declares.
+
+    Templates are checked when they are rendered.
 
     Raises:
-        InvalidInput: the message gives the file and the name.
+        InvalidInput: a source does not. The error contains the file and the name.
     """
     package = package_of(family, files)
     for kind in family.implementations:
@@ -134,14 +136,14 @@ def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
 
 def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
     if len(entries) > MAX_FILES:
-        raise InvalidInput(WHERE, f"holds more than {MAX_FILES} files")
+        raise InvalidInput(WHERE, f"contains more than {MAX_FILES} files")
     if sum(entry.file_size for entry in entries) > MAX_FOLDER_BYTES:
         raise InvalidInput(WHERE, f"unpacks to more than {MAX_FOLDER_BYTES >> 20} MiB")
     for entry in entries:
         if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG}:
             raise InvalidInput(WHERE, f"{entry.filename!r:.100} is not a plain file")
         if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} or entry.flag_bits & 1:
-            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is encrypted, or packed in an unusual way")
+            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is encrypted, or compressed by an unsupported method")
     _check_names([entry.filename for entry in entries])
 
 
@@ -158,7 +160,7 @@ def _check_names(names: Mapping[str, bytes] | list[str]) -> None:
     for name in names:
         for folder in PurePosixPath(name.casefold()).parents:
             if str(folder) in taken:
-                raise InvalidInput(WHERE, f"{name!r:.100} lies below a file")
+                raise InvalidInput(WHERE, f"{name!r:.100} is below a path that is a file")
 
 
 def _read(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> Iterator[tuple[str, bytes]]:
@@ -166,5 +168,5 @@ def _read(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> Iterator[
         with archive.open(entry) as file:
             content = file.read(entry.file_size + 1)
         if len(content) != entry.file_size:
-            raise InvalidInput(WHERE, f"{entry.filename!r:.100} is not as long as it says")
+            raise InvalidInput(WHERE, f"{entry.filename!r:.100} does not have the length that its header states")
         yield entry.filename, content

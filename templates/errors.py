@@ -4,4 +4,4 @@ from evo.errors import EvoError
 
 
 class RenderError(EvoError, ValueError):
-    """A template did not render; the message names file, line and error."""
+    """A template could not be rendered. The message contains the file, the line and the error."""

@@ -1,11 +1,12 @@
-"""Refuse sources of variants that read files outside the family's folder and the compiler's headers.
+"""Refuses sources of variants that read files outside the family's folder and the compiler's headers.
 
-Compilers print lines of what they include, so an untrusted source could reveal files of the worker's machine. The check
-covers all ways to name a file. It cannot resolve a name that is built by macros, so an include by a macro is refused as
-well. Comments and strings are searched like code, because telling them apart takes a whole preprocessor: a string that
-contains the start of a comment would otherwise hide a directive. All patterns take linear time.
+Compilers print lines of the files that they include, so an untrusted source could reveal files of the worker's machine.
+The check covers all ways to name a file. It cannot resolve names that macros form, so it refuses an include by a macro.
+Comments and strings are searched like code, because telling them apart needs a complete preprocessor: a string with the
+start of a comment could otherwise hide a directive. All patterns take linear time.
 
-Flags of variants are accepted by name. Compilers have hundreds of options that read, write or run files.
+Compiler flags of variants must be in a list of accepted flags, because compilers have hundreds of options that read,
+write or run files.
 """
 
 import re
@@ -18,7 +19,7 @@ _INCLUDE = re.compile(r"(?:#|%:)[ \t\v\f]*(?:include|include_next|import|embed)\
 _NAMED = re.compile(r'\s*(?:"([^"]*)"|<([^>]*)>)')
 _ASSEMBLED = re.compile(r'\.\s*inc(?:bin|lude)\b|\bdependency\s+\\*["<]|__has_(?:include|embed)')
 _HIDDEN = re.compile(r"(?:#|%:)[ \t\v\f]*/\*|\?\?[=/]")
-"""A comment within a directive, and trigraphs for ``#`` and the backslash."""
+"""Matches a comment in a directive, and trigraphs for ``#`` and the backslash."""
 
 _CODE = (
     r"(?:no-)?(?:fast-math|finite-math-only|associative-math|reciprocal-math|unsafe-math-optimizations|math-errno"
@@ -31,7 +32,7 @@ _CODE = (
     r"|delete-null-pointer-checks|(?:asynchronous-)?unwind-tables|permissive|signed-char|unsigned-char|short-enums"
     r"|template-depth|constexpr-[a-z-]+|max-errors|concepts|coroutines|PIC|pic|lto)(?:=[\w.,+-]+)?"
 )
-"""What may follow ``-f``: options that change the generated code or the language, and name no file."""
+"""Accepted options after ``-f``: they change the generated code or the language, and name no file."""
 
 _ACCEPTED = re.compile(
     rf"-O(?:[0-3sgz]|fast)?|-f{_CODE}|-m(?!llvm|specs|relax-cmpxchg)[a-z0-9.-]+(?:=[\w.,+-]+)?|-?-std=[\w+]+"
@@ -46,16 +47,16 @@ _ACCEPTED = re.compile(
     re.DOTALL,
 )
 _PAIRED = ("-D", "-U", "-I", "-l")
-"""Options whose value may be the next flag."""
+"""Options whose value may be a separate flag."""
 
 
 def outside(text: str) -> str | None:
-    """Return why a C or CUDA source may read files elsewhere; None if it does not."""
+    """Return the reason if a C or C++ source may read files outside the family; None if it does not."""
     return next(_faults(_SPLICED.sub("", text)), None)
 
 
 def outside_flag(flags: Sequence[str]) -> str | None:
-    """Return the first compiler flag that a variant may not give; None if it may give all of them."""
+    """Return the first compiler flag that variants may not use; None if all are accepted."""
     for option in options(flags):
         paired = len(option.flags) == 2 and option.name in _PAIRED
         word = f"{option.name}{option.value}" if paired else " ".join(option.flags)

@@ -1,4 +1,4 @@
-"""Results of other problems in the recordings that come with kernel-evo."""
+"""Results for other problems from the built-in recordings."""
 
 import gzip
 import json
@@ -15,7 +15,9 @@ from templates.registry import find, recordings
 
 
 def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
-    """Return the recordings of a family on a device model that were made under these terms of comparison.
+    """Return the built-in recordings of a family on a device model that used the same objective.
+
+    Recordings with another timing protocol count too, because their times are compared only with each other.
 
     Times of another timing protocol count, because they are only compared with each other.
     """
@@ -30,7 +32,7 @@ def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """Family, device model, problem and measured results of one recording; fixed tunables are part of the configs."""
+    """Family, device model, problem and measured results of one recording. Configs include the fixed tunables."""
 
     family: str
     model: str

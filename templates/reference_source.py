@@ -1,4 +1,4 @@
-"""Checks the inputs that a reference.py makes, from its text, before anything runs."""
+"""Checks which inputs a reference.py creates, from its source text, before it runs."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -10,14 +10,14 @@ _FUNCTION = "inputs"
 
 
 def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, file: str) -> None:
-    """Refuse an argument that `inputs()` never makes.
+    """Refuse an argument that `inputs()` never creates.
 
     Args:
-        source: the text of reference.py; if it does not determine the inputs, nothing is refused.
-        spec, file: names of both files, for the error.
+        source: text of reference.py. If the inputs cannot be determined from it, nothing is refused.
+        spec, file: names of family.toml and reference.py for the error.
 
     Raises:
-        InvalidInput: the message gives the argument's field, the inputs that are made, and the remedies.
+        InvalidInput: an argument is not created. The error contains its field, the created inputs, and remedies.
     """
     made = returned_names(source)
     for number, argument in enumerate(arguments):
@@ -28,13 +28,15 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
         raise InvalidInput(
             f"{spec}: arguments[{number}].role",
             f"the kernel {what} `{argument.name}`, so {_FUNCTION}() of {file} makes its content, but it returns "
-            f"{', '.join(f'`{name}`' for name in sorted(made)) or 'nothing'} alone: return `{argument.name}` as well, "
+            f"only {', '.join(f'`{name}`' for name in sorted(made)) or 'nothing'}: return `{argument.name}` as well, "
             f"or give it another role: {others}",
         )
 
 
 def returned_names(source: bytes) -> frozenset[str] | None:
-    """Return the keys of all dicts that the function `inputs` returns; None unless its text lists them all."""
+    """Return the keys of all dicts that the function `inputs` returns; None if they
+    cannot be determined from the text.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -71,7 +73,7 @@ def _binds(node: ast.stmt) -> bool:
 
 
 def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Iterate over the nodes of a function, without nested functions."""
+    """Yield the nodes of a function, without those of nested functions."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()

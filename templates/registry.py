@@ -1,4 +1,4 @@
-"""Finds families: built-in folders, installed packages, paths, and recording files."""
+"""Finds families: built-in folders, folders of installed packages, paths, and recording files."""
 
 import gzip
 import hashlib
@@ -42,14 +42,14 @@ MAX_RECORDING_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Package:
-    """A family with all files from which candidates are built, read once.
+    """A family with all files from which its candidates are built. The files are read once.
 
     Attributes:
-        path: the folder, or the recording file.
-        digest: SHA-256 over `files`; an edited file changes it.
-        files: path relative to the folder (includes under ``include/``) → content; templates are rendered from these.
-        location: absolute path for families that are not built in, None for those that are.
-        recording: recorded space for the replay device, for a recording file.
+        path: path of the folder or the recording file.
+        digest: SHA-256 over `files`, which changes when a file is edited.
+        files: contents by path relative to the folder. Shared includes are under ``include/``.
+        location: absolute path of the family; None for built-in families.
+        recording: recorded space, if the family is a recording file.
     """
 
     path: Path
@@ -62,30 +62,33 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """A family that cannot be read; `reason` includes the place of the fault."""
+    """A family that cannot be read. `reason` includes the position of the fault."""
 
     name: str
     reason: str
 
 
 def names() -> list[str]:
-    """Return the names of families that need no path: those that are built in and those of installed packages."""
+    """Return the names of families that need no path: built-in families and families of installed packages."""
     return sorted({*_builtin_folders(), *_installed()})
 
 
 def builtin() -> list[Package]:
-    """Return the built-in families by name; those that cannot be read are in `broken`."""
+    """Return the readable built-in families, by name. `broken` returns the unreadable ones."""
     return [each for each in _survey() if isinstance(each, Package)]
 
 
 def builtin_digests() -> dict[str, str]:
-    """Return the digest of each built-in family by name. None is parsed, so this takes a tenth of `builtin`'s time."""
+    """Return the digests of the built-in families by name.
+
+    No family is parsed, so this is ten times faster than `builtin`.
+    """
     shared = _state(INCLUDE)
     return {name: _read_digest(path, (*_state(path), *shared)) for name, path in _builtin_folders().items()}
 
 
 def broken() -> list[Broken]:
-    """Return the built-in families that cannot be read, so that a fault in one does not hide the others."""
+    """Return the built-in families that cannot be read."""
     return [each for each in _survey() if isinstance(each, Broken)]
 
 
@@ -104,13 +107,13 @@ def _survey() -> Iterator[Package | Broken]:
 
 
 def find(name_or_path: str) -> Package:
-    """Return a family by name (built in or of an installed package), or by the path of its folder or recording.
+    """Return a family by its name, or by the path of its folder or recording.
 
-    The recordings that come with kernel-evo are found by name, too.
+    Names are those of built-in families and recordings, and of families in installed packages.
 
     Raises:
-        NotFound: there is no such family; lists the known ones, near misses first.
-        InvalidInput: its document is invalid; names the place in it.
+        NotFound: there is no such family. The message lists known families, closest names first.
+        InvalidInput: the document is invalid. The error contains the field.
     """
     if is_path(name_or_path):
         return _at(_resolved(name_or_path))
@@ -123,12 +126,12 @@ def find(name_or_path: str) -> Package:
         return _at(shipped[name_or_path])
     reason = unknown(name_or_path, [*builtins, *installed], "families")
     if Path(name_or_path).exists():
-        reason += f"; for the one in this directory write {quoted(f'./{name_or_path}')}"
+        reason += f"; for the family in this directory, write {quoted(f'./{name_or_path}')}"
     raise NotFound(reason)
 
 
 def own_files(package: Package) -> dict[str, bytes]:
-    """Return the files of a package except the shared includes of this version."""
+    """Return the files of a package, without the shared includes of this version."""
     shared = {f"include/{name}": content for name, content in _read_files(INCLUDE)}
     return {name: content for name, content in package.files.items() if shared.get(name) != content}
 
@@ -139,7 +142,7 @@ def files_digest(files: Mapping[str, bytes]) -> str:
 
 
 def package_of(family: Family, files: Mapping[str, bytes]) -> Package:
-    """Return the package of a folder with these files, without writing the folder."""
+    """Return the package that a folder with these files would give. No folder is written."""
     contents = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files)
     return Package(path=Path(family.name), family=family, digest=_digest(contents), files=contents, location=None)
 
@@ -186,26 +189,29 @@ def _at(path: Path) -> Package:
 
 def _folder(path: Path, *, built_in: bool) -> Package:
     if not any((path / name).is_file() for name in (SPEC, PYTHON_SPEC)):
-        remedy = "`kernel-evo new NAME` makes a family to start from"
-        raise NotFound(f"{path} holds no {SPEC} and no {PYTHON_SPEC}; {remedy}")
+        remedy = "`kernel-evo new NAME` creates an example family"
+        raise NotFound(f"{path} contains no {SPEC} and no {PYTHON_SPEC}; {remedy}")
     return _read_folder(path, built_in, (*_state(path), *_state(INCLUDE)))
 
 
 def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Return a value that changes when a file is edited, added or removed; much cheaper than reading all files."""
+    """Return a value that changes when a file is edited, added or removed.
+
+    This is much faster than reading the files.
+    """
     stats = ((file, file.stat()) for file in _paths(path))
     return tuple((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats)
 
 
 @lru_cache(maxsize=64)
 def _read_digest(path: Path, state: object) -> str:
-    """Return the digest of a family's folder, cached while `state` is the same."""
+    """Return the digest of a family's folder. It is cached while `state` is the same."""
     return files_digest(dict(_read_files(path)))
 
 
 @lru_cache(maxsize=32)
 def _read_folder(path: Path, built_in: bool, state: object) -> Package:
-    """Read a family, cached while `state` is the same, because workers need the same family with every job."""
+    """Return the family in a folder. It is cached while `state` is the same, because workers need it for every job."""
     own = dict(_read_files(path))
     family = _read_family(path) if PYTHON_SPEC not in own else _read_python(path, own)
     files = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | own
@@ -237,7 +243,7 @@ def _read_family(path: Path) -> Family:
 
 
 def _read_python(path: Path, files: dict[str, bytes]) -> Family:
-    """Read the class in a family.py, and replace it among the files by those that it stands for."""
+    """Read the family class in a family.py. In `files`, replace family.py by the files that the class stands for."""
     del files[PYTHON_SPEC]
     document, made = read_family(_utf8(path / PYTHON_SPEC))
     made[SPEC] = toml_text(document)
@@ -260,7 +266,7 @@ def _utf8(path: Path) -> str:
 
 
 def _common_name(family: Family, path: Path) -> str:
-    """Return how to make both names equal; a folder may have a name that no family can have."""
+    """Return how to make the names of family and folder equal. The folder's name may be invalid for a family."""
     if WORD.fullmatch(path.name):
         return f"make both {path.name}"
     return f"rename the folder to {family.name}, because {path.name!r} cannot name a family"
@@ -296,7 +302,9 @@ def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _paths(path: Path) -> list[Path]:
-    """Return all relevant files in a fixed order, without hidden files, caches and editors' backups.
+    """Return all relevant files in a fixed order, without hidden files, caches and backups of editors.
+
+    Symbolic links are followed.
 
     Symbolic links to files and folders are followed.
     """
@@ -309,10 +317,10 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _walked(folder: Path, top: Path, above: frozenset[Path]) -> Iterator[Path]:
-    """Yield the relevant files of a folder; a link to a folder above it is left out, as it would never end.
+    """Yield the relevant files of a folder. A symbolic link to a parent folder is skipped, because it would never end.
 
     Args:
-        above: the folders that lead here, without symbolic links.
+        above: the parent folders, with symbolic links resolved.
     """
     above = above | {folder.resolve()}
     for path in folder.iterdir():
@@ -337,7 +345,10 @@ def _matters(path: Path) -> bool:
 
 
 def _digest(files: Mapping[str, bytes]) -> str:
-    """Return the digest over names and contents; each is hashed separately, so that different folders differ."""
+    """Return the digest over names and contents.
+
+    Each is hashed separately, so that different folders have different digests.
+    """
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(hashlib.sha256(name.encode()).digest())
@@ -365,8 +376,8 @@ def _read_recording(path: Path) -> bytes:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(MAX_RECORDING_BYTES + 1)
     except EOFError:
-        remedy = f"copy it again, or save what is left of it: gzip -dc {quoted(str(path))} > recording.json"
-        raise InvalidInput(str(path), f"is cut off: {remedy}") from None
+        remedy = f"copy it again, or recover its beginning: gzip -dc {quoted(str(path))} > recording.json"
+        raise InvalidInput(str(path), f"is truncated: {remedy}") from None
     except (OSError, zlib.error) as error:
         raise InvalidInput(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(content) > MAX_RECORDING_BYTES:

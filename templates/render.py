@@ -25,13 +25,13 @@ MAX_SOURCE_CHARACTERS = 8 << 20
 
 
 def render(package: Package, kind: DeviceKind, config: Config, problem: Problem, derived: Mapping[str, Value]) -> str:
-    """Return the source of one config for one problem; equal arguments give equal text.
+    """Return the source of one config for one problem. Equal arguments give equal text.
 
     Args:
-        derived: the implementation's derived values, as `Family.candidate` gives them.
+        derived: derived values of the implementation, as `Family.candidate` returns them.
 
     Raises:
-        RenderError: the template is at fault.
+        RenderError: the template is invalid.
     """
     implementation = package.family.implementation(kind)
     variables = {**problem, **config, **derived}
@@ -47,11 +47,11 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
 
 
 def check(package: Package, kind: DeviceKind) -> None:
-    """Refuse a template or source that does not use the names its document declares; recordings have no source.
+    """Check that a template or source uses the names that its document declares. Recordings have no source.
 
     Raises:
-        RenderError: a name that nothing declares (a template only: a source may use any word); a tunable that changes
-            nothing, which would make the space larger and no kernel different; or a macro that the source redefines.
+        RenderError: a template uses a name that is not declared, a tunable has no effect (and so only enlarges the
+            space), or the source redefines a macro.
     """
     implementation = package.family.implementation(kind)
     if kind_of(kind).runs == "recordings":
@@ -74,7 +74,7 @@ def check(package: Package, kind: DeviceKind) -> None:
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:
-    """`check` for a plain or Triton source. A template fails config by config, and may work for some.
+    """Call `check` for a plain or Triton source. A template may be valid for some configs, so it is checked per config.
 
     Raises:
         RenderError: see `check`.
@@ -84,7 +84,9 @@ def check_source(package: Package, kind: DeviceKind) -> None:
 
 
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
-    """Return a template's free variables, or a source's words, including those of included files.
+    """Return the free variables of a template, or the words of a source, including those of included files.
+
+    Variables that the family does not declare and for which the template has a default are left out.
 
     Variables that the family does not declare and that have a default in the template are left out.
     """
@@ -100,14 +102,17 @@ def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
 
 
 def _declared(package: Package, implementation: Implementation) -> frozenset[str]:
-    """Return the variables of a template that the family declares."""
+    """Return the names that the family declares for a template."""
     tunables = (tunable.name for tunable in implementation.tunables)
     fields = (field.name for field in package.family.fields)
     return frozenset((*tunables, *fields, *implementation.derived))
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
-    """Return the words that may be macros; None for all, because family.toml lists them or words come from elsewhere.
+    """Return the words that need macros; None for all macros.
+
+    All are needed if family.toml lists the macros, or if words may come from other files. A macro that the source does
+    not use is left out, because a system header may use its name.
 
     A name that the source does not use is left out: a header of the system may use it as a name of its own.
     """
@@ -152,20 +157,20 @@ def _unused(name: str, fate: Fate | None, texts: Mapping[str, str], implementati
 
 
 def _texts(package: Package) -> dict[str, str]:
-    """Return the package's text files."""
+    """Return the text files of a package by name."""
     texts: dict[str, str] = {}
     for name, content in package.files.items():
         if b"\0" not in content[:8192]:
-            texts[name] = content.decode("utf-8-sig", errors="replace")  # a compiler reads headers of any encoding
+            texts[name] = content.decode("utf-8-sig", errors="replace")  # compilers accept headers of any encoding
     return texts
 
 
 _SHARED = ("include", "include/row", "include/number")
-"""Folders of shared includes that a template may leave out of a name."""
+"""Folders of shared includes that are searched for a name, so that a template need not write them."""
 
 
 class _Files(BaseLoader):
-    """Load templates from a package's files: the folder's own first, then the shared includes."""
+    """Jinja2 loader for the files of a package. Files of the family take precedence over shared includes."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
@@ -187,7 +192,7 @@ def _environment(package: Package) -> ImmutableSandboxedEnvironment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    # Nothing random: the same config must give the same source.
+    # no randomness: the same config must give the same source
     del environment.globals["lipsum"], environment.filters["random"]
     environment.globals |= {"min": min, "max": max, "abs": abs, "gcd": gcd, "ceil_div": lambda a, b: -(-a // b)}
     return environment
@@ -222,7 +227,7 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
 
 
 def _line(error: BaseException, package: Package, name: str) -> str:
-    """Return ``file:line`` of the template's innermost frame; Jinja2 puts template lines into the traceback."""
+    """Return ``file:line`` of the innermost template frame. Jinja2 adds template lines to the traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in package.files]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
 
@@ -242,13 +247,13 @@ def _undeclared(package: Package, implementation: Implementation) -> frozenset[s
 
 
 def _optional(package: Package, implementation: Implementation) -> frozenset[str]:
-    """Return the names with a default in the template, which a family need not declare."""
+    """Return the names with a default in the template. A family need not declare them."""
     filters = (each for tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
     return frozenset(each.node.name for each in filters if each.name == "default" and isinstance(each.node, nodes.Name))
 
 
 def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.Template]:
-    """Yield the syntax trees of a template and of the files that it includes or imports."""
+    """Yield the syntax trees of a template, and of the files that it includes or imports."""
     environment = _environment(package)
     waiting, seen = [implementation.file], set[str]()
     while waiting:
@@ -265,7 +270,7 @@ def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.T
 
 
 def _referenced(tree: nodes.Template) -> list[str]:
-    """Yield the included or imported files, in both branches of a condition."""
+    """Return the included or imported files, from both branches of a condition."""
     waiting: list[nodes.Node] = [each.template for each in tree.find_all(nodes.Include)]
     waiting += [each.template for each in tree.find_all(nodes.Import)]
     waiting += [each.template for each in tree.find_all(nodes.FromImport)]

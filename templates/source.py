@@ -1,7 +1,7 @@
 """Analyses how a plain source uses its macros, without compiling it.
 
-A light preprocessor: comments are removed, included files of the family are read in place, and only conditions about a
-single name are evaluated. In doubt, a macro counts as used.
+This is a simple preprocessor: it removes comments, reads included files of the family at their position, and evaluates
+only conditions about a single name. In doubt, a macro counts as used.
 """
 
 import posixpath
@@ -24,14 +24,14 @@ _INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
 _TESTED = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
 _UNLESS = re.compile(r"\s*!\s*defined\s*\(?\s*(\w+)\s*\)?\s*")
 _NEAR = 100
-"""Characters before a file's name within which its ``#include`` is looked for; long lines would take quadratic time."""
+"""Number of characters before a string that are searched for ``#include``; without a limit, time is quadratic."""
 
 _HEADER_FLAGS = ("-include", "--include", "--pre-include", "-imacros")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A logical line of the source or of a header, without comments; `place` is ``file:line``."""
+    """A logical line of the source or a header, without comments. `place` is ``file:line``."""
 
     text: str
     place: str
@@ -39,13 +39,13 @@ class Line:
 
 @dataclass(kw_only=True)
 class Fate:
-    """Use of one macro.
+    """How the source uses one macro.
 
     Attributes:
-        state: ``used`` somewhere; ``redefined`` before any use; ``tested`` by ``#ifdef`` or ``#ifndef`` alone; or
+        state: ``used``; ``redefined`` before any use; ``tested`` only by ``#ifdef`` or ``#ifndef``; or
             ``unused``.
-        place: of the redefinition.
-        text: of the directive that redefines it.
+        place: position of the redefinition, ``file:line``.
+        text: text of the directive that redefines the macro.
     """
 
     state: Literal["used", "redefined", "unused", "tested"] = "unused"
@@ -55,7 +55,10 @@ class Fate:
 
 @dataclass(kw_only=True)
 class _Reading:
-    """A walk over the lines; `conditions` holds, for each open condition, the name whose absence it tests, or None."""
+    """State of reading the lines in order.
+
+    `conditions` has one entry per open condition: the name whose absence it tests, or None.
+    """
 
     fates: dict[str, Fate]
     conditions: list[str | None] = field(default_factory=list)
@@ -98,7 +101,7 @@ class _Reading:
             return
         name, body = match[0], rest.strip()[match.end() :]
         if name in self.conditions:
-            if name not in self.fates:  # the guard of a header against being included twice
+            if name not in self.fates:  # the include guard of a header
                 self.conditions[self.conditions.index(name)] = ""
         elif name in self.fates and self.fates[name].state in ("unused", "tested"):
             fate = self.fates[name]
@@ -115,10 +118,10 @@ class _Reading:
 
 
 def fates(files: Mapping[str, str], implementation: Implementation, names: Collection[str]) -> dict[str, Fate]:
-    """Return the use of each macro in a source and the headers of its family.
+    """Return how a source and the headers of its family use each macro.
 
     Args:
-        files: the family's texts by their names; binary files may be left out.
+        files: text files of the family by name.
     """
     reading = _Reading(fates={name: Fate() for name in names})
     for line in lines_of(files, implementation):
@@ -127,7 +130,7 @@ def fates(files: Mapping[str, str], implementation: Implementation, names: Colle
 
 
 def lines_of(files: Mapping[str, str], implementation: Implementation) -> Iterator[Line]:
-    """Return the logical lines of a source with the family's headers in place, each header once."""
+    """Yield the logical lines of a source. Headers of the family are read where they are included, each once."""
     seen: set[str] = set()
     for header in _headers_of_flags(implementation.flags):
         yield from _read(files, _find(files, header, ""), seen)
@@ -135,18 +138,18 @@ def lines_of(files: Mapping[str, str], implementation: Implementation) -> Iterat
 
 
 def words_of(files: Mapping[str, str], implementation: Implementation) -> frozenset[str]:
-    """Return all words of a source and of the family's headers that it includes, without comments and strings."""
+    """Return all words in a source and the included headers of the family, without comments and strings."""
     return frozenset(word for line in lines_of(files, implementation) for word in _WORD.findall(line.text))
 
 
 def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
-    """Return True unless words may come from other places: headers outside the family's folder, or pasted tokens."""
+    """Return True if no word can come from other files (headers outside the family) or from pasted tokens."""
     outside = any(flag.startswith(("-I", "-include", "-iquote", "-isystem", "--")) for flag in implementation.flags)
     return not outside and not any("##" in line.text for line in lines_of(files, implementation))
 
 
 def near_miss(name: str, files: Mapping[str, str], implementation: Implementation) -> str | None:
-    """Return the word of the source that a misspelled tunable probably means."""
+    """Return the word of the source that is most similar to a name; None if no word is."""
     found = get_close_matches(name, sorted(words_of(files, implementation)), n=1, cutoff=0.7)
     return found[0] if found else None
 
@@ -167,7 +170,7 @@ def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterato
             yield line
         elif (included := _INCLUDED.match(directive[2])) is not None:
             yield from _read(files, _find(files, included[1] or included[2], posixpath.dirname(name)), seen)
-        else:  # by a macro: it may be any header of the family
+        else:  # an include by a macro may read any header of the family
             for each in sorted(files):
                 if each.endswith((".h", ".hpp", ".cuh", ".inc", ".hh", ".inl")):
                     yield from _read(files, each, seen)
@@ -196,7 +199,9 @@ def _logical_lines(text: str, name: str) -> Iterator[Line]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Replace comments by blanks with as many lines, and strings by empty ones.
+    """Replace a comment by a space and its line breaks, and a string by an empty string.
+
+    The string of an ``#include`` is kept, and so are the words of a ``_Pragma``, in which compilers expand macros.
 
     The string of an ``#include`` stays, and so do the words of a ``_Pragma``, in which compilers replace macros.
     """

@@ -1,4 +1,4 @@
-"""Finds suites: built-in ones by name, a user's by the path of a TOML file."""
+"""Finds suites: built-in suites by name, and suites of users by the path of a TOML file."""
 
 from pathlib import Path
 
@@ -19,11 +19,11 @@ def names() -> list[str]:
 
 
 def find(name_or_path: str) -> Suite:
-    """Return a suite by name, or by the path of its file (``./mine.toml``).
+    """Return a suite by its name, or by the path of its file (``./mine.toml``).
 
     Raises:
-        NotFound: there is no such suite; lists the built-in ones.
-        InvalidInput: the file cannot be read or is invalid; names the place in it.
+        NotFound: there is no such suite. The message lists the built-in suites.
+        InvalidInput: the file cannot be read or is invalid. The error contains the field.
     """
     if name_or_path in names():
         return _read(FOLDER / f"{name_or_path}{SUFFIX}", name_or_path)

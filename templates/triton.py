@@ -1,4 +1,4 @@
-"""Generates the source of a Triton config: the kernel's part of the file, and the constants for compiling it."""
+"""Generates the source of a Triton config: the code that the kernel needs, and the settings for compiling it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from evo.trial import Value
 from templates.errors import RenderError
 
 BUILD = "# kernel-evo build: "
-"""Start of the last line of a generated source, which holds the compile settings as JSON."""
+"""Start of the last line of a generated source, which contains the compile settings as JSON."""
 
 DESCRIBED = "kernel_evo_described"
-"""Name under which a generated source keeps a kernel that takes tensor descriptors."""
+"""Name in a generated source for the user's kernel, if it takes tensor descriptors."""
 
 DIVISIBLE = 16
-"""Alignment in bytes from which Triton treats an address as a multiple of 16."""
+"""Alignment in bytes that Triton can use for optimisations."""
 
 TYPES: Mapping[str, str] = {
     "float64": "fp64",
@@ -39,12 +39,11 @@ TYPES: Mapping[str, str] = {
     "uint8": "u8",
     "bool": "i1",
 }
-"""Triton's name of each dtype."""
+"""Triton's names of dtypes."""
 
 
 def rendered(text: str, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]) -> str:
-    """Return the source of one config: the parts of the file that the kernel needs, and a last line with the compile
-    settings.
+    """Return the source of one config: the code that the kernel needs, and a last line with the compile settings.
 
     Raises:
         RenderError: the file lacks the kernel, or the kernel's parameters differ from the declared arguments.
@@ -59,10 +58,10 @@ def rendered(text: str, implementation: Implementation, problem: Problem, variab
 
 
 def check(text: str, implementation: Implementation, declared: Sequence[str]) -> None:
-    """Refuse a file without the kernel, parameters without a value, and tunables without effect.
+    """Refuse a file without the kernel, a kernel parameter without a value, and a tunable without effect.
 
     Raises:
-        RenderError: names the parameter or the tunable.
+        RenderError: the file is refused. The message contains the parameter or the tunable.
     """
     try:
         kernel = _kernel(text, implementation)
@@ -88,7 +87,7 @@ def names_of(text: str, implementation: Implementation) -> frozenset[str]:
 
 
 def _described(implementation: Implementation) -> dict[str, DescriptorFormula]:
-    """Return the arguments that the kernel takes as tensor descriptors."""
+    """Return the descriptor formulas of the arguments that the kernel takes as tensor descriptors, by argument."""
     geometry = implementation.geometry
     return {} if geometry is None else {each.of: each for each in geometry.descriptors}
 
@@ -101,7 +100,11 @@ def _names_of_descriptors(implementation: Implementation) -> set[str]:
 def _making_descriptors(
     kernel: Kernel, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]
 ) -> str:
-    """Return a kernel of the same name that makes the descriptors, and calls the user's; empty if there are none.
+    """Return a kernel of the same name that creates the descriptors and calls the user's kernel; empty if there are
+    none.
+
+    The launch passes addresses on every architecture. Without a tensor memory accelerator, Triton converts descriptors
+    back to addresses; otherwise it writes them to scratch memory at the start of each program.
 
     The launch passes addresses, on every architecture: Triton turns descriptors into addresses where there is no
     tensor memory accelerator, and else writes them into scratch memory at the start of each program.
@@ -164,8 +167,8 @@ def _build(
 def _passed(
     kernel: Kernel, implementation: Implementation, call: Sequence[Any], known: Sequence[str] | Mapping[str, Value]
 ) -> list[Parameter]:
-    """Return the parameters that the call passes: those without a value from a field, tunable, derived value or
-    default.
+    """Return the parameters that the call passes: those without a value from a field,
+    tunable, derived value or default.
     """
     passed = [each for each in kernel.parameters if each.name not in known and not _has_default(each)]
     for each in passed:

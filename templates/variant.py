@@ -1,7 +1,7 @@
-"""Variants: another implementation of a family, whose contract stays unchanged.
+"""Variants: other implementations of a family. The contract of the family stays the same.
 
-The files of a variant are in a separate folder, so that they replace no file of the family. Only the table of one
-device kind changes. Problem, arguments, cases, tolerances, baselines and reference are the family's.
+The files of a variant are in a folder of their own, so that they replace no file of the family. Only the table of one
+device kind changes. Problem, arguments, cases, tolerances, baselines and reference are those of the family.
 """
 
 import re
@@ -20,23 +20,23 @@ from templates.outside import outside, outside_flag
 from templates.registry import SPEC
 
 FOLDER = "variant"
-"""Folder of a variant's files within the family's folder."""
+"""Folder of a variant's files in the family's folder."""
 
 MAX_FILES = 32
 MAX_BYTES = 1 << 20
 SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu")
 TRITON = "kernel.py"
-"""The only name of a Triton source: other Python files could take the place of a module."""
+"""Required name of a Triton source. Another Python file could replace a module."""
 
 HEADERS = (".h", ".hh", ".hpp", ".cuh", ".inc", ".inl")
 TEMPLATE = ".j2"
 
 ABOUT = ("name", "author", "idea")
 CONTRACT = ("requires", "defaults", "notes", "reentrant")
-"""Keys of an implementation that belong to the contract: a variant keeps those of the family."""
+"""Keys of an implementation that belong to the contract. A variant has the values of the family."""
 
 DEPENDENT = ("constraints", "derived", "starts", "macros")
-"""Keys that name tunables: a variant with tunables of its own does not inherit them."""
+"""Keys that refer to tunables. A variant that declares its own tunables does not inherit them."""
 
 _NAME = re.compile(VARIANT_NAME)
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(?:\.[A-Za-z0-9_+-]+)*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
@@ -44,12 +44,12 @@ _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(?:\.[A-Za-z0-9_+-]+)*(?:/[A-Za-
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A variant as it was submitted.
+    """A submitted variant.
 
     Attributes:
-        note: its author and idea.
-        table: changed keys of the implementation's table; other keys are its parent's.
-        files: texts of its own files by name.
+        note: name, author and idea of the variant.
+        table: changed keys of the implementation's table. Other keys are those of the parent.
+        files: texts of the submitted files by name.
     """
 
     note: VariantNote
@@ -58,14 +58,14 @@ class Proposal:
 
 
 def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default_name: str) -> Proposal:
-    """Check a submitted document and its files.
+    """Check a submitted document and its files, and return the proposal.
 
     Args:
-        document: name, author and idea, and the keys of ``[cpu]`` or ``[cuda]`` that differ from its parent's.
-        default_name: the variant's name if the document gives none.
+        document: name, author and idea, and the keys of ``[cpu]`` or ``[cuda]`` that differ from the parent's.
+        default_name: name of the variant if the document contains none.
 
     Raises:
-        InvalidInput: the proposal is invalid; the message gives the key or the file.
+        InvalidInput: the proposal is invalid. The error contains the key or the file.
     """
     for key in (*CONTRACT, "parents", "problem", "arguments", "cases", "work", "baselines"):
         if key in document:
@@ -99,10 +99,10 @@ def composed(
     proposal: Proposal,
     kind: DeviceKind,
 ) -> dict[str, bytes]:
-    """Return the files of a family folder that has the base family's contract and the proposed implementation.
+    """Return the files of a family with the contract of the base family and the proposed implementation.
 
     Args:
-        base, base_document: files and document of the family that owns the contract.
+        base, base_document: files and document of the family that defines the contract.
         parent, parent_document: files and document of the variant from which this one is derived; otherwise the base
             itself.
 
@@ -118,7 +118,7 @@ def composed(
     inherited = {
         key: value for key, value in parent_document[parent_table].items() if key not in ("template", "source")
     }
-    if location != parent_table:  # another language: parameters, launch and options differ
+    if location != parent_table:  # another language has other parameters, launches and options
         inherited = {}
     if "tunables" in proposal.table:
         inherited = {key: value for key, value in inherited.items() if key not in DEPENDENT}
@@ -139,12 +139,14 @@ def composed(
 
 
 def table_of(document: Mapping[str, Any], kind: DeviceKind) -> str:
-    """Return the table of a document that holds its implementation for a kind; the kind itself if there is none."""
+    """Return the name of the table in a document that contains the implementation for
+    a kind; the kind if there is none.
+    """
     return "triton" if kind == "cuda" and "cuda" not in document and "triton" in document else kind
 
 
 def _place(kind: DeviceKind, main: str) -> str:
-    """Return the table of a variant with this main source."""
+    """Return the table for a variant with this main source."""
     if main != TRITON:
         return kind
     if kind != "cuda":
@@ -157,10 +159,10 @@ def _implements(table: Mapping[str, Any]) -> bool:
 
 
 def _main(proposal: Proposal) -> tuple[str, str]:
-    """Return ``template`` or ``source``, and the file it names."""
+    """Return ``template`` or ``source``, and the main file of the proposal."""
     keys = [key for key in ("template", "source") if key in proposal.table]
     if len(keys) == 2:
-        raise InvalidInput("document.template", "is given together with `source`: keep one")
+        raise InvalidInput("document.template", "cannot be combined with `source`: keep one")
     if keys:
         file = proposal.table[keys[0]]
         if not isinstance(file, str) or file not in proposal.files:
@@ -174,7 +176,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
 
 
 def _check_flags(flags: object) -> None:
-    """Refuse flags that do more than change the generated code; other faults are found when the document is read."""
+    """Refuse compiler flags that do more than change the generated code. Other faults are found with the document."""
     if isinstance(flags, list | tuple) and (refused := outside_flag([str(each) for each in flags])) is not None:
         raise InvalidInput(
             "document.flags",
@@ -189,7 +191,7 @@ def _check_files(files: Mapping[str, str]) -> None:
     if len(files) > MAX_FILES:
         raise InvalidInput("files", f"has {len(files)} files; at most {MAX_FILES} are accepted")
     if sum(len(text.encode()) for text in files.values()) > MAX_BYTES:
-        raise InvalidInput("files", f"hold more than {MAX_BYTES >> 20} MiB")
+        raise InvalidInput("files", f"contain more than {MAX_BYTES >> 20} MiB")
     for name in files:
         if len(name) > 100 or not _FILE.fullmatch(name):
             raise InvalidInput("files", f"{name!r:.120} is not a plain relative file name")

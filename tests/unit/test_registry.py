@@ -74,7 +74,7 @@ def test_error_of_an_unknown_family_suggests_names(folder: Path, monkeypatch: py
     with pytest.raises(NotFound, match=r"there is no `sofmax`, did you mean `softmax`\? Families: sdpa, softmax$"):
         registry.find("sofmax")
     monkeypatch.chdir(folder.parent)
-    with pytest.raises(NotFound, match=r"for the one in this directory write \./scale$"):
+    with pytest.raises(NotFound, match=r"for the family in this directory, write \./scale$"):
         registry.find("scale")
 
 
