@@ -1,4 +1,4 @@
-"""Binaries of earlier runs in this clone, for tests that need a binary and not its compilation."""
+"""Caches binaries between test runs in this clone, for tests that need a binary but do not test its compilation."""
 
 from functools import cache
 from pathlib import Path

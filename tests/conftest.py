@@ -29,9 +29,10 @@ CORES = machine.cores()
 def pytest_collection(session: pytest.Session) -> None:
     """Import this process's share of the test files of a folder first.
 
-    Every process imports every file. In a new clone they would all rewrite the same file's assertions at the same time,
-    which takes half of the collection; with different first files, each finds most files rewritten by another.
-    The garbage collector, which finds nothing here, would take a fifth of the collection's processor time.
+    Every process imports every test file. In a new clone all processes would rewrite the same file's assertions at the
+    same time, which takes half of the collection. With different first files, each process finds most files already
+    rewritten by another process.
+    The garbage collector is off meanwhile: it finds nothing, and takes a fifth of the collection's processor time.
     """
     gc.disable()
     given = getattr(session.config, "workerinput", None)

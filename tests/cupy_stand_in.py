@@ -1,4 +1,4 @@
-"""A stand-in for CuPy that computes with NumPy, but whose arrays do not mix with NumPy's."""
+"""A fake CuPy that computes with NumPy, but whose arrays cannot be mixed with NumPy's arrays."""
 
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
 class OnGpu(NDArrayOperatorsMixin):
-    """An array that is no array of NumPy, but computes with NumPy's functions, as CuPy's arrays do."""
+    """An array that is not a NumPy array but accepts NumPy's functions, like an array of CuPy."""
 
     def __init__(self, values: Any) -> None:
         self.values = np.array(values)
@@ -58,7 +58,7 @@ class Pool:
 
 
 def cupy(devices: int | Exception) -> ModuleType:
-    """Return a module that computes with NumPy, and has what we use of CuPy."""
+    """Return a fake CuPy module with the functions that this project uses."""
 
     def count() -> int:
         if isinstance(devices, Exception):

@@ -29,9 +29,9 @@ def bundle(
     """Return the bundle of a config, as if it were champion `number`.
 
     Args:
-        text: the problem.
-        config: None: the family's default.
-        started: instead of the default, take the family's recommended config for the problem if there is a valid one.
+        text: text of the problem.
+        config: config of the kernel; None: the family's default.
+        started: if True, use the family's recommended config for the problem, if one is valid, instead of the default.
     """
     package = find(name)
     family = package.family
@@ -81,7 +81,7 @@ def write(bundles: Sequence[Bundle], folder: Path) -> None:
 
 @contextmanager
 def imported(folder: Path) -> Iterator[ModuleType]:
-    """Import the package in a folder, and forget it at the end."""
+    """Import the package in a folder, and remove it from `sys.modules` at the end."""
     sys.path.insert(0, str(folder.parent))
     try:
         yield importlib.import_module(folder.name)

@@ -1,4 +1,4 @@
-"""What the program measures of this machine: once for all tests of an hour, and not in each test's own cache folder."""
+"""Peak rates of this machine, measured once an hour and copied to the cache folders of tests."""
 
 import fcntl
 import shutil
@@ -12,9 +12,9 @@ _FOLDER = ROOT / "build" / "tests" / "machine"
 
 
 def measured(folder: Path) -> Path:
-    """Put the ceilings of this machine's CPU into a cache folder, and return the folder.
+    """Copy the measured peak rates of this machine's CPU to a cache folder, and return the folder.
 
-    To measure them takes four seconds of processor time. `test_cpu_device.py` tests how that is done.
+    Measuring them takes four seconds of processor time. `test_cpu_device.py` tests the measurement.
     """
     if (found := _measured()) is not None:
         shutil.copytree(found, folder, dirs_exist_ok=True)
@@ -23,7 +23,7 @@ def measured(folder: Path) -> Path:
 
 @cache
 def _measured() -> Path | None:
-    """Return a folder with the ceilings, which no later test writes to; None if there is no compiler."""
+    """Return a folder with the measured peak rates; None without a compiler. No test writes to the folder."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     with (_FOLDER.parent / "machine.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

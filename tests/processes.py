@@ -1,10 +1,10 @@
-"""Processes that may end at any moment, seen by psutil without an exception."""
+"""Queries of processes by psutil that raise no exception if the process has ended."""
 
 import psutil
 
 
 def arguments_of(process: psutil.Process) -> list[str]:
-    """Return the command line of a process; empty if it has ended, also if nobody has waited for it yet."""
+    """Return the command line of a process; empty if the process has ended or is a zombie."""
     try:
         return process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -20,5 +20,5 @@ def ended(process: psutil.Process) -> bool:
 
 
 def running_with(argument: str, processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Return those of the processes whose command line has this argument."""
+    """Return the processes whose command line has this argument."""
     return [each for each in processes if argument in arguments_of(each)]

@@ -1,4 +1,4 @@
-"""Builds the initial configs of families, and the problems they are built for."""
+"""Builds the initial configs of families for a list of problems."""
 
 from pathlib import Path
 

@@ -79,14 +79,14 @@ def real() -> NvccCompiler:
     return compiler
 
 
-def made_by(compiler: NvccCompiler, unit: Unit) -> Artefact:
+def compiled_by(compiler: NvccCompiler, unit: Unit) -> Artefact:
     made = compiler.compile(unit, timeout_s=120)
     assert isinstance(made, Artefact), made
     return made
 
 
 def test_nvcc_command_has_architecture_include_folders_and_flags(fake: FakeNvcc, tmp_path: Path) -> None:
-    made = made_by(NvccCompiler(), replace(UNIT, folders=(tmp_path,), flags=("-DX=1",)))
+    made = compiled_by(NvccCompiler(), replace(UNIT, folders=(tmp_path,), flags=("-DX=1",)))
     assert made.binary == b"a cubin\n"
     assert made.figures == {"registers": 8, "static_shared_memory_bytes": 32, "barriers": 0}
     assert made.reads == (str(fake.header),)
@@ -170,7 +170,7 @@ def test_nvrtc_and_nvcc_do_not_share_builds(fake: FakeNvcc, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("architecture", one_in(3, ["sm_90a", "sm_80", "sm_90"]))
 def test_nvcc_compiles_with_standard_headers_reproducibly(real: NvccCompiler, architecture: str) -> None:
-    first, second = (made_by(real, replace(UNIT, architecture=architecture)) for _ in range(2))
+    first, second = (compiled_by(real, replace(UNIT, architecture=architecture)) for _ in range(2))
     assert first.binary[:4] == b"\x7fELF"
     assert first.digest == second.digest
     assert first.figures["registers"] > 0

@@ -84,12 +84,12 @@ class HostKernel:
         """Return the outputs' values by name.
 
         Args:
-            inputs: by name, as the family's reference draws them.
-            order: of threads, warps and blocks: `FORWARD`, `BACKWARD`, or the seed of a shuffle.
-            eager: asynchronous copies take place at once instead of as late as allowed.
+            inputs: input values by name, as the family's reference draws them.
+            order: order of threads, warps and blocks: `FORWARD`, `BACKWARD`, or the seed of a shuffle.
+            eager: if True, asynchronous copies are made at once instead of as late as allowed.
 
         Raises:
-            AssertionError: a thread did something a GPU does not allow, or damaged foreign memory.
+            AssertionError: a thread did something that a GPU does not allow, or wrote outside its buffers.
         """
         arguments = [
             Argument(name=each.name, role=each.role, dtype=each.dtype, shape=each.shape, value=each.value)
@@ -127,7 +127,7 @@ def build(package: Package, config: Config, problem: Problem, device: Device) ->
     """Compile one config with g++. A process compiles equal sources once.
 
     Raises:
-        AssertionError: it does not compile; the message is the compiler's.
+        AssertionError: the source does not compile; the message is the compiler's.
     """
     candidate = package.family.candidate(config, problem, device, Objective())
     files = {name: STAND_INS[name].read_bytes() if name in STAND_INS else text for name, text in package.files.items()}
@@ -165,7 +165,7 @@ def _library(text: str) -> ctypes.CDLL:
 
 @cache
 def _tools() -> str:
-    """Return what a library depends on beside its source: the compiler, its flags, and the files of this folder."""
+    """Return the parts of a library's cache key besides its source: compiler, flags, and the files of this folder."""
     version = subprocess.run(["g++", "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     files = sorted(path for path in HERE.rglob("*") if path.is_file() and path.suffix != ".pyc")
     return "\n".join([version, platform.machine(), *FLAGS, *(path.read_text(encoding="utf-8") for path in files)])
@@ -173,7 +173,7 @@ def _tools() -> str:
 
 @cache
 def _standard_headers() -> Path:
-    """Precompile the standard headers of `ptx.cuh`: to parse them takes a quarter of a build."""
+    """Precompile the standard headers of `ptx.cuh`: parsing them takes a quarter of a build."""
     folder = Path(tempfile.mkdtemp(prefix="kernel-evo-host-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     header = folder / "standard.hpp"

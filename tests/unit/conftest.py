@@ -1,4 +1,4 @@
-"""The synthetic recording as a search space; examples of Hypothesis have no time limit, as machines may be busy."""
+"""Fixtures of the synthetic recording. Examples of Hypothesis have no time limit, because machines may be busy."""
 
 import json
 

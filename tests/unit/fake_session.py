@@ -17,7 +17,7 @@ Kernel = Callable[[dict[str, NDArray[Any]]], None]
 
 
 class FakeBuffers:
-    """Buffers as NumPy arrays; `fault` is the answer of `damage`."""
+    """Buffers as NumPy arrays; `damage` returns the attribute `fault`."""
 
     bytes_held = 64
 
@@ -71,7 +71,7 @@ class FakeBuffers:
 
 
 class FakeSession:
-    """Calls a kernel with its buffers' arrays and counts launches."""
+    """A session that calls Python functions with the buffers' arrays and counts launches."""
 
     cold_bytes, places = 1 << 20, True
 
@@ -129,7 +129,7 @@ class FakeSession:
 
 
 class ScriptedTimer:
-    """Returns prepared samples in order and records its calls."""
+    """A timer that returns prepared samples in order and records its calls."""
 
     calls, last = 1, 0
 

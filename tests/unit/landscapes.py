@@ -90,7 +90,7 @@ def measured(space: Space, trial: Trial) -> Outcome:
 
 
 def troubled(space: Space, trial: Trial) -> Outcome:
-    """Measure every other config; end the rest with all other outcomes in turn."""
+    """Return a measured outcome for every second trial, and each other outcome in turn for the remaining trials."""
     fate = zlib.crc32(b"fate" + space.key(trial.config).encode())
     return measured(space, trial) if fate % 2 else list(KINDS.values())[1:][fate // 2 % (len(KINDS) - 1)]
 
@@ -98,7 +98,7 @@ def troubled(space: Space, trial: Trial) -> Outcome:
 def advance(
     history: History, strategy: Strategy, space: Space, evaluate: Evaluate, trials: int, *, seed: int = 0
 ) -> list[Trial]:
-    """Propose and evaluate trials one after the other; fewer only if the strategy gives up."""
+    """Propose and evaluate `count` trials, one after the other; stop early if the strategy has no proposal."""
     done = []
     for _ in range(trials):
         proposal = strategy.propose(history, np.random.default_rng((seed, len(history.asked))))
@@ -109,7 +109,7 @@ def advance(
 
 
 def ending(kind: str) -> Evaluate:
-    """Return an evaluation that ends every trial this way."""
+    """Return an evaluation that ends every trial with this outcome."""
     return lambda space, trial: KINDS[kind]
 
 

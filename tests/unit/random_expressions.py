@@ -31,7 +31,7 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> str:
 
 
 def by_python(text: str, environment: dict[str, Any]) -> Any:
-    """Return the value, or the type of the exception."""
+    """Return the expression's value in Python, or the type of the exception."""
     try:
         return eval(text, PYTHON, environment)
     except ZeroDivisionError as error:

@@ -44,7 +44,7 @@ def test_change_includes_required_changes_or_states_why_it_is_impossible() -> No
     tiled = found["LAYOUT", "tiled"]
     assert (tiled.also, tiled.config) == ({"STAGES": 1}, {**CHAMPION, "LAYOUT": "tiled", "STAGES": 1})
     assert "tiles are not double-buffered" in tiled.reason
-    slow = found["FAST", False]  # both others would have to change
+    slow = found["FAST", False]  # a constraint ties the two other tunables to this one
     assert slow.config is None
     assert "only the fast one may" in slow.reason
 
@@ -70,7 +70,7 @@ def beside(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated:
     ],
 )
 def test_ablation_finding_follows_from_the_measured_rounds(samples: Ablated, finding: str) -> None:
-    """A difference below the policy's least gain has no effect; one within the session's noise is unclear."""
+    """A difference below the policy's least gain counts as no effect; a difference within the noise is unclear."""
     effect = weigh(samples, Policy(), np.random.default_rng(0))
     assert effect is not None
     assert effect.finding == finding
@@ -78,7 +78,7 @@ def test_ablation_finding_follows_from_the_measured_rounds(samples: Ablated, fin
 
 
 def test_change_without_effect_is_found_unclear() -> None:
-    """40 sessions with a change that changes nothing, judged without a least gain."""
+    """40 sessions with a change without effect, judged without a least gain."""
     policy, rng = Policy(minimum_gain=1e-9), np.random.default_rng(1)
     found = []
     for _ in range(40):

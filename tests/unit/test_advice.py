@@ -26,7 +26,7 @@ def valley() -> Space:
 
 
 def deceptive_us(config: Config) -> float:
-    """A wide valley with its minimum at 4, 4, …, and a distant minimum that is nearly as deep."""
+    """Return the time in a space with a wide valley at 4, 4, …, and a distant local minimum that is nearly as deep."""
     away = sum((int(value) - 4) ** 2 for value in config.values())
     return min(10.0 + 4.0 * away, 11.0 + 8.0 * sum(int(value) for value in config.values()))
 
@@ -36,7 +36,7 @@ def deceptive(space: Space, trial: Trial) -> Outcome:
 
 
 def trials_to_the_bottom(context: Context) -> int:
-    """Return the trials of three searches together."""
+    """Return the summed number of trials until three searches reach the optimum."""
     total = 0
     for seed in range(3):
         trials = advance(History(), build("portfolio", context), context.space, deceptive, ENOUGH_TRIALS, seed=seed)
@@ -49,7 +49,7 @@ def shown(config: Config) -> Trial:
 
 
 def without(history: History, origins: set[str]) -> History:
-    """Return the same history without the trials of these origins."""
+    """Return a copy of the history without trials of these origins."""
     left = History()
     kept = [trial for trial in history.asked if trial.proposal.origin not in origins]
     same = {trial.number: left.ask(trial.proposal) for trial in kept}

@@ -1,4 +1,4 @@
-"""Tools for agents, alone and over the Model Context Protocol."""
+"""Tools for agents, called directly and over the Model Context Protocol."""
 
 import asyncio
 import importlib.util
@@ -17,7 +17,7 @@ def source(number: int, text: str, values: list[int]) -> VariantSource:
 
 
 class Service(Memory):
-    """The service in memory, with the further requests of an agent."""
+    """A fake service in memory that also answers an agent's requests."""
 
     def submit_variant(self, search_id: int, files: Any, *, document: Any, parents: Any, trials: Any) -> Any:  # type: ignore[override]
         self.document = document

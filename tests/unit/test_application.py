@@ -1,4 +1,4 @@
-"""What reaches the middlewares of the application."""
+"""Types of ASGI scopes that the application passes to its middlewares."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.app import Application
 
 
-class OverwriteCheck:
-    """Middleware that notes the types of the scopes it sees."""
+class ScopeRecorder:
+    """A middleware that records the type of every scope."""
 
     def __init__(self, app: ASGIApp, seen: list[str]) -> None:
         self.app, self.seen = app, seen
@@ -44,7 +44,7 @@ def test_middlewares_see_http_requests_only(
     answers: list[str] = []
     waiting = iter(received)
     app = Application(docs_url=None, openapi_url=None, redoc_url=None)
-    app.add_middleware(OverwriteCheck, seen=noted)
+    app.add_middleware(ScopeRecorder, seen=noted)
 
     async def receive() -> Message:
         return {"type": next(waiting)}

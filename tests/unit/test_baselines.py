@@ -1,4 +1,4 @@
-"""Baselines of reference.py: which function is used, and what is said where it is missing."""
+"""Baselines of reference.py: which function is used, and the reason given for a missing baseline."""
 
 from pathlib import Path
 from typing import Any

@@ -22,7 +22,7 @@ IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _
 
 
 def batch(*, claimed_us: float, cpu_us: float | None = None, wall_us: float | None = None) -> Batch:
-    """Return a batch whose request costs as much as an idle one, unless stated otherwise."""
+    """Return a batch; by default its request costs as much as an idle request."""
     cpu = claimed_us + 10 if cpu_us is None else cpu_us
     wall = claimed_us + 15 if wall_us is None else wall_us
     claimed_ns, wall_ns, cpu_ns = (round(1000 * each) for each in (claimed_us, wall, cpu))
@@ -113,8 +113,8 @@ def test_joining_batches_preserves_an_invalid_time() -> None:
     assert joined(HONEST, outside).claimed_ns == joined(outside, HONEST).claimed_ns == -1
 
 
-def grown(steps: list[int], *, heap: bool) -> list[Batch]:
-    """Return batches of 100 calls after which the process has grown by these numbers of bytes."""
+def growing_batches(steps: list[int], *, heap: bool) -> list[Batch]:
+    """Return batches of 100 calls after which the process has growing_batches by these numbers of bytes."""
     sizes = [1 << 20, *steps]
     for index in range(1, len(sizes)):
         sizes[index] += sizes[index - 1]
@@ -137,5 +137,5 @@ def grown(steps: list[int], *, heap: bool) -> list[Batch]:
     ],
 )
 def test_memory_growth_in_most_batches_is_a_leak(steps: list[int], words: str | None, heap: bool) -> None:
-    found = leak(grown(steps, heap=heap))
+    found = leak(growing_batches(steps, heap=heap))
     assert (found is None) if words is None else (found or "").startswith(words)

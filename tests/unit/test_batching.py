@@ -18,7 +18,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 class Serving:
-    """Adds up requests; the first batch lasts until it is released."""
+    """A handler that sums the requests of a batch; the first batch waits until it is released."""
 
     def __init__(self) -> None:
         self.turns: list[list[int]] = []

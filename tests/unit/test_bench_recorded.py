@@ -1,4 +1,4 @@
-"""Recording: reduced spaces, and files that read back as they were measured."""
+"""Recording: reduced spaces, and files that are read back with the measured values."""
 
 import json
 from collections import Counter

@@ -64,10 +64,10 @@ def ground(times_ms: list[float | str], cost_s: float = 1.0) -> Ground:
 
 
 class Scripted:
-    """A player that proposes these configs; it records results and the number of proposals before each.
+    """A player that proposes given configs. It records each result with the number of proposals before.
 
     Args:
-        first: proposals in flight at once until the first result.
+        first: number of proposals in flight until the first result.
     """
 
     def __init__(self, places: list[int], first: int = 99) -> None:
@@ -208,7 +208,7 @@ def test_invalid_configs_of_optuna_count_as_asks_but_not_as_trials() -> None:
     assert run.asks > 20
 
 
-@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # raised by its simulated annealing
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # raised by Kernel Tuner's simulated annealing
 def test_kernel_tuner_strategies_replay_deterministically() -> None:
     pytest.importorskip("kernel_tuner", reason="only the benchmark needs Kernel Tuner (make bench-strategy)")
     from tests.bench.strategy import kernel_tuner
@@ -318,7 +318,7 @@ def test_strategy_comparison_reports_leads_and_missed_conditions() -> None:
     assert found["portfolio"].least_distinct == 200
     assert found["portfolio"].trials_by_space == [pytest.approx(42)]
     assert "portfolio" in tables.standings(found).splitlines()[2]
-    later = replace(found["portfolio"], trials_by_space=[199.0])  # better overall, but later at the best config
+    later = replace(found["portfolio"], trials_by_space=[199.0])  # a better score, but it finds the best config later
     told = tables.building({"later": later, "random": found["random"]}, {"later": "random"}, [space]).splitlines()
     assert told[0].index("higher P200 on") < told[0].index("sooner at the best on")
     assert told[2].index("1 of 1") < told[2].index("0 of 1")

@@ -105,7 +105,9 @@ def place(tmp_path: Path) -> Path:
 def baseline(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.chdir(place)
-    finders = [each for each in sys.meta_path if not isinstance(each, Siblings)]  # those of families of other tests
+    finders = [
+        each for each in sys.meta_path if not isinstance(each, Siblings)
+    ]  # modules imported by families of other tests
     monkeypatch.setattr(sys, "meta_path", finders)
     for name in [each for each in sys.modules if each.partition(".")[0] in ("triton", "reference")]:
         monkeypatch.delitem(sys.modules, name)

@@ -1,4 +1,4 @@
-"""Calls in a ring that are slower than repeated ones: measured again, and no proof on a busy device."""
+"""Calls on alternating buffers that are slower than repeated calls: refused, but unclear on a busy device."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -15,7 +15,7 @@ from workers.measure.verify import WrongAnswerError
 
 
 class Measured(Bench):
-    """A bench whose checks find the given ratios of ring and repeated calls, one after another."""
+    """A bench whose checks find given ratios of calls on alternating buffers to repeated calls, one after another."""
 
     def __init__(self, ratios: Iterator[float], spread: float) -> None:
         self.ratios, self.spread, self.rng = ratios, spread, np.random.default_rng(1)

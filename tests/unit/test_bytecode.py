@@ -1,4 +1,4 @@
-"""Processes keep bytecode where the environment keeps none."""
+"""Processes write bytecode to a cache folder if the environment forbids writing it next to the modules."""
 
 from pathlib import Path
 

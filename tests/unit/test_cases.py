@@ -26,7 +26,7 @@ def reference(package: Package) -> ModuleType:
     return module
 
 
-def found_out(family: str, text: str, column: int) -> bool:
+def is_detected(family: str, text: str, column: int) -> bool:
     """Return True if a case differs beyond the family's tolerance when this column is skipped."""
     package = find(family)
     functions, settled = reference(package), package.family.problem(text, "cpu")
@@ -57,12 +57,12 @@ def found_out(family: str, text: str, column: int) -> bool:
     ],
 )
 def test_skipped_first_or_last_column_is_detected_by_a_case(family: str, text: str, column: int) -> None:
-    assert found_out(family, text, column)
+    assert is_detected(family, text, column)
 
 
 @pytest.mark.parametrize(("columns", "gap"), [(77, 1), (4096, 1), (65536, 256)])
 def test_largest_elements_of_a_case_cover_every_position_of_a_row(columns: int, gap: int) -> None:
-    """A skipped part in the middle of a row changes a maximum only if the maximum is there."""
+    """Skipping elements of a row changes its maximum only if the maximum is among them."""
     package = find("reduce")
     settled = package.family.problem(f"rows=1,cols={columns},dtype=float32,op=max", "cpu")
     every = next(each for each in package.family.case_problems(settled, "cpu") if each.case.name == "everywhere")

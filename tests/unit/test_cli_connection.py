@@ -1,4 +1,4 @@
-"""CLI connection: it survives a service that restarts, also at another address."""
+"""CLI connection: it continues after the service restarts, also at another address."""
 
 from collections.abc import Callable
 

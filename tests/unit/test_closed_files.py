@@ -1,4 +1,4 @@
-"""Files that a kernel asks for in a folder that other users may not enter."""
+"""Warnings about files that a kernel opens in a folder that other users may not enter."""
 
 import tempfile
 import time
@@ -12,7 +12,7 @@ from workers.build.effects import closed_files
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of mode 0700, in a process that takes itself for root's."""
+    """A folder of mode 0700, in a process whose effective user id is faked as root's."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with tempfile.TemporaryDirectory() as made:
         if any(not above.stat().st_mode & 1 for above in Path(made).parents):

@@ -226,7 +226,7 @@ def test_fortran_ordered_inputs_keep_their_indices() -> None:
 
 
 class Tensor:
-    """The parts of a PyTorch tensor on a GPU, with a gradient, that an answer needs."""
+    """A fake PyTorch tensor with gradient on a GPU, as a reference may return it."""
 
     __module__ = "torch"
 
@@ -249,7 +249,7 @@ class Tensor:
 
 
 class DeviceArray:
-    """The part of a CuPy array that an answer needs; NumPy cannot convert one by itself."""
+    """A fake CuPy array, as a reference may return it; NumPy cannot convert it."""
 
     __module__ = "cupy._core.core"
 

@@ -23,7 +23,7 @@ TABLE = L4.ceilings.bytes_per_s
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes | Exception]:
-    """Return the prepared answers of the measuring process in turn."""
+    """A list to fill with answers of the measuring process; the process returns them in order."""
     given: list[bytes | Exception] = []
 
     def run(*_: Any, **__: Any) -> Any:

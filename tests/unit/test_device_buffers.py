@@ -1,4 +1,4 @@
-"""Buffer sets in host and GPU memory share one contract; a host runtime plays the GPU's."""
+"""Buffer sets in host and GPU memory behave equally; the GPU's runtime is faked on the host."""
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ Allocate = Callable[[Mapping[str, NDArray[Any]]], Buffers]
 
 
 class HostRuntime:
-    """The parts of CuPy's ``cuda.runtime`` that buffers use, on host memory."""
+    """A fake of CuPy's ``cuda.runtime`` on host memory, with the functions that buffers use."""
 
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3  # noqa: N815 - CuPy's names
 

@@ -1,4 +1,4 @@
-"""A worker looks for devices of all kinds at once."""
+"""A worker discovers devices of all kinds concurrently."""
 
 import threading
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_kinds_are_discovered_at_the_same_time_and_listed_in_order(
     both = threading.Barrier(2, timeout=10)
 
     def discover(kind: str) -> list[str]:
-        both.wait()  # breaks if one kind waits for the other
+        both.wait()  # times out if one kind waits for the other
         return [f"{kind} 0", f"{kind} 1"]
 
     def driver(kind: str) -> SimpleNamespace:

@@ -97,7 +97,7 @@ def test_documented_command_is_parsed(document: str, arguments: list[str]) -> No
 
 
 def check_objectives(objectives: Sequence[str], family: Family, problem: Mapping[str, Value]) -> None:
-    """Check that metrics use figures that a search on some device has."""
+    """Check that every metric in a document uses figures that a search on a supported device has."""
     for each in objectives:
         _, _, metric = each.partition(":")
         if metric:
@@ -187,7 +187,7 @@ def test_documented_excerpts_are_in_the_example_family(document: str) -> None:
 
 
 def test_strategy_in_the_guide_proposes_valid_new_configs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its proposals are valid and new until the space is exhausted."""
+    """Every proposal is valid and new until the space is exhausted."""
     monkeypatch.setattr("evo.strategy.base.MARKED", {})
     module = next(
         block for _, block in FENCE.findall((GUIDES / "strategy.md").read_text()) if "class HillClimb" in block

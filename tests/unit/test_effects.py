@@ -1,4 +1,4 @@
-"""Tunables without effect: named with a remedy, and none is blamed wrongly."""
+"""Tunables without effect are named with a remedy; a tunable with an effect is never named."""
 
 import re
 from collections.abc import Callable
@@ -218,7 +218,7 @@ def test_compilation_stopped_at_the_time_limit_does_not_count_as_no_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stopped(Preprocessor):
-        """A fake compiler that takes a second and stops if less is left."""
+        """A fake compiler that takes a second, and times out if less time is left."""
 
         now_s = 0.0
 

@@ -141,7 +141,7 @@ def test_estimate_is_above_the_floor_and_adds_the_cost_of_spills() -> None:
 
 
 def test_estimate_is_at_least_the_time_of_an_empty_launch() -> None:
-    """Softmax of a few rows: the roofline alone would be less than a nanosecond."""
+    """For softmax of a few rows the roofline is less than a nanosecond."""
     tiny = Work(flops=1024, bytes=256, dtype="float16")
     guess = estimate(tiny, L4, Footprint(blocks=58, items=58, threads=128, blocks_per_sm=1), HOT)
     assert guess.floor_us < 1e-3
@@ -181,6 +181,6 @@ def test_estimated_time_of_a_stream_grows_with_its_size() -> None:
     ("share", "measured_us"), [(1.0, 18.7), (1.5, 29.4), (2.0, 38.0), (4.0, 72.5), (8.0, 141.4), (16.0, 279.3)]
 )
 def test_estimated_floor_is_within_25_percent_of_copies_measured_on_an_h100(share: float, measured_us: float) -> None:
-    """Medians of 9 × 40 launches; bytes read and written in shares of the 50 MiB cache. None reaches the peak."""
+    """Measured medians of 9 × 40 launches, for bytes given as shares of the 50 MiB cache. No copy reaches the peak."""
     h100 = known("NVIDIA H100 80GB HBM3")
     assert 0.75 * measured_us < stream(share * h100.limits["l2_bytes"], target=h100).floor_us < measured_us

@@ -1,4 +1,4 @@
-"""Evolution by a scripted model: a real HTTP server, and a service in memory."""
+"""Evolution with a scripted model behind a real HTTP server, and a service in memory."""
 
 import importlib.util
 import threading
@@ -39,7 +39,7 @@ def scripted() -> Any:
 
 @contextmanager
 def model(*steps: Any) -> Iterator[tuple[Chat, Any]]:
-    """Serve a script; yield a chat with it, and the script with its requests."""
+    """Serve a scripted model; yield a chat with the model, and the script, which records requests."""
     module = scripted()
     script = module.Script(list(steps))
     server = module.server(script)
@@ -83,7 +83,7 @@ SEARCH = 9
 
 @dataclass
 class Memory:
-    """The requests of a client that an evolution sends, answered in memory. A source says how its variant ends."""
+    """A fake client that answers an evolution's requests in memory. A variant's source names its outcome."""
 
     kept: list[ProposalView] = field(default_factory=list)
     found: list[VariantView] = field(default_factory=lambda: [view(0, time_us=10.0)])

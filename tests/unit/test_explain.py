@@ -1,4 +1,4 @@
-"""Outcomes of trials, explained in one sentence."""
+"""Explanation of a trial's outcome in one sentence."""
 
 import pytest
 

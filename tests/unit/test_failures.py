@@ -1,4 +1,4 @@
-"""Loops over items of which some fail."""
+"""Loops over items continue after an item fails."""
 
 import pytest
 

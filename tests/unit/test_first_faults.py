@@ -1,4 +1,4 @@
-"""Bodies with many faults: validation ends at the first fault of a collection, because each costs kilobytes."""
+"""Requests with many faults: validation ends at a collection's first fault, because each error costs kilobytes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -73,7 +73,7 @@ def test_each_of_a_few_unknown_fields_is_reported() -> None:
 
 
 def numbers(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield the nodes that accept numbers and truth values, except those inside the check of whole numbers."""
+    """Yield schema nodes that accept numbers and booleans, except nodes inside the check of whole numbers."""
     if isinstance(schema, dict):
         if schema.get("type") in ("int", "float", "bool"):
             yield schema

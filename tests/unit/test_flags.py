@@ -1,4 +1,4 @@
-"""Compiler flags of a family: reserved ones are refused in every spelling, others pass."""
+"""Compiler flags of a family: reserved flags are refused in every spelling, other flags are accepted."""
 
 import re
 

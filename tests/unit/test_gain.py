@@ -43,7 +43,7 @@ def test_gain_from_quick_times_states_interval_and_reference() -> None:
 
 
 def test_confirmed_time_is_scaled_to_the_trials_session_by_the_baseline() -> None:
-    """The device was half as fast during the confirmation. This must not count against the config."""
+    """The device was half as fast during the confirmation, which must not reduce the config's gain."""
     found = Confirmation(
         time=Interval(low=39.0, estimate=40.0, high=41.0),
         speedup=Interval(low=2.4, estimate=2.5, high=2.6),

@@ -1,4 +1,4 @@
-"""Results of calls that a CUDA graph captures, with stand-ins for CUDA."""
+"""Results of calls captured in a CUDA graph, with a fake CUDA."""
 
 import sys
 import weakref
@@ -28,7 +28,7 @@ class Event:
 
 
 class Cuda:
-    """Every sample takes a millisecond."""
+    """A fake CUDA in which every sample takes a millisecond."""
 
     Event = Event
 
@@ -37,14 +37,14 @@ class Cuda:
 
 
 class Result:
-    """Memory that a call allocates."""
+    """The result of a call, which holds memory while it is referenced."""
 
 
 @pytest.mark.parametrize("sets", [1, 2, 5])
 def test_captured_calls_keep_the_results_of_the_other_buffer_sets_alive(
     sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before each call the results of the others are still alive, and no more than those."""
+    """At each call, exactly the latest results of the other buffer sets are alive."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     made: list[weakref.ref[Result]] = []
     alive: list[int] = []

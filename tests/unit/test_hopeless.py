@@ -1,4 +1,4 @@
-"""Hopeless searches: a compile error common to all configs ends a search early."""
+"""A compile error common to all configs ends a search early."""
 
 import pytest
 

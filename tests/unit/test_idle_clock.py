@@ -1,4 +1,4 @@
-"""Idle meter: seconds in which no one works although work was available."""
+"""Idle meter: seconds in which a device is idle although jobs are available."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_excused_time_does_not_exceed_the_idle_time() -> None:
 
 
 def test_stages_of_a_job_include_its_share_of_the_claim_and_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim of two jobs took 0.5 s; of a job's 3 s between claim and end, 2.2 s were work or waiting for others."""
+    """A claim of two jobs took 0.5 s. Of a job's 3 s from claim to end, 2.2 s were work or waiting for other jobs."""
     monkeypatch.setattr("workers.daemon.idle_clock.IdleClock.take", lambda meter: 0.5)
     with pipeline("cpu", 2, monkeypatch) as (line, builds):
         add(line, builds, 1, 2)
@@ -60,7 +60,7 @@ def test_stages_of_a_job_include_its_share_of_the_claim_and_idle_time(monkeypatc
     report = EvaluateReport(outcome=Measured(timing=Timing(samples_us=(1.0,))), stages=stages)
     begun_s = first.claimed_s + 0.3  # to be built
     prepared = Prepared(built={}, begun_s=begun_s, ended_s=begun_s + 0.8)
-    performed_s = prepared.ended_s + 0.9  # of which the others of the batch took most
+    performed_s = prepared.ended_s + 0.9  # most of which the other jobs of the batch took
     done = Performed(report=report, lock_s=0.1, proof_s=0.2)
     told = done.accounted(first, prepared, begun_s=performed_s, ended_s=performed_s + 1.0, still_s=0.05).stages
     assert told.total_s == pytest.approx(3.0)

@@ -1,4 +1,4 @@
-"""Families drafted from sources that exist: signatures, roles, macros, launches and references."""
+"""Families drafted from existing sources: signatures, roles, macros, launches and references."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Families drafted from Triton sources: roles, fields, and what `@triton.autotune` says; nothing is run."""
+"""Families drafted from Triton sources without running them: roles, fields, and configs of `@triton.autotune`."""
 
 from pathlib import Path
 

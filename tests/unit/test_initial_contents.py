@@ -16,7 +16,7 @@ from workers.backends.cuda.launch import Restore
 from workers.build.kernel import Argument
 
 
-def made(**keys: object) -> dict[str, Any]:
+def document_with(**keys: object) -> dict[str, Any]:
     """Return a document whose output `out` has further keys."""
     changed = document()
     changed["arguments"][3] |= keys
@@ -38,12 +38,12 @@ def out(found: dict[str, Any]) -> Any:
     ],
 )
 def test_init_key_is_a_value_or_a_table(init: object, value: float, timed: bool) -> None:
-    operand = out(made(init=init))
+    operand = out(document_with(init=init))
     assert (operand.init, operand.init_timed) == (value, timed)
 
 
 def test_outputs_have_no_initial_value_by_default() -> None:
-    assert out(made()).init is None
+    assert out(document_with()).init is None
 
 
 def test_init_of_a_workspace_may_use_derived_values() -> None:
@@ -73,17 +73,17 @@ def test_error_names_the_invalid_init_key(place: int, init: object, field: str, 
 @pytest.mark.parametrize(("dtype", "init"), [("uint8", 256), ("int8", -129), ("int32", 0.5), ("bool", 2)])
 def test_init_must_be_a_value_of_an_integer_dtype(dtype: str, init: float) -> None:
     with pytest.raises(InvalidInput, match="holds whole numbers from"):
-        out(made(init=init, dtype=dtype, rel_l2=0, max_abs_ratio=1))
+        out(document_with(init=init, dtype=dtype, rel_l2=0, max_abs_ratio=1))
 
 
 def test_in_place_argument_is_an_operand_next_to_the_inputs() -> None:
-    changed = made(role="inout")
+    changed = document_with(role="inout")
     family = Family.from_document(changed)
     assert [each.role for each in family.operands(family.problem(""))] == ["input", "inout"]
 
 
 def test_in_place_argument_needs_a_tolerance() -> None:
-    changed = made(role="inout")
+    changed = document_with(role="inout")
     del changed["arguments"][3]["rel_l2"]
     with pytest.raises(InvalidInput, match=r"arguments\[3\]\.rel_l2: is missing"):
         Family.from_document(changed)
@@ -114,7 +114,7 @@ def test_initial_pattern_repeats_the_encoded_value(dtype: str, init: float, patt
 
 
 class HostDriver:
-    """The driver's fills and copies, on host memory."""
+    """A fake driver whose fills and copies act on host memory."""
 
     def cuMemcpyDtoDAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:
         ctypes.memmove(to.value, source.value, size.value)

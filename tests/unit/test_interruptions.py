@@ -11,7 +11,7 @@ class Clocks:
         self.interruptions = Interruptions(lambda: self.wall_s, lambda: self.steady_s)
 
     def run(self, seconds: float) -> float:
-        """Run undisturbed, as the ticking thread sees it; return the lost seconds so far."""
+        """Advance both clocks equally, tick by tick; return the lost seconds so far."""
         for _ in range(int(seconds / TICK_S)):
             self.wall_s += TICK_S
             self.steady_s += TICK_S

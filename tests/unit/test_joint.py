@@ -41,8 +41,8 @@ def begun(space: Space, *, name: str = "portfolio", seed: int = 0, joint: bool =
     )
 
 
-def played(search: Search, recording: Recording, count: int) -> list[Logged]:
-    """Run trials of a search on the recording; return what a database would store."""
+def run_trials(search: Search, recording: Recording, count: int) -> list[Logged]:
+    """Run `count` trials of a search on the recording; return the logged trials."""
     log = []
     for _ in range(count):
         trial = search.ask()
@@ -52,7 +52,7 @@ def played(search: Search, recording: Recording, count: int) -> list[Logged]:
 
 
 def area(points: list[tuple[float, float]], corner: tuple[float, float]) -> float:
-    """Return the area between a front and a corner that is worse in both, in logarithms."""
+    """Return the area between a front of logarithms and a corner that is worse in both costs."""
     total, floor = 0.0, corner[1]
     for x, y in sorted(points[index] for index in front(points)):
         if x < corner[0] and y < floor:
@@ -61,7 +61,7 @@ def area(points: list[tuple[float, float]], corner: tuple[float, float]) -> floa
 
 
 def figures(log: list[Logged]) -> list[tuple[float, float]]:
-    """Return the logarithms of both costs of each measured trial, whatever its search looked for."""
+    """Return the logarithms of both costs of each measured trial, also of a search with one objective."""
     goal = second_goal()
     ended = (goal.judged(each.trial) for each in log)
     return [(math.log(each.cost or 0), math.log(each.second_cost)) for each in ended if each.second_cost is not None]
@@ -72,7 +72,7 @@ def test_two_objective_search_covers_more_of_the_front_than_a_search_by_time(
 ) -> None:
     shares = {}
     for joint in (True, False):
-        found = [figures(played(begun(space, seed=seed, joint=joint), recording, 60)) for seed in range(4)]
+        found = [figures(run_trials(begun(space, seed=seed, joint=joint), recording, 60)) for seed in range(4)]
         shares[joint] = sum(area(each, (8.0, 12.0)) for each in found)
     assert shares[True] > 1.02 * shares[False]
 
@@ -80,7 +80,7 @@ def test_two_objective_search_covers_more_of_the_front_than_a_search_by_time(
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_makes_the_same_proposals_after_a_restart(name: str, recording: Recording, space: Space) -> None:
     search = begun(space, name=name, seed=3)
-    log = played(search, recording, 24)
+    log = run_trials(search, recording, 24)
     for seen in (9, 17, 23):
         resumed = begun(space, name=name, seed=3)
         before = [replace(each, seen=each.seen) for each in log[:seen]]
@@ -91,7 +91,7 @@ def test_every_strategy_makes_the_same_proposals_after_a_restart(name: str, reco
     assert len({space.key(each.trial.config) for each in log}) == 24
 
 
-def told(*costs: tuple[float, float] | None) -> History:
+def history_of(*costs: tuple[float, float] | None) -> History:
     history = History()
     for number, each in enumerate(costs):
         trial = history.ask(Proposal(config={"X": number}, origin="random"))
@@ -101,7 +101,7 @@ def told(*costs: tuple[float, float] | None) -> History:
 
 
 def test_scalarisation_weights_0_and_1_rank_by_one_objective() -> None:
-    history = told((10.0, 800.0), (20.0, 300.0), None, (80.0, 100.0), (90.0, 900.0))
+    history = history_of((10.0, 800.0), (20.0, 300.0), None, (80.0, 100.0), (90.0, 900.0))
     ranked = {weight: [each.number for each in scalarised(history, weight).elites(9)] for weight in (0.0, 0.5, 1.0)}
     assert ranked[1.0][:2] == [0, 1]
     assert ranked[0.0][:2] == [3, 1]
@@ -111,7 +111,7 @@ def test_scalarisation_weights_0_and_1_rank_by_one_objective() -> None:
 
 def test_trials_of_a_concave_front_are_best_under_some_weight() -> None:
     points = [(1.0, 9.0), (4.0, 8.0), (6.5, 6.5), (8.0, 4.0), (9.0, 1.0)]
-    history = told(*((math.exp(x), math.exp(y)) for x, y in points))
+    history = history_of(*((math.exp(x), math.exp(y)) for x, y in points))
     best = {scalarised(history, step / (WEIGHTS - 1)).elites(1)[0].number for step in range(WEIGHTS)}
     assert best >= {0, 2, 4}
     sums = {
@@ -121,7 +121,7 @@ def test_trials_of_a_concave_front_are_best_under_some_weight() -> None:
 
 
 def test_scalarised_history_keeps_event_order_and_corrections() -> None:
-    history = told((10.0, 5.0), (20.0, 4.0), (40.0, 3.0))
+    history = history_of((10.0, 5.0), (20.0, 4.0), (40.0, 3.0))
     pending = history.ask(Proposal(config={"X": 9}, origin="random"))
     history.correct(0, 100.0)
     one = scalarised(history, 1.0)
@@ -129,19 +129,19 @@ def test_scalarised_history_keeps_event_order_and_corrections() -> None:
     assert list(one.pending) == [pending.number]
     assert [each.number for each in one.elites(3)] == [1, 2, 0]
     assert [each.cost for each in history.elites(3)] == [20.0, 40.0, 10.0], "the history itself is not changed"
-    empty = told(None, None)
+    empty = history_of(None, None)
     assert scalarised(empty, 0.3) is empty
 
 
 def test_scalarised_costs_of_extreme_values_are_finite() -> None:
-    history = told((1e-3, 1e300), (1e12, 1e-300), (1e12, 1e300))
+    history = history_of((1e-3, 1e300), (1e12, 1e-300), (1e12, 1e300))
     assert all(math.isfinite(each.cost or math.inf) for each in scalarised(history, 0.5).elites(3))
 
 
 def test_stagnation_counts_from_the_last_trial_of_the_front(recording: Recording, space: Space) -> None:
     search = begun(space, name="random", stagnation=8)
     while search.stop_reason(0.0) is None:
-        log = played(search, recording, 1)
+        log = run_trials(search, recording, 1)
         ended = [each for each in search.history.finished if each.cost is not None]
         costs = [(each.cost or 0.0, each.second_cost or 0.0) for each in ended]
         expected = [ended[index].number for index in front(costs)]
@@ -157,7 +157,7 @@ def test_stagnation_counts_from_the_last_trial_of_the_front(recording: Recording
 def test_two_objective_search_never_stops_trials_early(recording: Recording, space: Space) -> None:
     joint, single = begun(space), begun(space, joint=False)
     for search in (joint, single):
-        played(search, recording, 4 * ELITES)
+        run_trials(search, recording, 4 * ELITES)
     assert joint.bars() == Bars()
     assert single.bars() != Bars()
 
@@ -209,6 +209,6 @@ def test_energy_is_measured_if_either_objective_needs_it() -> None:
 
 def test_seeded_generators_of_40_trials_give_many_different_weights(space: Space, recording: Recording) -> None:
     search = begun(space, seed=1)
-    played(search, recording, 40)
+    run_trials(search, recording, 40)
     drawn = {int(np.random.default_rng((1, number)).integers(WEIGHTS)) for number in range(40)}
     assert len(drawn) > WEIGHTS / 2

@@ -1,4 +1,4 @@
-"""Length of samples: repetitions of contradicted samples are longer, which tells a dear request from a wrong clock."""
+"""Contradicted samples are repeated with more calls, which distinguishes expensive requests from a wrong clock."""
 
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ class Process:
     Args:
         request_us: processor time of a request apart from the calls.
         factor: processor time of a call relative to the claimed time.
-        every: one request in this many takes that time, and the others take none.
+        every: one in `every` requests takes `request_us`; the others take no extra time.
     """
 
     def __init__(self, request_us: float, factor: float = 1.0, *, every: int = 1) -> None:

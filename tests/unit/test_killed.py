@@ -1,4 +1,4 @@
-"""Jobs whose processes are killed from outside."""
+"""Jobs whose processes are killed by another process."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Folders of the packages are small enough to be read at a glance."""
+"""Every folder of a package has few entries."""
 
 from pathlib import Path
 

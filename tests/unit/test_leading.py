@@ -1,4 +1,4 @@
-"""Leading figure of a candidate: confirmed, quick or estimated."""
+"""The time shown first for a candidate: confirmed, quick or estimated."""
 
 import pytest
 

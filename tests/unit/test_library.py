@@ -1,4 +1,4 @@
-"""Library that a reference computes with."""
+"""The array library that a reference computes with: NumPy or CuPy."""
 
 import sys
 import threading

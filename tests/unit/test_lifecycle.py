@@ -28,7 +28,7 @@ LEGAL: dict[tuple[State, Command], State] = {
     ("ablating", "cancel"): "finished",
     ("ablating", "finish"): "finished",
     ("ablating", "fail"): "finished",
-    # A command for the present state is a repetition, not an error.
+    # A command that leads to the current state changes nothing and is not an error.
     ("running", "resume"): "running",
     ("paused", "pause"): "paused",
     ("stopping", "stop"): "stopping",

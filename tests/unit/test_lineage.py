@@ -1,4 +1,4 @@
-"""Lineage of variants, and how many of an author's work."""
+"""Lineage of variants, and each author's share of valid variants."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Log stream: a log line that cannot be written never stops the code that logs."""
+"""Log stream: a log line that cannot be written raises no error in the code that logs."""
 
 import errno
 import io

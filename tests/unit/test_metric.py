@@ -1,4 +1,4 @@
-"""A metric of the user beside the time, and the Pareto front of both."""
+"""A user's metric as second objective, and the Pareto front of time and metric."""
 
 import numpy as np
 import pytest

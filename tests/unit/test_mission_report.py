@@ -1,4 +1,4 @@
-"""Mission report: what it claims, and what it must not claim."""
+"""Mission report: claims that the measurements support, and claims that it must not make."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Calls with changing inputs: kernels that cache answers are wrong."""
+"""Calls with changing inputs: kernels that reuse earlier outputs are wrong."""
 
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
@@ -14,14 +14,14 @@ from workers.measure.checks.overwrite import LEAST_MIXED_CALLS, judge_mixed
 MIXED_CALLS = 64
 
 
-class Held(FakeBuffers):
+class NumberBuffers(FakeBuffers):
     """One number as input and its double as the expected output."""
 
     def __init__(self, value: float = 0.0) -> None:
         super().__init__({"x": np.array([value])}, {"y": np.array([np.nan])})
 
-    def sibling(self) -> "Held":
-        return Held()
+    def sibling(self) -> "NumberBuffers":
+        return NumberBuffers()
 
     def refill(self, source: Buffers) -> None:
         self.renew({"x": source.read("x")})
@@ -30,10 +30,10 @@ class Held(FakeBuffers):
         self.arrays["y"][...] = source.read("y")
 
 
-class Turn:
-    """Calls a kernel once on each set."""
+class RingTimer:
+    """A timer that calls a kernel once on each buffer set."""
 
-    def __init__(self, sets: Sequence[Held], kernel: Callable[[float], float]) -> None:
+    def __init__(self, sets: Sequence[NumberBuffers], kernel: Callable[[float], float]) -> None:
         self.calls, self.last, self._sets, self._kernel = len(sets), len(sets) - 1, sets, kernel
 
     def sample(self) -> float:
@@ -42,8 +42,8 @@ class Turn:
         return 1.0
 
 
-class Keeping:
-    """A kernel that repeats the previous answer on the calls that `skips` names."""
+class StaleKernel:
+    """A kernel that returns its previous output on the calls for which `skips` is true."""
 
     def __init__(self, skips: Callable[[int], bool]) -> None:
         self._skips, self._calls, self._kept = skips, 0, 0.0
@@ -58,13 +58,13 @@ class Keeping:
 def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: float = 60.0) -> tuple[int, int]:
     """Return the number of wrong calls and of judged calls."""
     rng = np.random.default_rng(seed)
-    contents = Contents([Held(value) for value in (1.0, 2.0, 3.0)], rng, WeakKeyDictionary())
-    ring, faults = [Held(1.0) for _ in range(sets)], list[bool]()
+    contents = Contents([NumberBuffers(value) for value in (1.0, 2.0, 3.0)], rng, WeakKeyDictionary())
+    ring, faults = [NumberBuffers(1.0) for _ in range(sets)], list[bool]()
 
     def look(each: Buffers) -> None:
         faults.append(bool(each.read("y") != 2 * each.read("x")))
 
-    judge_mixed(Turn(ring, kernel), ring, contents, look=look, calls=MIXED_CALLS, budget_s=budget_s)
+    judge_mixed(RingTimer(ring, kernel), ring, contents, look=look, calls=MIXED_CALLS, budget_s=budget_s)
     return sum(faults), len(faults)
 
 
@@ -73,7 +73,7 @@ def wrong(kernel: Callable[[float], float], *, seed: int, sets: int, budget_s: f
 def test_kernel_that_skips_every_kth_call_is_detected_at_any_offset(every: int, sets: int) -> None:
     for offset in range(every):
         faults, judged = wrong(
-            Keeping(lambda call, offset=offset: (call + offset) % every == 0), seed=offset, sets=sets
+            StaleKernel(lambda call, offset=offset: (call + offset) % every == 0), seed=offset, sets=sets
         )
         assert judged >= MIXED_CALLS
         assert faults >= judged // every - 1 > 0
@@ -92,7 +92,7 @@ def test_number_of_mixed_calls_falls_to_its_minimum_without_time() -> None:
 
 
 def test_single_input_is_not_changed_by_mixing() -> None:
-    contents = Contents([Held(1.0)], np.random.default_rng(1), WeakKeyDictionary())
-    ring = [Held(1.0), Held(1.0)]
+    contents = Contents([NumberBuffers(1.0)], np.random.default_rng(1), WeakKeyDictionary())
+    ring = [NumberBuffers(1.0), NumberBuffers(1.0)]
     contents.mix(ring)
     assert [each.read("x")[0] for each in ring] == [1.0, 1.0]

@@ -23,7 +23,7 @@ def operand(name: str, array: NDArray[Any], dtype: str | None = None) -> Operand
     return Operand(name=name, role="input", dtype=dtype or array.dtype.name, shape=array.shape, tolerance=None)
 
 
-def made(nominal: NDArray[Any], *others: NDArray[Any], dtype: str | None = None) -> dict[str, NDArray[Any]]:
+def mixtures_of(nominal: NDArray[Any], *others: NDArray[Any], dtype: str | None = None) -> dict[str, NDArray[Any]]:
     """Return the mixtures of one input by name."""
     rng = np.random.default_rng(3)
     found = mixtures(
@@ -45,7 +45,7 @@ def peaked(seed: int) -> NDArray[np.float32]:
 
 def test_mixture_replaces_one_element_by_the_extreme_of_all_distributions() -> None:
     nominal, large = normal(1), normal(2, 40.0)
-    found = made(nominal, peaked(3), large)
+    found = mixtures_of(nominal, peaked(3), large)
     for name, extreme in (
         ("a lone largest element", np.float32(max(120.0, large.max()))),
         ("a lone smallest element", large.min()),
@@ -64,14 +64,14 @@ def test_mixtures_preserve_repetitions_within_inputs(how: str, axis: int) -> Non
             return np.broadcast_to(np.take(half, [0], axis), normal(seed).shape).copy()
         return np.concatenate([half, half], axis) if how == "halves" else np.repeat(half, 2, axis)
 
-    found = made(repeated(1), repeated(2))
+    found = mixtures_of(repeated(1), repeated(2))
     assert np.array_equal(found["a lone largest element"], repeated(1))
     rows = found["rows of all distributions"]
     assert np.array_equal(rows, repeated(1)) if axis == 0 else not np.array_equal(rows, repeated(1))
 
 
 def test_mixture_has_equal_elements_and_zeros() -> None:
-    found = made(normal(1), normal(2, 40.0))["equal elements and zeros"]
+    found = mixtures_of(normal(1), normal(2, 40.0))["equal elements and zeros"]
     zeros, ties = int((found == 0).sum()), int((found[:, 1:] == found[:, :-1]).sum())
     assert zeros * 16 == pytest.approx(found.size, rel=0.1)
     assert ties * 8 > 0.8 * found.size
@@ -80,7 +80,7 @@ def test_mixture_has_equal_elements_and_zeros() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_mixture_keeps_the_sign_of_inputs_of_one_sign(sign: int) -> None:
-    found = made(sign * np.abs(normal(1)), normal(2))["equal elements and zeros"]
+    found = mixtures_of(sign * np.abs(normal(1)), normal(2))["equal elements and zeros"]
     assert (np.sign(found) == sign).all()
 
 
@@ -93,7 +93,7 @@ def test_no_mixture_of_equal_elements_for_integer_outputs() -> None:
 
 def test_mixture_takes_rows_from_all_distributions() -> None:
     distributions = [normal(1), peaked(2), normal(3, 40.0)]
-    rows = made(*distributions)["rows of all distributions"]
+    rows = mixtures_of(*distributions)["rows of all distributions"]
     origins = [sum(bool(np.array_equal(row, one[index])) for index, row in enumerate(rows)) for one in distributions]
     assert sum(origins) == ROWS
     assert min(origins) > 0
@@ -109,7 +109,7 @@ def test_mixed_rows_of_several_inputs_come_from_the_same_distribution() -> None:
 
 def test_mixture_compares_bfloat16_codes_by_value() -> None:
     nominal, other = encoded(normal(1), "bfloat16"), encoded(normal(2) - 300, "bfloat16")
-    found = made(nominal, other, dtype="bfloat16")["a lone smallest element"]
+    found = mixtures_of(nominal, other, dtype="bfloat16")["a lone smallest element"]
     assert (found != nominal).sum() == 1
     assert decoded(found, "bfloat16").min() == decoded(other, "bfloat16").min()
 
@@ -125,11 +125,11 @@ def test_mixture_compares_bfloat16_codes_by_value() -> None:
     ids=["integers", "ascending elements", "ascending rows", "symmetric"],
 )
 def test_inputs_with_related_elements_are_not_mixed(nominal: NDArray[Any]) -> None:
-    assert made(nominal, nominal[::-1].copy()) == {}
+    assert mixtures_of(nominal, nominal[::-1].copy()) == {}
 
 
 def test_single_distribution_is_not_mixed() -> None:
-    assert made(normal(1)) == {}
+    assert mixtures_of(normal(1)) == {}
 
 
 def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:

@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 
 
 def tied() -> Space:
-    """`a` and `b` must be equal; `c` is free."""
+    """Return a space in which `a` and `b` must be equal and `c` is free."""
     return Space(
         [Tunable(name="a", values=[1, 2, 3]), Tunable(name="b", values=[1, 2, 3]), Tunable(name="c", values=[0, 1])],
         [Constraint(expression=Expression.parse("a == b", "constraint"), because="they are a pair")],
@@ -40,7 +40,7 @@ def test_relinking_also_changes_tunables_tied_by_a_constraint() -> None:
 
 
 def engine() -> Space:
-    """The copy engine needs a producer warp and a ring; a long ring needs small tiles; the rest is free."""
+    """Return a space in which the copy engine needs a producer warp and a ring, and a long ring needs small tiles."""
     values: dict[str, list[Value]] = {
         "COPY": ["async", "tma"],
         "PRODUCERS": [0, 1, 4],

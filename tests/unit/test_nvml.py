@@ -57,7 +57,7 @@ class Process:
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A GPU used by three foreign processes, one runner, and this process."""
+    """A fake GPU used by three foreign processes, one runner, and this process."""
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml([os.getpid(), 41, 42, 43, 44]))
     monkeypatch.setattr(nvml.psutil, "Process", Process)
     nvml._library.cache_clear()
@@ -73,7 +73,7 @@ def test_gpu_users_exclude_the_workers_own_processes(shared: None) -> None:
 
 
 def started() -> Iterator[str]:
-    """Return the modules that this project starts as processes."""
+    """Return the names of the modules that this project starts as processes."""
     root = Path(workers.__file__).parent
     for path in sorted(root.rglob("*.py")):
         module = ".".join(["workers", *path.relative_to(root).with_suffix("").parts])

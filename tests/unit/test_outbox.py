@@ -23,12 +23,13 @@ REPORT_BYTES = 100
 
 
 class Service:
-    """Takes deliveries, or raises prepared errors.
+    """A fake service that accepts deliveries or raises prepared errors.
 
     Attributes:
-        error: raised by every request; `poison`: raised for requests with this attempt.
-        answers: answers by attempt, if it is not accepted.
-        unreadable: why no report is accepted except one that states this.
+        error: error of every request; None: requests succeed.
+        poison: id of an attempt whose requests fail.
+        answers: status by attempt, for attempts that are not accepted.
+        unreadable: reason for refusing every report except a report of that refusal; empty: none is refused.
     """
 
     def __init__(self) -> None:
@@ -79,7 +80,7 @@ class Service:
         return answers
 
     def _measure(self, parts: Sequence[bytes]) -> None:
-        """Refuse a body that exceeds the proxy's limit."""
+        """Raise an error if the body exceeds the proxy's limit."""
         if self.most_bytes is not None and sum(map(len, parts)) > self.most_bytes:
             raise TooLarge("413")
 
@@ -177,7 +178,7 @@ def test_temporarily_unreadable_result_file_is_kept(tmp_path: Path, monkeypatch:
 
 
 def test_results_of_attempts_with_equal_ids_do_not_replace_each_other(tmp_path: Path) -> None:
-    """A restored or new database gives the ids of attempts again; tokens differ."""
+    """A restored or new database assigns the ids of attempts a second time, with other tokens."""
     old, new = parcel(5), replace(parcel(5), token="another")
     outbox = Outbox(Service(), tmp_path)
     outbox.post(old)
@@ -225,7 +226,7 @@ def test_refused_result_is_set_aside_and_not_sent_again(tmp_path: Path) -> None:
 
 
 def test_repeated_refusal_of_an_attempt_is_reported_as_its_failure(tmp_path: Path) -> None:
-    """A search of one worker otherwise leased and refused the same job for ever."""
+    """Otherwise a search with one worker would lease and refuse the same job for ever."""
     service = Service()
     service.unreadable = "holds a NUL"
     outbox = Outbox(service, tmp_path)
@@ -356,7 +357,7 @@ def test_outbox_thread_retries_delivery(tmp_path: Path, monkeypatch: pytest.Monk
     service, tried, taken = Service(), threading.Event(), threading.Event()
 
     class Client:
-        """A service that is unavailable at first."""
+        """A client whose service is unavailable at first."""
 
         def report_many(self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
             if not tried.is_set():

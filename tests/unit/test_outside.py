@@ -1,4 +1,4 @@
-"""Sources of variants that would read files of the worker's machine."""
+"""Sources of variants that include files of the worker's machine are refused."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Calls whose inputs change while they follow each other must answer the new inputs."""
+"""A call after a change of inputs during a loop must compute its output from the new inputs."""
 
 import itertools
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def golden(seed: int) -> ExpectedOutput:
 
 
 class Pace:
-    """Calls of which the first is under way when the inputs have changed."""
+    """A loop of calls whose first call is running while the inputs are changed."""
 
     def __init__(self) -> None:
         self._looks = iter([True, False])
@@ -44,7 +44,7 @@ class Pace:
 
 
 class Session:
-    """Makes `made` calls; `kernel` writes the last answer."""
+    """A session that reports `made` calls; `kernel` writes the output of the last call."""
 
     def __init__(self, kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], made: int | None) -> None:
         self._kernel, self._made, self.turns = kernel, made, 0
@@ -59,7 +59,7 @@ class Session:
         return Overlap(made=self._made, call_us=self._cost(buffers, before), interrupted=False)
 
     def _cost(self, buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> float:
-        """A call takes longer if it finds other inputs than those kept; all do for a kernel that keeps nothing."""
+        """Return the time of a call: short for a stale kernel whose inputs have not changed, else long."""
         return 1.0 if self._kernel is stale and np.array_equal(buffers.arrays["x"], before) else 4.0
 
 

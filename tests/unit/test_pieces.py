@@ -1,4 +1,4 @@
-"""Large arrays are computed in pieces, by as many threads as there are cores."""
+"""Large arrays are computed in pieces, by one thread per core."""
 
 import os
 import threading
@@ -31,7 +31,7 @@ def test_parallel_random_numbers_depend_only_on_the_seed(
 
 
 def test_concurrent_computations_share_one_thread_per_core() -> None:
-    """Also those within another: each would otherwise start as many threads again."""
+    """Nested computations also share the threads instead of starting more."""
     seen: set[int] = set()
 
     def inner(part: int) -> int:

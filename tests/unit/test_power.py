@@ -24,7 +24,7 @@ from workers.measure.power import LEAST_SPANS, measure_power
 
 
 class World:
-    """A clock, and a device with a power draw while kernels run."""
+    """A fake clock, and a fake device that draws power while kernels run."""
 
     def __init__(self) -> None:
         self.now_s, self.drawn_j = 100.0, 7.0
@@ -38,7 +38,7 @@ class World:
 
 
 class KernelOf:
-    """A timer whose kernel draws a power. Each sample has 50 calls."""
+    """A timer whose kernel draws a given power. Each sample has 50 calls."""
 
     calls, last = 50, 0
 
@@ -51,7 +51,7 @@ class KernelOf:
 
 
 class Meter:
-    """A counter that advances in steps of some seconds."""
+    """An energy counter that is updated only every few seconds."""
 
     name = "fake"
 
@@ -110,7 +110,7 @@ def test_rapl_meter_sums_package_and_memory_across_counter_overflow(tmp_path: Pa
     memory.write_text("30")
     core.write_text("800")
     assert meter.read_uj() == 70
-    package.write_text("100")  # restarted at 1000
+    package.write_text("100")  # the counter wrapped around at 1000
     assert meter.read_uj() == 220
 
 

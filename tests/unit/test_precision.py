@@ -1,4 +1,4 @@
-"""Rounds of a process end once its figures are precise enough, and those of a first process once they are clear."""
+"""Rounds of a process end once its ratio is precise enough; in a first process also once a slower result is sure."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def test_policy_may_require_all_rounds() -> None:
 
 
 def ended(speedup: float, noise: float, policy: Policy = POLICY) -> int:
-    """Return the rounds of a first process with an incumbent."""
+    """Return the number of rounds of a first process with an incumbent."""
     own, other = series(noise, seed=4), series(noise, time_us=100.0 * speedup, seed=5)
     return rounds_taken([(own, other)], 100, policy, first=(own, other))
 

@@ -1,4 +1,4 @@
-"""What a runner prepares while another process may be measuring on the GPU."""
+"""A runner's preparation uses no GPU while another process may be measuring on it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Problem fields that are numbers with fractions, or words."""
+"""Problem fields that are floating-point numbers or names."""
 
 from typing import Any
 

@@ -49,7 +49,7 @@ def rule(of: Verdict, name: str) -> Rule:
 
 
 def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
-    """Return a noiseless session, so that only the figures decide."""
+    """Return a session without noise."""
     alike = Timing(samples_us=(challenger,) * 20)
     report = ConfirmReport(challenger=alike, challenger_again=alike, incumbent=Timing(samples_us=(incumbent,) * 20))
     return verdict(report, policy=replace(POLICY, **policy))  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ def test_effect_below_the_minimum_of_the_policy_fails_the_effect_rule() -> None:
 
 
 def test_disagreement_of_means_and_medians_is_reported() -> None:
-    """Of ten rounds, six are a little slower and four much faster; the gain is that of the median."""
+    """Of ten rounds, six are slightly slower and four much faster. The stated gain is the median's."""
     incumbent = Timing(samples_us=(100.0,) * 100)
     challenger = Timing(samples_us=(*(101.0,) * 6, *(80.0,) * 4) * 10)
     result = verdict(ConfirmReport(challenger=challenger, challenger_again=challenger, incumbent=incumbent))
@@ -378,7 +378,7 @@ def test_further_processes_predict_the_next_one() -> None:
 
 
 def test_differing_processes_leave_the_verdict_open() -> None:
-    """Five processes in which a slow one hides a gain, and the number needed to see it anyway."""
+    """One slow process of five hides a gain; the verdict names the number of processes needed to detect the gain."""
     first = confirmation(np.random.default_rng(1), challenger_us=80)
     few, many = (repeated(first, *each) for each in ((1.25, 1.3, 1.1, 1.2), (1.25, 1.3, 1.1, 1.2, 1.25, 1.2, 1.25)))
     assert undecided(few, POLICY)
@@ -407,7 +407,7 @@ def test_expected_gain_of_a_promotion_is_corrected_for_selection() -> None:
 
 
 def test_promotion_is_decided_only_after_a_planned_number_of_processes() -> None:
-    """A worker that stops at a favourable moment gets no promotion for it."""
+    """A worker that stops after a favourable process gets no promotion."""
     first = confirmation(np.random.default_rng(1), challenger_us=80)
     result = verdict(repeated(first, *(1.25,) * 5))
     assert not result.promote
@@ -466,7 +466,7 @@ def test_first_champion_takes_the_number_of_processes_of_the_policy() -> None:
 
 @pytest.mark.parametrize(("rework", "promoted"), [(1.0, True), (1.04, True), (1.08, False), (0.9, True)])
 def test_gain_smaller_than_the_skipped_work_is_not_promoted(rework: float, promoted: bool) -> None:
-    """A challenger that takes 7.4 % less time, but 8 % more if its outputs do not already hold the answer."""
+    """The challenger takes 7.4 % less time, but 8 % more if its output buffers do not already hold the right values."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
     check = OverwriteCheck(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
     result = verdict(replace(report, overwrite_check=check), policy=replace(POLICY, max_skipped=0.1))
@@ -528,7 +528,7 @@ def test_processes_rule_states_how_much_slower_a_single_process_may_be() -> None
 
 
 def test_noise_rule_reports_differing_noise_of_rounds_and_medians() -> None:
-    """Half of the rounds are slow. Which half a series gets decides its median, but hardly any round's ratio."""
+    """Half of the rounds are slow. This changes a series' median, but hardly any round's ratio."""
     slow = np.where(np.arange(101) % 2, 2.0, 1.0)
     one, again = 100.0 * slow, 100.0 * slow
     again[0] = 200.0

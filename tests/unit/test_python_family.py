@@ -1,4 +1,4 @@
-"""Families as Python classes: the document they stand for, and the errors of those that cannot be read."""
+"""Families as Python classes: the document made from a class, and errors of classes that cannot be read."""
 
 import re
 import textwrap

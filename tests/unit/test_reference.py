@@ -1,4 +1,4 @@
-"""Reference outputs, and whose fault a failing reference is."""
+"""Reference outputs, and whether a failing reference counts as an error of the family or of the machine."""
 
 import importlib
 import math
@@ -62,7 +62,7 @@ def reference(folder: Path, text: str = WHOLE, digest: str = "digest") -> Refere
 
 @pytest.fixture
 def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """References are not repeated, so that calls can be counted."""
+    """Compute every reference only once, so that calls can be counted."""
     monkeypatch.setattr("workers.measure.family.reference._REPEATED_S", 0.0)
 
 
@@ -243,7 +243,7 @@ def test_error_names_the_line_of_a_failing_reference(tmp_path: Path, text: str, 
 def test_reference_that_changes_its_inputs_does_not_change_a_kernels_inputs(
     tmp_path: Path, reference_text: str
 ) -> None:
-    """Neither when it is computed nor when it comes from the cache."""
+    """Tested for a computed and for a cached reference."""
     untouched = reference(tmp_path).golden(plan(max_abs=0.0), (1, 2))
     text = WHOLE.split("def reference", maxsplit=1)[0] + f"def reference(problem, inputs):\n    {reference_text}\n"
     for _ in range(2):
@@ -322,7 +322,7 @@ def test_yardstick_of_nan_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("factor", ["0.0", "-1.0", "1e9"])
 def test_yardstick_no_better_than_zeros_is_refused(tmp_path: Path, factor: str) -> None:
-    """Its largest error as the limit would let any values pass in a few places."""
+    """With the error of such a yardstick as limit, a few elements could have any value."""
     text = WHOLE.replace('(2.0 * inputs["x"].astype(np.float64) + 0.25)', f'({factor} * inputs["x"])')
     with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal is as far from reference\(\) as zeros"):
         reference(tmp_path, text).golden(plan(), (1, 2))
@@ -346,7 +346,7 @@ def test_reference_of_zeros_in_every_case_is_refused(tmp_path: Path) -> None:
 def test_timer_left_running_by_the_reference_is_an_error_of_the_family(
     tmp_path: Path, timer: str, function: str
 ) -> None:
-    """Its signal ended the process in the middle of a measurement, and the kernel had crashed."""
+    """The timer's signal would end the process during a measurement, which would count as a crash of the kernel."""
     text = (
         WHOLE.replace(f"def {function}(", f"def {function}_again(")
         + f"""
@@ -356,7 +356,7 @@ def {function}(*arguments):
     return {function}_again(*arguments)
 """
     )
-    own = signal.setitimer(signal.ITIMER_REAL, 0.0)  # of pytest-timeout
+    own = signal.setitimer(signal.ITIMER_REAL, 0.0)  # the alarm of pytest-timeout
     try:
         with pytest.raises(FamilyError, match=rf"{function}\(\): leaves a timer running .* stop it before it returns"):
             reference(tmp_path, text).golden(plan(), (1, 2))
@@ -509,7 +509,7 @@ def test_expected_outputs_are_recomputed_when_files_read_by_the_reference_change
 
 
 def test_reference_imports_modules_of_its_own_family(tmp_path: Path) -> None:
-    """Another family's module of the same name does not take its place; the standard library's are never replaced."""
+    """A module of the same name of another family or of the standard library is not replaced."""
     text = f"import numpy as np\nimport decimal\nfrom part import factor\n{FACTOR % 'assert decimal.Decimal'}"
     for factor in (2, 3):
         folder = tmp_path / f"family{factor}"

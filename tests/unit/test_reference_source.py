@@ -1,4 +1,4 @@
-"""Inputs that the text of a reference.py certainly does not make."""
+"""Inputs that are missing in reference.py according to its source text."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A kernel that answers inputs it met before with what it kept does less work where inputs repeat."""
+"""A kernel that stores outputs of earlier inputs is faster on repeated inputs, which the check detects."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,31 +19,31 @@ from workers.measure.timing import Moment
 MOMENT = Moment(anchor_us=1.0, floor_us=0.0)
 
 
-class Held(FakeBuffers):
-    """One number as input and its double as the right output."""
+class NumberBuffers(FakeBuffers):
+    """Buffers with one number as input and its double as expected output."""
 
     def __init__(self, x: float = 0.0) -> None:
         super().__init__({"x": np.array([x])}, {"y": np.array([np.nan])})
 
-    def sibling(self) -> "Held":
-        return Held()
+    def sibling(self) -> "NumberBuffers":
+        return NumberBuffers()
 
     def rewrite(self, source: object) -> None:
         self.arrays["y"][0] = np.nan
 
 
-class Turn:
-    """Calls a kernel once on each set; `kernel` returns its cost in µs."""
+class RingTimer:
+    """A timer that calls a kernel once on each buffer set; `kernel` returns the time of a call in µs."""
 
-    def __init__(self, sets: Sequence[Held], kernel: Callable[[float], float]) -> None:
+    def __init__(self, sets: Sequence[NumberBuffers], kernel: Callable[[float], float]) -> None:
         self.calls, self.last, self._sets, self._kernel = len(sets), len(sets) - 1, sets, kernel
 
     def sample(self) -> float:
         return float(np.mean([self._kernel(float(each.arrays["x"][0])) for each in self._sets]))
 
 
-class Keeping:
-    """Remembers its latest inputs, however many of them."""
+class CachingKernel:
+    """A kernel that stores the outputs of its latest `kept` inputs and is fast on those."""
 
     def __init__(self, kept: int) -> None:
         self._most, self._kept = kept, list[float]()
@@ -60,10 +60,10 @@ def drawn() -> Iterator[float]:
 
 
 def found(kernel: Callable[[float], float], *, sets: int, budget_s: float = 60.0) -> Repetition:
-    numbers, ring = drawn(), [Held() for _ in range(sets)]
+    numbers, ring = drawn(), [NumberBuffers() for _ in range(sets)]
     return repetition(
-        Turn(ring, kernel),
-        Turn(ring[:1] * len(ring), kernel),
+        RingTimer(ring, kernel),
+        RingTimer(ring[:1] * len(ring), kernel),
         ring,
         known={"x": np.array([1.0])},
         draw=lambda: {"x": np.array([next(numbers)])},
@@ -94,7 +94,7 @@ def verdict_on(seen: Repetition, **policy: float) -> tuple[bool, str]:
 @pytest.mark.parametrize("sets", [1, 2, 16])
 @pytest.mark.parametrize("kept", [1, 3, 1000])
 def test_kernel_that_caches_outputs_fails_the_inputs_rule(kept: int, sets: int) -> None:
-    seen = found(Keeping(kept), sets=sets)
+    seen = found(CachingKernel(kept), sets=sets)
     assert (seen.elements, len(seen.new.samples_us)) == (1, MOST_ROUNDS)
     passed, text = verdict_on(replace(seen, elements=1 << 20))
     assert not passed
@@ -134,7 +134,7 @@ def test_policy_sets_the_ratio_that_is_conclusive_despite_unsteady_samples() -> 
 def test_new_and_known_inputs_are_copied_from_different_arrays_each_time() -> None:
     written = list[int]()
 
-    class Noting(Held):
+    class Noting(NumberBuffers):
         def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
             written.append(id(inputs["x"]))
             super().renew(inputs)
@@ -145,7 +145,7 @@ def test_new_and_known_inputs_are_copied_from_different_arrays_each_time() -> No
         made.append({"x": np.array([next(numbers)])})
         return made[-1]
 
-    turn = Turn(ring, lambda x: 1.0)
+    turn = RingTimer(ring, lambda x: 1.0)
     repetition(turn, turn, ring, known={"x": np.array([1.0])}, draw=draw, moment=MOMENT, budget_s=0.0)
     fills = [written[index : index + 4] for index in range(0, len(written), 4)]
     assert all(len(set(fill)) == 4 for fill in fills), "two sets before the timed calls, two for them"

@@ -1,4 +1,4 @@
-"""Search report: decisions and claims, from views alone."""
+"""Search report: its statements follow from the views alone."""
 
 import re
 from dataclasses import replace
@@ -139,7 +139,7 @@ def test_report_counts_equal_binaries_once_and_prefers_the_ablation() -> None:
     assert "| 1.024× | bought nothing (1.013× by the ablation) |" in written(replace(material, ablations=(turned,)))
 
 
-def told(time_us: float) -> Timing:
+def timing_of(time_us: float) -> Timing:
     return Timing(samples_us=(time_us,) * 5)
 
 
@@ -147,9 +147,9 @@ def confirmed(*processes: tuple[float, float]) -> Material:
     """Return a champion with these confirmed times of it and of numpy; numpy's own job measured 2,800 µs."""
     (own, numpy), *others = processes
     report = ConfirmReport(
-        challenger=told(own),
-        baselines={"numpy": told(numpy)},
-        repeats=tuple(Repeat(challenger=told(one), other=told(other)) for one, other in others),
+        challenger=timing_of(own),
+        baselines={"numpy": timing_of(numpy)},
+        repeats=tuple(Repeat(challenger=timing_of(one), other=timing_of(other)) for one, other in others),
         repeated_against="numpy",
     )
     verdict = judge(report, replace(Policy(), require_sanitizers=False), 1, np.random.default_rng(0))
@@ -157,7 +157,7 @@ def confirmed(*processes: tuple[float, float]) -> Material:
 
 
 def test_report_savings_use_times_of_the_same_rounds() -> None:
-    """The baseline's own job was another session; its time must not be compared with the champion's."""
+    """The baseline's job was measured in another session, so its time must not be compared with the champion's time."""
     material = confirmed((810.0, 2000.0), (900.0, 2100.0), (790.0, 2050.0))
     text = written(material, Terms(calls_per_second=1000.0, cost_per_hour=1.0))
     assert "it saves 1.19 ms a call compared with numpy: 2.46" in text

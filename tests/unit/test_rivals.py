@@ -1,4 +1,4 @@
-"""Baselines of other libraries: named where absent, called with the tensors and options of their interfaces."""
+"""Baselines of other libraries: the reason if one is absent, and the arguments of its calls."""
 
 import sys
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ def test_import_error_names_the_missing_baseline_library(monkeypatch: pytest.Mon
 
 
 class Library:
-    """Stands for a module: every function returns what it was called with."""
+    """A fake module whose functions return their arguments."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *given, **terms: (name, given, terms)
@@ -38,7 +38,7 @@ class Library:
 def prepared(
     monkeypatch: pytest.MonkeyPatch, library: object, name: str, family: str, problem: dict[str, Any], **inputs: Any
 ) -> Any:
-    """Return what a baseline is timed as, with a library that is faked and tensors that stay on the CPU."""
+    """Return the prepared call of a baseline, with a fake library and tensors on the CPU."""
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(module, "importlib", SimpleNamespace(import_module=lambda _: library))
     monkeypatch.setattr(module, "on_gpu", lambda array, _: torch.from_numpy(array))
@@ -64,7 +64,7 @@ def test_flash_attention_baseline_gets_tokens_first_and_windows(monkeypatch: pyt
 
 
 class Wrapper:
-    """Stands for a wrapper of FlashInfer."""
+    """A fake of FlashInfer's wrapper classes."""
 
     def __init__(self, _workspace: Any, layout: str) -> None:
         assert layout == "NHD"

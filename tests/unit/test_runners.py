@@ -1,4 +1,4 @@
-"""Runners that end during their start: no candidate has run yet, so none is blamed."""
+"""A runner that ends during its start is replaced; no candidate is blamed, because none has run yet."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +33,7 @@ WORK = cast(
 
 @pytest.fixture
 def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[Callable[[Runners], None]]], Runners]:
-    """Return runners that fail in these ways as they start, one after the other; later ones succeed."""
+    """Return a function that makes runners whose first starts fail in the given ways; later starts succeed."""
 
     def prepared(happens: list[Callable[[Runners], None]]) -> Runners:
         def ask(child: object, request: object, limit_s: float) -> Reply:
@@ -54,11 +54,11 @@ def opening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[list[C
 
 
 def killed(_: Runners) -> None:
-    """Killed by another process."""
+    """The runner was killed by another process."""
 
 
 def died(_: Runners) -> None:
-    """Exited on its own."""
+    """The runner exited without being killed."""
 
 
 @pytest.mark.parametrize("end", [killed, died])

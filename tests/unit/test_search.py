@@ -49,7 +49,7 @@ def run(search: Search, times: Sequence[float]) -> list[Logged]:
 
 
 def tell(search: Search, us: float, binary: str | None) -> None:
-    """Propose one trial and record it with this binary and time."""
+    """Propose one trial and record its time and binary."""
     trial = search.ask()
     assert trial is not None
     search.tell(replace(ended(trial, lasting(us)), binary_digest=binary))
@@ -449,7 +449,7 @@ def test_candidates_get_all_samples_before_there_are_elites_if_a_limit_is_off(sp
 def test_portfolio_search_is_full_while_too_many_trials_are_pending(space: Space, name: str) -> None:
     search = start(space, name)
     patient = name == "portfolio"
-    for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # none, as many, and twice as many have ended
+    for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # no trial, as many, and twice as many trials have ended
         for _ in range(under_way):
             assert not search.full
             assert search.ask() is not None
@@ -460,7 +460,7 @@ def test_portfolio_search_is_full_while_too_many_trials_are_pending(space: Space
 
 
 def test_every_trial_has_a_generator_seeded_by_its_number(space: Space) -> None:
-    """Seeded with (seed, number), so that draws of one trial cannot shift the next."""
+    """The generator is seeded with (seed, number), so draws of one trial do not affect the next trial."""
     search = start(space, seed=3)
     run(search, [1, 1])
     trial = search.ask()

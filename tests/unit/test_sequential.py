@@ -84,7 +84,7 @@ def test_gain_of_five_percent_is_promoted_if_processes_differ_by_two() -> None:
 
 
 def _confirmed(speedups: list[float]) -> bool:
-    """Return True if processes in this order end in a promotion."""
+    """Return True if processes with these speed-ups, in this order, end in a promotion."""
     for count in range(2, len(speedups) + 1):
         if (at := sequential_state(speedups[:count], POLICY)).decision != "open":
             return at.decision == "faster"

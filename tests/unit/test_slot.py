@@ -1,4 +1,4 @@
-"""Slot: every lease is reported, returned or dropped, exactly once, whatever goes wrong."""
+"""Slot: every lease is reported, returned or dropped exactly once, under all failures."""
 
 import errno
 import threading
@@ -118,7 +118,7 @@ class Performer:
 
 
 class Known:
-    """Families that are all available, or none."""
+    """A store in which all families are available, or none."""
 
     def __init__(self, error: EvoError | None = None) -> None:
         self._error = error
@@ -130,7 +130,7 @@ class Known:
 
 
 class Scene:
-    """A slot with its surroundings."""
+    """A slot with a fake service, performer and families."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ def test_slot_measures_equal_binaries_once(tmp_path: Path, monkeypatch: pytest.M
 def test_search_with_a_known_id_but_other_terms_is_a_new_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
 ) -> None:
-    """A restored or new database gives ids again, to other searches; the worker runs on."""
+    """A restored or new database assigns the ids again, to other searches, while the worker runs."""
     first = evaluation(1)
     again = replace(first, token="another", terms=replace(first.terms, **change))  # type: ignore[arg-type]
     scene = Scene(tmp_path, monkeypatch, first, again, digest="same")

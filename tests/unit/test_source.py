@@ -1,4 +1,4 @@
-"""Use of macros in a source: used, redefined before any use, only tested, or absent."""
+"""Macros of a source: used, redefined before any use, only tested, or absent."""
 
 from dataclasses import replace
 

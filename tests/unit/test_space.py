@@ -300,7 +300,7 @@ def test_every_valid_config_is_sampled_equally_often(drawn: bool) -> None:
 
 
 def test_built_point_sets_contain_every_valid_config_equally_often() -> None:
-    """Point sets that are built up contain each valid point equally often, and estimate how many there are."""
+    """Sets of points drawn without listing the space contain each valid point equally often; they estimate its size."""
     tunables = [tunable("A", range(6)), tunable("B", range(6)), tunable("C", range(6)), tunable("D", range(3))]
     space = Space(tunables, [constraint("B <= A or A == 3"), constraint("(A * B + C) % 5 == D")])
     plan = Plan.of(space.tunables, space.constraints, {})

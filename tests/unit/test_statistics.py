@@ -135,7 +135,8 @@ def test_intervals_overlap_symmetrically(other: tuple[float, float, float], over
 
 
 def test_order_interval_excludes_the_published_ranks() -> None:
-    for count, rank in ((6, 1), (9, 2), (10, 2), (40, 14), (100, 40)):  # Conover (1999): 95 %, sign test
+    # ranks of the 95 % interval of a median, Conover (1999)
+    for count, rank in ((6, 1), (9, 2), (10, 2), (40, 14), (100, 40)):
         interval = order_interval([float(index) for index in range(1, count + 1)], 0.95)
         assert (interval.low, interval.high) == (rank, count + 1 - rank)
     assert order_interval([3.0, 1.0], 0.95).low == 1.0, "too few samples give the whole range"

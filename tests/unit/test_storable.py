@@ -1,4 +1,4 @@
-"""Texts of compilers and kernels are stored whatever characters they hold."""
+"""Texts of compilers and kernels can be stored with any characters."""
 
 import pytest
 

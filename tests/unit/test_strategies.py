@@ -29,7 +29,7 @@ def lasting(us: float) -> Outcome:
     return Measured(timing=Timing(samples_us=(us,)))
 
 
-def told(history: History, config: Config, outcome: Outcome, origin: str = "random") -> Trial:
+def record(history: History, config: Config, outcome: Outcome, origin: str = "random") -> Trial:
     return tell(history, history.ask(Proposal(config=config, origin=origin)), outcome)
 
 
@@ -43,7 +43,7 @@ def test_corrected_times_update_the_order_of_observations() -> None:
     space, history = line(), History()
     seen = observed(space, history)
     for x, us in enumerate([5.0, 1.0, 4.0, 3.0]):
-        told(history, {"X": x, "KIND": "a"}, lasting(us), origin="advice" if x == 3 else "random")
+        record(history, {"X": x, "KIND": "a"}, lasting(us), origin="advice" if x == 3 else "random")
     seen.refresh(history)
     before = seen.log
     history.correct(1, 4.5)
@@ -90,7 +90,7 @@ def test_observations_order_measured_before_pruned_before_failed() -> None:
     space, history = line(), History()
     outcomes = [KINDS["crashed"], lasting(3), KINDS["pruned"], KINDS["abandoned"], lasting(2), KINDS["impossible"]]
     for x, outcome in enumerate(outcomes):
-        told(history, {"X": x, "KIND": "a"}, outcome)
+        record(history, {"X": x, "KIND": "a"}, outcome)
     history.ask(Proposal(config={"X": 9, "KIND": "c"}, origin="random"))
     seen = observed(space, history)
     assert [seen.numbers[place] for place in seen.order] == [4, 1, 2, 0, 5]
@@ -103,8 +103,8 @@ def test_observations_order_measured_before_pruned_before_failed() -> None:
 def test_trial_without_a_time_is_not_an_elite() -> None:
     history = History()
     for x in range(ELITES):
-        told(history, {"X": x, "KIND": "b"}, KINDS["crashed"])
-    told(history, {"X": 20, "KIND": "b"}, KINDS["pruned"])
+        record(history, {"X": x, "KIND": "b"}, KINDS["crashed"])
+    record(history, {"X": 20, "KIND": "b"}, KINDS["pruned"])
     seen = observed(line(40), history)
     assert seen.worked == 1
     assert len(seen.elites) == 0
@@ -113,7 +113,7 @@ def test_trial_without_a_time_is_not_an_elite() -> None:
 def test_fresh_candidates_are_valid_distinct_and_not_proposed_before() -> None:
     space, history = mixed(), History()
     known = space.default()
-    told(history, known, lasting(1))
+    record(history, known, lasting(1))
     other = space.neighbours(known)[0]
     invalid = space.encode({**known, "TILE": 128, "STAGES": 3})
     rows = np.array([space.encode(known), space.encode(other), invalid, space.encode(other)])
@@ -145,7 +145,7 @@ def test_portfolio_tries_warm_starts_then_the_default_first() -> None:
 def test_initial_design_avoids_known_configs() -> None:
     space, history = Space([Tunable(name="X", values=list(range(101)))]), History()
     for x in range(50):
-        told(history, {"X": x}, KINDS["crashed"])
+        record(history, {"X": x}, KINDS["crashed"])
     design = InitialDesign(Context(space=space)).spread(observed(space, history), rng())
     assert design is not None
     assert int(design.config["X"]) > 90
@@ -165,7 +165,7 @@ def test_strategy_without_measured_trials_proposes_only_default_and_design(name:
 def test_parzen_density_is_higher_near_good_configs() -> None:
     space, history = line(21), History()
     for x in range(21):
-        told(history, {"X": x, "KIND": "abc"[x % 3]}, lasting(abs(x - 5) + (x % 3 != 0)))
+        record(history, {"X": x, "KIND": "abc"[x % 3]}, lasting(abs(x - 5) + (x % 3 != 0)))
     seen = observed(space, history)
     rows = np.array([[x, kind] for x in range(21) for kind in range(3)], dtype=np.int32)
     worth = Parzen(space).worth(rows, seen).reshape(21, 3)
@@ -177,7 +177,7 @@ def test_parzen_density_is_higher_near_good_configs() -> None:
 def test_failed_and_pruned_trials_are_not_good_configs() -> None:
     history = History()
     for x in range(30):
-        told(history, {"X": x, "KIND": "a"}, lasting(1) if x == 7 else KINDS["pruned" if x % 2 else "crashed"])
+        record(history, {"X": x, "KIND": "a"}, lasting(1) if x == 7 else KINDS["pruned" if x % 2 else "crashed"])
     seen = observed(line(40), history)
     assert good_count(seen) == 1
     assert seen.rows[seen.order[0]].tolist() == [7, 0]
@@ -186,7 +186,7 @@ def test_failed_and_pruned_trials_are_not_good_configs() -> None:
 def test_pending_config_lowers_the_parzen_value_of_its_neighbours() -> None:
     space, history = line(), History()
     for x in (0, 2, 4, 10):
-        told(history, {"X": x, "KIND": "a"}, lasting(abs(x - 4) + 1))
+        record(history, {"X": x, "KIND": "a"}, lasting(abs(x - 4) + 1))
     near = np.array([[6, 0]], dtype=np.int32)
     alone = Parzen(space).worth(near, observed(space, history))
     history.ask(Proposal(config={"X": 7, "KIND": "a"}, origin="random"))
@@ -272,7 +272,7 @@ def test_invalid_children_are_repaired_in_tightly_constrained_spaces() -> None:
 
 def test_mutation_of_an_ordinal_tunable_mostly_moves_to_an_adjacent_value() -> None:
     space, history = Space([Tunable(name="X", values=list(range(50)))]), History()
-    told(history, {"X": 25}, lasting(1))
+    record(history, {"X": 25}, lasting(1))
     children = Breeding(space).brood(observed(space, history), 4000, rng()).rows[:, 0]
     steps = np.abs(children - 25)
     # 70 % step first, and 70 % of these do not move a second time.

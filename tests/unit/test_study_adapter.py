@@ -19,7 +19,7 @@ from tests.unit.landscapes import KINDS, measured, mixed, tell
 X = {"X": IntDistribution(0, 9)}
 
 
-def told(direction: StudyDirection, *trials: tuple[TrialState, float | None]) -> History:
+def history_of(direction: StudyDirection, *trials: tuple[TrialState, float | None]) -> History:
     study: Any = optuna.create_study()
     for index, (state, value) in enumerate(trials):
         study.add_trial(create_trial(params={"X": index}, distributions=X, state=state, value=value))
@@ -29,7 +29,7 @@ def told(direction: StudyDirection, *trials: tuple[TrialState, float | None]) ->
 
 def test_optuna_trial_states_map_to_outcomes() -> None:
     ends = [(TrialState.COMPLETE, 2.0), (TrialState.PRUNED, 3.0), (TrialState.FAIL, None)]
-    outcomes = [trial.outcome for trial in told(StudyDirection.MINIMIZE, *ends).finished]
+    outcomes = [trial.outcome for trial in history_of(StudyDirection.MINIMIZE, *ends).finished]
     assert [outcome.kind for outcome in outcomes if outcome is not None] == ["measured", "pruned", "launch_failed"]
 
 
@@ -37,7 +37,7 @@ def test_optuna_trial_states_map_to_outcomes() -> None:
 def test_optuna_values_of_both_signs_become_ordered_times(direction: StudyDirection) -> None:
     values = np.array([-100.0, -10.0, -1.0, 0.0, 1.0, 10.0, 100.0])
     signed = values if direction == StudyDirection.MINIMIZE else -values
-    history = told(direction, *((TrialState.COMPLETE, float(value)) for value in signed))
+    history = history_of(direction, *((TrialState.COMPLETE, float(value)) for value in signed))
     times = np.array([trial.time_us for trial in history.finished])
     assert (times > 0).all() and (np.diff(times) > 0).all()
     assert times[1] / times[0] == pytest.approx(10, rel=0.05), "the best by ratios"
@@ -58,7 +58,7 @@ def test_failure_is_reported_to_optuna_as_slower_than_earlier_trials() -> None:
 
 def test_first_value_of_a_config_replaces_a_failure_and_is_kept() -> None:
     study: Any = optuna.create_study()
-    told = StudyReader(axes_of(X), space_of(axes_of(X), ()), StudyDirection.MINIMIZE)
+    reader = StudyReader(axes_of(X), space_of(axes_of(X), ()), StudyDirection.MINIMIZE)
     for state, value, known in (
         (TrialState.FAIL, None, [None]),
         (TrialState.COMPLETE, 2.0, [2.0]),
@@ -66,7 +66,7 @@ def test_first_value_of_a_config_replaces_a_failure_and_is_kept() -> None:
         (TrialState.FAIL, None, [2.0]),
     ):
         study.add_trial(create_trial(params={"X": 3}, distributions=X, state=state, value=value))
-        assert [each.time_us for each in told.read(study.get_trials(deepcopy=False)).finished] == known
+        assert [each.time_us for each in reader.read(study.get_trials(deepcopy=False)).finished] == known
 
 
 def test_best_value_of_several_parameters_on_one_grid_point_counts() -> None:
@@ -82,8 +82,8 @@ def test_best_value_of_several_parameters_on_one_grid_point_counts() -> None:
 def test_proposed_config_that_a_trial_changed_has_no_time() -> None:
     study: Any = optuna.create_study()
     axes = axes_of(X)
-    told = StudyReader(axes, space_of(axes, ()), StudyDirection.MINIMIZE)
-    told.expect(0, {"X": 3})
+    reader = StudyReader(axes, space_of(axes, ()), StudyDirection.MINIMIZE)
+    reader.expect(0, {"X": 3})
     for place, value in ((5, 14.0), (3, 7.0)):
         study.add_trial(create_trial(params={"X": place}, distributions=X, value=value))
-    assert [each.time_us for each in told.read(study.get_trials(deepcopy=False)).finished] == [None, 14.0, 7.0]
+    assert [each.time_us for each in reader.read(study.get_trials(deepcopy=False)).finished] == [None, 14.0, 7.0]

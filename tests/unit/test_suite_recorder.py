@@ -17,7 +17,7 @@ from templates.registry import find
 
 @dataclass(frozen=True)
 class Tensor:
-    """Stands for a tensor; its memory has the order of its dimensions, that of the swapped ones, or neither."""
+    """A fake tensor whose memory layout is contiguous, transposed, or neither."""
 
     shape: Sequence[int]
     dtype: str = "torch.bfloat16"
@@ -151,7 +151,7 @@ def test_repeated_calls_become_weights_with_frequent_ones_first() -> None:
 
 
 class StubMode:
-    """Stands for PyTorch's TorchFunctionMode: functions of the stub pass by the innermost active mode."""
+    """A fake of PyTorch's TorchFunctionMode: calls of the fake PyTorch go to the innermost active mode."""
 
     active: list["StubMode"]
 

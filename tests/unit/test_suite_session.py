@@ -1,4 +1,4 @@
-"""A suite searched as one, with a scripted service: who gets the budget, what is passed on, what is left out."""
+"""Searches of a suite, with a fake service: shares of the budget, results shared between calls, skipped calls."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ TIMES = {8: (100.0, 60.0, 40.0, 30.0, 25.0), 16: (50.0, 50.0, 50.0, 50.0, 50.0)}
 
 
 class Service:
-    """Searches that run a trial whenever they are looked at, and record what was asked for."""
+    """A fake service: a search runs one trial at each query, and all requests are recorded."""
 
     url = "http://127.0.0.1:1"
 

@@ -171,7 +171,9 @@ def test_goal_worst_minimises_the_largest_loss_of_any_call() -> None:
     assert (best_set(by_mean, 1).members, best_set(by_worst, 1).members) == ((0,), (1,))
     assert best_set(by_worst, 1).worst == pytest.approx(1.5)
     assert by_worst.without("a").goal == "worst"
-    assert leave_one_out(by_worst, 1).worst == pytest.approx(2.0)  # without c, config 0 is the best for the others
+    assert leave_one_out(by_worst, 1).worst == pytest.approx(
+        2.0
+    )  # without call c, config 0 is the best for the other calls
 
 
 def test_weights_do_not_count_for_goal_worst() -> None:

@@ -1,4 +1,4 @@
-"""Timing protocol: pruning on evidence, fair interleaving, cold caches on request."""
+"""Timing protocol: pruning of slow candidates, interleaved rounds, cold caches on request."""
 
 import gc
 from collections.abc import Sequence
@@ -151,8 +151,8 @@ def test_garbage_collection_is_off_during_sampling() -> None:
     assert gc.isenabled()
 
 
-class Telling(FakeBuffers):
-    """Holds a number that determines the duration of a call."""
+class TimedBuffers(FakeBuffers):
+    """Buffers whose content is the duration of a call in µs."""
 
     def __init__(self, time_us: float = 0.0) -> None:
         super().__init__({}, {"y": np.array([time_us])})
@@ -161,10 +161,10 @@ class Telling(FakeBuffers):
         self.arrays["y"][...] = source.read("y")
 
 
-class Turn:
-    """One call on each set, with its own noise."""
+class RingTimer:
+    """A timer that makes one call on each buffer set; each sample has its own noise."""
 
-    def __init__(self, sets: Sequence[Telling], noise: Sequence[float]) -> None:
+    def __init__(self, sets: Sequence[TimedBuffers], noise: Sequence[float]) -> None:
         self.calls, self.last, self._sets, self._noise = len(sets), len(sets) - 1, sets, cycle(noise)
 
     def sample(self) -> float:
@@ -175,13 +175,13 @@ class Turn:
     ("noise", "rounds"), [([1.0], USUAL_ROUNDS), ([0.3, 1.0, 1.0, 1.0], MOST_ROUNDS)], ids=["quiet", "noisy"]
 )
 def test_overwrite_check_adds_rounds_until_its_ratio_is_known(noise: list[float], rounds: int) -> None:
-    sets = [Telling() for _ in range(3)]
-    sources = {"answered": Telling(2 * ROUND_US), "poisoned": Telling(6 * ROUND_US)}
+    sets = [TimedBuffers() for _ in range(3)]
+    sources = {"answered": TimedBuffers(2 * ROUND_US), "poisoned": TimedBuffers(6 * ROUND_US)}
     seen: list[Buffers] = []
     undecided = partial(straddles, policy=Policy())
     now = ReferenceTimers(FakeSession()).now()
     found = overwrite_check(
-        Turn(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, undecided=undecided
+        RingTimer(sets, noise), sets, sources, look=seen.append, moment=now, budget_s=60.0, undecided=undecided
     )
     assert len(found.answered.samples_us) == len(found.poisoned.samples_us) == rounds
     assert found.answered.calls_per_sample == 3

@@ -1,4 +1,4 @@
-"""Faults of TOML are answered with a line that is TOML."""
+"""A syntax error in TOML is reported with a corrected line."""
 
 import re
 import tomllib

@@ -12,7 +12,7 @@ from evo.reference.torch_baselines import torch_baselines
 
 
 class Torch:
-    """The parts of the module that are used."""
+    """A fake PyTorch with the functions that baselines use."""
 
     def __init__(self, *, sees_gpu: bool) -> None:
         self.cuda = SimpleNamespace(is_available=lambda: sees_gpu)

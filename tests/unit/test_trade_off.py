@@ -1,4 +1,4 @@
-"""Drawing of trials by two objectives, and its Pareto front."""
+"""Plot of trials by two objectives, with the Pareto front."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Builds of variants, without a compiler: what workers refuse, and whose files an incumbent is built from."""
+"""Builds of variants without a compiler: refusals by workers, and the files that an incumbent is built from."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ DEVICE = Device(kind="cpu", model="Toy", architecture="x86_64", uuid="cpu-0", li
 
 
 class NoCompiler:
-    """Fails the test where a build gets as far as compiling."""
+    """A compiler that fails the test if it is called."""
 
     suffix = ".so"
 

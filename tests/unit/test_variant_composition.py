@@ -1,4 +1,4 @@
-"""Variants are composed from a family's files: the contract stays, whatever is proposed."""
+"""Variants are composed from a family's files: a variant cannot change the family's contract."""
 
 import tomllib
 from typing import Any
@@ -43,7 +43,7 @@ FILES = {
 }
 
 
-def made(document: dict[str, Any], files: dict[str, str], **parent: Any) -> dict[str, bytes]:
+def variant_files(document: dict[str, Any], files: dict[str, str], **parent: Any) -> dict[str, bytes]:
     """Compose a CPU variant of the toy family."""
     proposal = read_proposal(document, files, "variant-1")
     given = {"parent": FILES, "parent_document": DOCUMENT, **parent}
@@ -66,7 +66,7 @@ def test_toml_text_keeps_every_character() -> None:
 
 
 def test_variant_keeps_the_contract_of_the_family() -> None:
-    files = made({"idea": "plain", "tunables": {"STEP": [1, 2]}}, {"kernel.c": "int s = STEP + N;"})
+    files = variant_files({"idea": "plain", "tunables": {"STEP": [1, 2]}}, {"kernel.c": "int s = STEP + N;"})
     document = document_of(files)
 
     assert {name: document[name] for name in ("name", "problem", "arguments", "cases")} == {
@@ -79,28 +79,32 @@ def test_variant_keeps_the_contract_of_the_family() -> None:
 
 
 def test_variant_with_own_tunables_drops_the_parents_constraints() -> None:
-    table = document_of(made({"tunables": {"STEP": [1, 2]}}, {"kernel.c": "STEP N"}))["cpu"]
+    table = document_of(variant_files({"tunables": {"STEP": [1, 2]}}, {"kernel.c": "STEP N"}))["cpu"]
     assert table["tunables"] == {"STEP": [1, 2]}
     assert "constraints" not in table
     assert (table["source"], table["entry"]) == ("variant/kernel.c", "toy")
 
 
 def test_variant_of_one_source_inherits_the_other_keys() -> None:
-    table = document_of(made({}, {"kernel.c.j2": "{{ WIDTH }}"}))["cpu"]
+    table = document_of(variant_files({}, {"kernel.c.j2": "{{ WIDTH }}"}))["cpu"]
     assert table["template"] == "variant/kernel.c.j2"
     assert table["constraints"] == DOCUMENT["cpu"]["constraints"]
 
 
 def test_composed_variant_is_a_valid_family() -> None:
-    family = bundle.family_of(made({"name": "wide", "author": "ana"}, {"kernel.c.j2": "{{ WIDTH }} {{ N }}"}))
+    family = bundle.family_of(variant_files({"name": "wide", "author": "ana"}, {"kernel.c.j2": "{{ WIDTH }} {{ N }}"}))
     assert isinstance(family, Family)
     assert family.variant is not None
     assert (family.variant.name, family.variant.author) == ("wide", "ana")
 
 
 def test_variant_keeps_files_of_its_parent_that_it_does_not_replace() -> None:
-    parent = made({"tunables": {"STEP": [1]}}, {"kernel.c": "STEP", "own.h": "// parent", "other.h": "// parent"})
-    files = made({}, {"kernel.c": "STEP 2", "own.h": "// child"}, parent=parent, parent_document=document_of(parent))
+    parent = variant_files(
+        {"tunables": {"STEP": [1]}}, {"kernel.c": "STEP", "own.h": "// parent", "other.h": "// parent"}
+    )
+    files = variant_files(
+        {}, {"kernel.c": "STEP 2", "own.h": "// child"}, parent=parent, parent_document=document_of(parent)
+    )
     assert files["variant/own.h"] == b"// child"
     assert files["variant/other.h"] == b"// parent"
     assert document_of(files)["cpu"]["tunables"] == {"STEP": [1]}
@@ -139,7 +143,7 @@ def test_variant_without_a_single_main_source_is_refused(
     document: dict[str, Any], files: dict[str, str], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        made(document, files)
+        variant_files(document, files)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_invalid_name_idea_or_author_of_a_variant_is_refused(document: dict[str,
 
 def test_unknown_key_of_a_variant_is_refused() -> None:
     with pytest.raises(InvalidInput, match="tolerance"):
-        bundle.family_of(made({"tolerance": 1.0}, {"kernel.c.j2": "{{ WIDTH }}"}))
+        bundle.family_of(variant_files({"tolerance": 1.0}, {"kernel.c.j2": "{{ WIDTH }}"}))
 
 
 TRITON = {
@@ -219,15 +223,15 @@ def test_too_deeply_nested_triton_source_is_refused(text: str) -> None:
 )
 def test_variant_that_redefines_names_of_the_family_is_refused(document: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        bundle.family_of(made(document, {"kernel.c": "int step = WIDTH + STEP + N;"}))
+        bundle.family_of(variant_files(document, {"kernel.c": "int step = WIDTH + STEP + N;"}))
 
 
 def test_variant_source_that_redefines_a_macro_of_the_family_is_refused() -> None:
-    files = made({}, {"kernel.c": "#undef N\n#define N 1\nint n = N * WIDTH;"})
+    files = variant_files({}, {"kernel.c": "#undef N\n#define N 1\nint n = N * WIDTH;"})
     with pytest.raises(InvalidInput, match="overrides the problem field N"):
         bundle.check_sources(bundle.family_of(files), files)
 
 
 def test_triton_variant_of_a_cpu_kernel_is_refused() -> None:
     with pytest.raises(InvalidInput, match="Triton, which runs on cuda"):
-        made(TRITON, {"kernel.py": KERNEL})
+        variant_files(TRITON, {"kernel.py": KERNEL})

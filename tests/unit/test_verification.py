@@ -1,4 +1,4 @@
-"""``verify()`` of a family: what it may return, and what it must refuse."""
+"""A family's ``verify()`` function: allowed return values, and wrong outputs that it must refuse."""
 
 from collections.abc import Callable
 from typing import Any

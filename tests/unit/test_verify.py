@@ -1,4 +1,4 @@
-"""Every rule of verification can fail, and names itself."""
+"""Every rule of verification can fail, and the error names the rule."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def good(arrays: Arrays) -> None:
 
 
 def after(launches: int, then: Kernel) -> Kernel:
-    """Return a kernel that is correct for some launches and then does something else."""
+    """Return a kernel that is correct for `launches` launches and then calls another function."""
     done = 0
 
     def kernel(arrays: Arrays) -> None:
@@ -208,7 +208,7 @@ def test_output_without_finite_values_is_wrong(fill: float) -> None:
 
 
 def test_kernel_that_leaves_part_of_an_earlier_output_in_place_is_wrong() -> None:
-    """E.g. one that writes half of what another config wrote."""
+    """For example, the kernel writes only half of an output that another config wrote completely."""
     session, (buffers, golden) = FakeSession(), doubled()
     verify(session, good, buffers, golden, launches=1, deterministic=True)
 

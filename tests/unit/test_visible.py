@@ -60,7 +60,7 @@ def test_visible_text_is_unchanged() -> None:
 
 
 def test_every_invisible_character_is_escaped() -> None:
-    """Formats (category Cf) are invisible, except joiners, which emoji need, and signs that enclose numbers."""
+    """Format characters (category Cf) are escaped, except joiners, which emoji need, and signs that enclose numbers."""
     kept = {"\u200c", "\u200d", *map(chr, [*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD])}
     every = map(chr, range(0x110000))
     active = {each for each in every if unicodedata.category(each) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} - {"\n", "\t"}

@@ -1,4 +1,4 @@
-"""Earlier champions that can no longer be restored."""
+"""Earlier champions that cannot be restored, because their evidence no longer holds."""
 
 from dataclasses import replace
 

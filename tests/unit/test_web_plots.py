@@ -92,7 +92,7 @@ def test_timeline_slot_names_are_short_and_unique() -> None:
 
 
 class Told:
-    """A landscape of these points."""
+    """A fake landscape with given points."""
 
     def __init__(self, *points: Point) -> None:
         self._points = list(points)

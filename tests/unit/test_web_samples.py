@@ -1,4 +1,4 @@
-"""Drawings of samples."""
+"""Plots of samples."""
 
 import pytest
 from hypothesis import example, given

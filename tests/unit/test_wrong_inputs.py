@@ -69,7 +69,7 @@ def test_family_with_any_value_replaced_is_accepted_or_refused_by_field() -> Non
 
 
 def small() -> dict[str, Any]:
-    """Return the document of the tests with one entry of each kind."""
+    """Return the example document, reduced to one entry of each kind."""
     content = document()
     del content["arguments"][1:3], content["problem"]["squared"], content["cuda"]
     del content["cpu"]["constraints"][1], content["cpu"]["tunables"]["UNROLL"], content["title"]
@@ -147,7 +147,7 @@ def test_value_suggested_by_an_error_is_accepted(path: str, wrong: object, writt
     ((_, value),) = tomllib.loads(written).items()
     try:
         Family.from_document(edited(path, value))
-    except InvalidInput as error:  # another field may not fit the changed one
+    except InvalidInput as error:  # the accepted value may contradict another field
         assert error.field != raised.value.field
 
 

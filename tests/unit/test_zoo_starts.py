@@ -1,4 +1,4 @@
-"""Calls of the zoo begin with configs of their family's author."""
+"""Searches of the zoo's calls begin with initial configs of their family."""
 
 import pytest
 

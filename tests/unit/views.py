@@ -103,7 +103,7 @@ REFUSED = ChallengeView(
 
 
 def view(**changes: Any) -> SearchView:
-    """Return a search in its second minute, with the changes of a test."""
+    """Return a view of a search in its second minute; keyword arguments replace fields."""
     return replace(_RUNNING, **changes)
 
 
