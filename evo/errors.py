@@ -12,7 +12,7 @@ class EvoError(Exception):
             programs.
 
     Attributes:
-        code: kind of the error, for programs.
+        code: machine-readable kind of the error.
         plain: the message without the request, for pages.
     """
 

@@ -142,7 +142,7 @@ def message_of(error: EvoError, arguments: Sequence[str] = ()) -> str:
 
 
 def _from_environment(message: str, arguments: Sequence[str]) -> str:
-    """Name the environment variable that an option was read from, and how to correct it."""
+    """Return a message that names the environment variable from which an option was read, and how to correct it."""
     name, _, reason = message.partition(": ")
     variable = variable_of(name, arguments, os.environ)
     return message if variable is None else f"{variable}: {reason}; correct it, or `unset {variable}`"

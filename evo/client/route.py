@@ -63,7 +63,7 @@ def http_client(
 
 
 def _verification(url: str) -> ssl.SSLContext | bool:
-    """Return TLS settings that respect SSL_CERT_FILE; False without https, because loading all authorities takes
-    long.
+    """Return TLS settings that respect SSL_CERT_FILE; False without https, because loading all certificate authorities
+    is slow.
     """
     return httpx.create_ssl_context(trust_env=True) if url.startswith("https:") else False

@@ -24,7 +24,7 @@ _LONGEST_PAUSE_S = 5.0
 _LONGEST_WAIT_S = 30.0
 """Longest `Retry-After` for which a call waits; for a longer one the call ends with an error that states it."""
 _LONGEST_ASKED_S = 86_400
-"""Longest `Retry-After` that is believed."""
+"""Longest accepted `Retry-After`; longer values are limited to it."""
 
 
 TOKEN_FORM = "as `kev_…`"

@@ -39,7 +39,7 @@ class Device:
 
     Attributes:
         model: name that must be equal for two times to be comparable, e.g. ``NVIDIA L4`` or the CPU's model name.
-        architecture: compiler target: ``sm_89``, ``x86_64+avx512``; only a name for kinds that run nothing.
+        architecture: compiler target, e.g. ``sm_89`` or ``x86_64+avx512``; for kinds that run no kernels, only a label.
         uuid: identifies this unit; one measuring process at a time holds its OS lock.
         limits: numbers that constraints may name, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``, ``l2_bytes``;
             for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …

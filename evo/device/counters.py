@@ -143,4 +143,4 @@ FIGURES: Mapping[str, Figure] = {
         title="ready but not selected, cycles per instruction", metric=Metric(name=_STALLED.format("not_selected"))
     ),
 }
-"""In the order of a summary. Figures that a GPU does not have are omitted."""
+"""Counters in the order of a summary. Counters that a GPU does not have are omitted."""

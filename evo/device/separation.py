@@ -7,7 +7,7 @@ Separation: TypeAlias = Literal["none", "confined", "user", "full"]
 OTHER_USER, LANDLOCK, SECCOMP = "another user", "Landlock", "seccomp"
 
 SEPARATION, SANDBOX = "separation", "sandbox"
-"""Keys of a device's software: what separates kernels from the judge there, and what confines its compiler."""
+"""Keys of a device's software: how kernels are isolated from the judge, and how the compiler is sandboxed."""
 
 LEVELS: tuple[Separation, ...] = get_args(Separation)
 """From the weakest to the strongest: ``none`` is an ordinary process of the same user; ``confined`` has Landlock or
@@ -19,8 +19,8 @@ def level(reported: str) -> Separation:
     """Return the isolation level that the reported parts give; for several processes, the level of the weakest.
 
     Args:
-        reported: parts as measurements record them, separated by commas, processes by semicolons; empty: nothing is
-            known.
+        reported: parts as measurements record them, separated by commas, and processes separated by semicolons; empty
+            if unknown.
     """
     return min((_level(each) for each in reported.split(";")), key=LEVELS.index)
 

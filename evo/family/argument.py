@@ -122,7 +122,7 @@ class Operand:
         alignment: guaranteed alignment of the buffer's address, in bytes.
         init: value of every element before a call, for an output or workspace; None: any value.
         init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
-        verified: True if ``verify()`` of reference.py judges it, instead of or in addition to a tolerance.
+        verified: True if ``verify()`` of reference.py checks the output, instead of or in addition to a tolerance.
         min, max: smallest and largest value that an input of integers may hold; None: any. Exported loaders check them.
     """
 
@@ -170,7 +170,7 @@ class Argument:
     max: Expression | None = None
 
     def present(self, scope: Mapping[str, Value]) -> bool:
-        """True if the kernel has this parameter for a problem."""
+        """Return True if the kernel has this parameter for a problem."""
         return self.when is None or bool(self.when.truth(scope))
 
     @property

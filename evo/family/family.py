@@ -305,7 +305,7 @@ class Family:
         )
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
-        """Return inputs and outputs: the arguments that depend on the problem alone."""
+        """Return inputs and outputs: the arguments that depend only on the problem."""
         return tuple(
             argument.resolve(problem) for argument in self.arguments if not argument.local and argument.present(problem)
         )

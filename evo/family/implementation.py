@@ -153,7 +153,7 @@ class Implementation:
         return (self.entry, *(each.entry for each in further))
 
     def becomes_macro(self, name: str) -> bool:
-        """True if a source sees this field, tunable or derived value as a macro."""
+        """Return True if a source sees this field, tunable or derived value as a macro."""
         return self.macros is None or name in self.macros
 
     def macro(self, name: str) -> str:

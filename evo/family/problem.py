@@ -26,8 +26,8 @@ _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 def lengths_of(text: str, where: str) -> list[int] | None:
     """Return the lengths that a range such as ``1..4096`` denotes, in ascending order; None if the text is not a range.
 
-    Lengths are evenly spaced on a logarithmic scale, since kernels differ by factors of a length, and the ends are
-    among them.
+    The lengths include both ends and are evenly spaced on a logarithmic scale, because the best kernel depends on
+    factors of the length rather than differences.
 
     Raises:
         InvalidInput: the range is written wrongly, is empty, or begins below 1.
@@ -87,7 +87,8 @@ class Field:
         """Return the value of this field from a text or a typed value.
 
         Raises:
-            InvalidInput: wrong type, outside the limits, or not a choice; names `where` and what is accepted.
+            InvalidInput: the value has the wrong type, is outside the limits, or is not a choice; names `where` and the
+                accepted values.
         """
         match self.type:
             case "int":

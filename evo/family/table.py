@@ -216,5 +216,5 @@ def _as_list(key: str, value: object) -> str:
 
 
 def _write(key: str, value: str) -> str:
-    """Return the suggestion as it can be pasted; for an entry of a list the value alone."""
+    """Return a suggestion that can be pasted; for an entry of a list, only the value."""
     return f": write {value}" if "[" in key else f": write {key} = {value}"

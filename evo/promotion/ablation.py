@@ -22,7 +22,7 @@ class Change:
     Attributes:
         config: the complete config; None if no config with this value is valid after at most one further change.
         also: the further change that a constraint makes necessary.
-        reason: the constraint that the change alone breaks; empty if it breaks none.
+        reason: the constraint that the change violates without further changes; empty if there is none.
     """
 
     tunable: str
@@ -40,8 +40,9 @@ class Effect:
     Attributes:
         ratio: time with the change over the champion's, paired by round; above 1 the champion's own value is better.
         noise: the largest relative difference between two series of the champion in the same rounds.
-        finding: ``nothing``: less than the policy's least gain either way; ``pays`` and ``hurts``: the champion's own
-            value is better or worse, beyond the noise; ``unclear``: the rounds do not decide.
+        finding: ``nothing``: the ratio differs from 1 by less than the policy's minimum gain; ``pays`` and ``hurts``:
+            the champion's own value is better or worse by more than the noise; ``unclear``: the interval allows several
+            findings.
     """
 
     ratio: Interval

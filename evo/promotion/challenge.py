@@ -21,7 +21,7 @@ class Incumbent:
         here: cost at the confirmed time made comparable with this search's quick samples, if this search confirmed it;
             else None.
         binary_digest: digest of the champion's binary; None if it is not known.
-        foreign: True for a champion of another variant or version of the family, where equal configs mean nothing.
+        foreign: True for a champion of another variant or version of the family, whose configs cannot be compared.
     """
 
     id: int
@@ -74,7 +74,7 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
     """Return a confirmed time that is comparable with the quick samples of its search; None: nothing was measured.
 
     A device may run slower in a confirmation than during the search: warm, at its power limit, or shared. The fastest
-    baseline then runs slower, too, so a loss shared by both does not mean that the quick time was lucky.
+    baseline then runs slower, too, so a slowdown that both share does not mean that the quick time was short by chance.
 
     Args:
         baselines: timings of the baselines when the search began.
@@ -90,8 +90,9 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> ChallengeLimit:
     """Return the limit for challengers of an incumbent.
 
-    Quick costs of one search are comparable with each other, but only loosely with a confirmation of another day. If
-    this search confirmed the incumbent, quick samples flatter it, so its confirmed time counts as well.
+    Quick costs of one search are comparable with each other, but only roughly with an earlier confirmation. If this
+    search confirmed the incumbent, its quick samples were probably short by chance, so its confirmed time counts as
+    well.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.cost is not None), None)
@@ -104,7 +105,7 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
 
 
 def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:
-    """True for the same config, and for another config that compiles to the same kernel."""
+    """Return True for the same config, and for another config that compiles to the same kernel."""
     same = trial.binary_digest is not None and trial.binary_digest == incumbent.binary_digest
     return same or (not incumbent.foreign and trial.config == incumbent.config)
 
@@ -138,7 +139,7 @@ class Challengers:
         return len(self._seen)
 
     def __contains__(self, trial: Trial) -> bool:
-        """True if this trial, or another trial with the same binary, has challenged."""
+        """Return True if this trial, or another trial with the same binary, has challenged."""
         finished, position = self._history.finished, self._history.position
         earlier = (finished[position[number]].binary_digest for number in self._seen)
         return trial.number in self._seen or (trial.binary_digest is not None and trial.binary_digest in earlier)
@@ -191,7 +192,7 @@ class Challengers:
                 self.check(each)
 
     def has_confirmed(self, binary_digest: str | None) -> bool:
-        """True if a confirmation has timed this binary."""
+        """Return True if a confirmation has timed this binary."""
         return binary_digest is not None and binary_digest in self._confirmed_us
 
     def check(self, trial: Trial) -> None:

@@ -37,7 +37,7 @@ class RequiredEvidence:
 def required(kind: DeviceKind) -> RequiredEvidence:
     """Return the evidence that a device kind must deliver.
 
-    A recording has samples only. Estimates run nothing, so their confirmations always lack required evidence.
+    A recording has only samples. Estimates run no kernels, so their confirmations always lack required evidence.
     """
     declared = kind_of(kind)
     runs = declared.runs != "recordings"

@@ -25,7 +25,7 @@ WORST = sys.float_info.max
 """Cost of a kernel whose metric has no value at its confirmed time."""
 
 POWER = ("energy_uj", "power_w")
-"""Names that an energy meter provides: energy of a call in microjoules, and average power in watts."""
+"""Names that need an energy meter: energy of a call in microjoules, and average power in watts."""
 
 RATES = ("gflop_s", "gb_s", "flops", "bytes")
 """Names that the family's ``[work]`` provides: rates of a call in GFLOP/s and GB/s, and the work of a call."""

@@ -1,4 +1,4 @@
-"""Judge a confirmation: every rule with its figure, its threshold and a sentence."""
+"""Judges a confirmation: applies every rule, which states its measured value, its threshold and a sentence."""
 
 from dataclasses import replace
 
@@ -26,16 +26,18 @@ _ADVICE = (
 
 
 def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
-    """True if the samples so far would lead to a promotion.
+    """Return True if the samples so far would lead to a promotion.
 
-    The next steps (further processes after the first, sanitizers and a profile after the last) are skipped otherwise.
+    If not, the next steps (further processes after the first, sanitizers and a profile after the last) are skipped.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0), costs=costs).promote
 
 
 def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
-    """True if one more process is needed to decide on a promotion, or for a prediction if there is no incumbent."""
+    """Return True if one more process is needed to decide on a promotion, or for a prediction if there is no
+    incumbent.
+    """
     try:
         prediction = predict(report if costs is None else costs.report(report), policy)
     except InvalidInput:
@@ -153,7 +155,7 @@ def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, .
 
 
 def _may_gain_enough(confirmation: Confirmation) -> bool:
-    """True if the challenger is ahead, and its speed-up may reach the minimum gain."""
+    """Return True if the challenger is ahead, and its speed-up may reach the minimum gain."""
     speedup = confirmation.speedup
     if speedup is None:
         return False
@@ -176,7 +178,7 @@ def _expected(prediction: Prediction | None, policy: Policy) -> float | None:
 
 
 def _cannot_tell(rules: tuple[Rule, ...]) -> bool:
-    """True if only noise prevents the promotion."""
+    """Return True if only noise prevents the promotion."""
     unmet = [rule for rule in rules if rule.required and not rule.passed]
     return bool(unmet) and not any(rule.conclusive for rule in unmet)
 

@@ -1,7 +1,8 @@
-"""The figure of a candidate that is shown first: the confirmed figure if there is one, else the quick figure.
+"""Selects the time or speed-up that is shown for a candidate: the confirmed value if there is one, else the quick
+value.
 
 Quick samples rank trials while a search runs. A confirmation measures again, in fresh processes and on fresh inputs, so
-its figures replace the quick figures in every table, page, report and document.
+its values replace the quick values in every table, page, report and document.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ Source: TypeAlias = Literal["quick", "confirmed", "estimated"]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One figure of a candidate with its source.
+    """A time or speed-up of a candidate, with its source.
 
     Attributes:
         value: value in `unit`: microseconds, or times as fast.

@@ -54,8 +54,8 @@ class Policy:
             call before; fewer if time is short, but at least 16. N right answers exclude an error rate of 1 in N/3.
         judged_inputs: number of different inputs on which the further processes of a confirmation check one call each,
             in total; fewer if time is short.
-        min_calls_per_error: judged calls must exclude, with `confidence`, that one call in this many is wrong; None:
-            the verdict states what they exclude, but demands nothing.
+        min_calls_per_error: the judged calls must exclude, with `confidence`, an error rate of one call in this many.
+            None: the verdict only states the excluded error rate.
         max_ring_ratio: longest time of a call on separate outputs, relative to repeated calls on the same outputs.
         max_ring_ratio_of_caches: this ratio where one set of buffers fits a faster cache than all sets together.
         maximum_quick_gap: a larger relative difference between the confirmed and the quick time gives a warning (0.25 =
@@ -197,7 +197,7 @@ _L4_NOTES = Policy(
     min_achieved_occupancy=0.25,
     min_sector_efficiency=0.70,
 )
-"""Gates of a user for the L4: stricter than what makes a kernel fast."""
+"""Gates of a user for the L4. They are stricter than a fast kernel requires."""
 
 POLICIES: dict[str, Policy] = {
     "default": Policy(),

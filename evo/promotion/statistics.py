@@ -33,7 +33,7 @@ class Interval:
     high: float
 
     def overlaps(self, other: "Interval") -> bool:
-        """True if the two intervals share a point; touching ends count."""
+        """Return True if the two intervals share a point; touching ends count."""
         return self.low <= other.high and other.low <= self.high
 
     def reach(self, around: float) -> float:
@@ -189,7 +189,7 @@ def mean_interval(values: Samples, confidence: float) -> Interval:
 
 @cache
 def upper_quantile(level: float, freedom: int) -> float:
-    """The value that Student's t exceeds with this probability."""
+    """Return the value that Student's t exceeds with probability `level`."""
     from scipy.stats import t
 
     return float(t.isf(level, freedom))

@@ -1,4 +1,4 @@
-"""Result of a confirmation: each rule with its figure and threshold, and the speed-ups behind them."""
+"""Result of a confirmation: each rule with its measured value and threshold, and the speed-ups."""
 
 from dataclasses import dataclass
 
@@ -111,7 +111,7 @@ def change_text(gain: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """Words for what a search minimises, in the texts of rules."""
+    """Words for the quantity that a search minimises, used in the texts of rules."""
 
     quantity: str = "time"
     unit: str = " µs"

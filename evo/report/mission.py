@@ -122,7 +122,7 @@ def _where(results: Sequence[Result]) -> str:
 
 
 def _calibration(results: Sequence[Result]) -> str:
-    """Describe the device's peak rates and its noise."""
+    """Return a table of the device's peak rates and its noise."""
     device, rows = results[0].search.device, []
     if device.ceilings is not None:
         limits = device.ceilings

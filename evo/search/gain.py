@@ -163,12 +163,12 @@ UNKNOWN = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Course of one call's search.
+    """Progress of the search of one call of a suite.
 
     Attributes:
         weight: weight of the call in its suite.
-        best: best time or cost at the end of each slice so far, in order; None while nothing was measured.
-        open: False once the search can take no further slice.
+        best: best time or cost at the end of each slice so far, in order; None for slices before the first measurement.
+        open: False if the search has ended and gets no further slice.
     """
 
     weight: float
@@ -195,7 +195,7 @@ def expected_gain(progress: Progress, goal: Goal) -> float:
 
 
 def next_call(courses: Mapping[str, Progress], goal: Goal) -> str | None:
-    """Return the call whose search gets the next slice; None if none can take one.
+    """Return the call whose search gets the next slice of the budget; None if no search can continue.
 
     Searches without a slice come first, in order, because their gains are unknown and each result helps its neighbours.
     """

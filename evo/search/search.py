@@ -247,8 +247,7 @@ class Search:
     def bars(self) -> Bars:
         """Return the times above which a candidate is stopped early; no limits until a kernel is known.
 
-        Until there are enough elites, nothing is known of their times, so that only candidates that are much slower
-        than the fastest kernel get fewer samples.
+        Until there are enough elites, only candidates that are much slower than the fastest kernel get fewer samples.
 
         Under a metric or two objectives there are no limits: a slow kernel may still be the best, or on the front.
         """

@@ -21,7 +21,7 @@ Ranks = Sequence[npt.NDArray[np.integer]]
 """Value ranks by column: one array per tunable."""
 
 MOST_REMEMBERED = 1 << 20
-"""Answers are remembered by combination of values if there are at most this many combinations."""
+"""Results of a constraint are cached by combination of values if there are at most this many combinations."""
 
 TRIED_FIRST, TRIED_FROM = 1 << 9, 1 << 12
 """With at least `TRIED_FROM` points, a bound is computed for `TRIED_FIRST` of them first, and for the others only if it
@@ -116,7 +116,7 @@ class CachedFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The steps, determined by tunables and constraints alone."""
+    """Steps in which tunables are joined. They depend only on tunables and constraints."""
 
     steps: tuple[Step, ...]
     constants: Mapping[str, Value]

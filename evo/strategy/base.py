@@ -60,7 +60,7 @@ class Patient(Protocol):
 
 
 MARKED: dict[str, Callable[[Context], Strategy]] = {}
-"""Strategies that were marked by `strategy`, by name."""
+"""Strategies registered by `strategy`, by name."""
 
 _Factory = TypeVar("_Factory", bound=Callable[[Context], Strategy])
 

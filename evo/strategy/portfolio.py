@@ -43,7 +43,7 @@ class Portfolio:
 
     Args:
         arms: names of the arms used, from `ARMS`.
-        surrogate: the model that judges suggestions.
+        surrogate: the model that ranks suggestions.
         patient: True limits pending trials at first, so that later trials can use results.
     """
 

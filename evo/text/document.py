@@ -147,7 +147,7 @@ def literal_text(value: object, longest: int = 100) -> str:
 
 
 def deeper_than(document: Any, levels: int) -> bool:
-    """True if lists and objects are nested in more than `levels` levels."""
+    """Return True if lists and objects are nested in more than `levels` levels."""
     level: list[Any] = [document]
     for _ in range(levels):
         level = [inner for value in level for inner in _children(value)]

@@ -11,7 +11,7 @@ _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+.*$")
 
 
 def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
-    """Return what is wrong with a file that is not UTF-8, and the command that converts it."""
+    """Return a message on a file that is not UTF-8, with the command that converts it."""
     utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding, name = "utf-16" if utf16 else "latin1", quoted(file)
     what = "is UTF-16" if utf16 else f"is not UTF-8 text: byte 0x{content[error.start]:02x} at {error.start}"

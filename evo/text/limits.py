@@ -57,7 +57,7 @@ _SHOWN = 40
 
 
 def accepted(least: float | None, most: float | None) -> str:
-    """Describe accepted values: ``1 … 1,000,000,000``; limits of the database alone are not shown."""
+    """Return the accepted range as text: ``1 … 1,000,000,000``; limits that only the database has are not shown."""
     if most is None or most >= LARGEST:
         return "" if least is None else f"{figure(least)} and more"
     return f"{figure(most)} and less" if least is None else f"{figure(least)} … {figure(most)}"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection
 
 MAX_SHOWN = 100
-"""Characters of a wrong name that the sentence repeats."""
+"""Number of characters of a wrong name that the message repeats."""
 
 _LONG = 1000
 """Characters of a list of names that is left out if the closest name is stated."""
@@ -27,5 +27,5 @@ def unknown(name: str, known: Collection[str], what: str) -> str:
 
 
 def _part(name: str, entry: str) -> bool:
-    """True if `name` is a word of a longer name: ``L4`` of ``NVIDIA L4``."""
+    """Return True if `name` is a word of a longer name: ``L4`` of ``NVIDIA L4``."""
     return name.lower() in re.findall(r"[a-z0-9]+", entry.lower())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from evo.text.limits import LONGEST_S
 
 _ROUNDS_UP = 0.99995
-"""From this fraction of a limit on, four digits round up to it."""
+"""A value of at least this fraction of a limit is rounded up to the limit at four digits."""
 
 
 def time_text(time_us: float | None, *, estimated: bool = False) -> str:
@@ -109,7 +109,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def bound_text(bound: str) -> str:
-    """Name the resource that bounds a kernel: ``arithmetic`` or ``memory``."""
+    """Return the name of the resource that bounds a kernel: ``arithmetic`` or ``memory``."""
     return {"compute": "arithmetic"}.get(bound, bound)
 
 

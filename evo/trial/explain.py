@@ -130,7 +130,7 @@ def _share(error: float, limit: float) -> float:
 
 
 ERROR_LINES = 16
-"""Lines of a compiler's output that a failure shows."""
+"""Maximum number of lines of compiler output that a failure shows."""
 
 _FOLDER = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+")
 _ERROR = re.compile(r"\berror\b|\bundefined reference\b", re.IGNORECASE)

@@ -111,5 +111,5 @@ class History:
 
 
 def informative(trial: Trial) -> bool:
-    """True if the outcome says something about the config; a lost worker or a broken reference does not."""
+    """Return True if the outcome says something about the config; a lost worker or a broken reference does not."""
     return not isinstance(trial.outcome, Abandoned | Cancelled | ReferenceFailed | None)

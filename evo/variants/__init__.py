@@ -1,1 +1,1 @@
-"""Proposers of variants: agents over the Model Context Protocol, and language models."""
+"""Proposers of variants: folders, language models, and agents over the Model Context Protocol."""

@@ -105,7 +105,7 @@ def _refuse_edited(connection: "Connection", search_id: int) -> None:
 
 
 def table_of(found: "Sequence[AblationView]") -> "RenderableType":
-    """Print the effect of each change, the most expensive first."""
+    """Return a table of the effect of each change, the largest slowdown first."""
     from rich.text import Text
 
     from evo.cli.console.output import table

@@ -176,7 +176,7 @@ def _cuda() -> Finding:
 
 
 def _sharing(devices: "list[Device]") -> Iterator[Finding]:
-    """Return other processes that use the GPUs of this machine."""
+    """Yield a finding for each GPU of this machine on other processes that use it."""
     from workers.backends.cuda.machine import nvml
 
     for device in devices:

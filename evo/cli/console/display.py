@@ -93,7 +93,7 @@ def share_done(view: SearchView) -> float:
 
 
 def left_text(view: SearchView) -> str:
-    """Return what remains of the budget, or what the search waits for."""
+    """Return text on the remaining budget, or on the event for which the search waits."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         alone = "confirming the best" if view.best is not None else "ending"
@@ -140,7 +140,7 @@ def figure_text(figure: Figure | None) -> str:
 
 
 def unconfirmed_text(view: SearchView) -> str | None:
-    """Describe a trial that looks faster than the confirmed best; None if there is none."""
+    """Describe a trial whose quick samples are faster than the confirmed best; None if there is none."""
     found = view.unconfirmed
     if found is None:
         return None

@@ -33,8 +33,8 @@ _FOLDED = 16
 def console(*, stderr: bool = False) -> "Console":
     """Return a Rich console for standard output or error; without a terminal nothing wraps.
 
-    Text is printed as it is: square brackets and names between colons mean nothing, control characters are shown as
-    escapes (`evo.text.visible`), and only the styles of a `rich.text.Text` act.
+    Text is printed literally: Rich's markup and emoji names have no effect, control characters are shown as escapes
+    (`evo.text.visible`), and only a `rich.text.Text` can have styles.
     """
     from rich.console import Console
     from rich.segment import Segment

@@ -16,7 +16,7 @@ RESTARTS = 5
 WINDOW_S = 60.0
 """A child that dies more than `RESTARTS` times within this long is given up."""
 GRACE_S = 10.0
-"""Seconds that a child may take to end after it is asked to."""
+"""Seconds that a child has to end after SIGTERM."""
 
 
 class ChildFailed(EvoError, RuntimeError):
@@ -98,7 +98,7 @@ ORPHANED_S = 15.0
 
 
 def follow_parent(parent_pid: int | None) -> None:
-    """End this process soon after its parent `parent_pid` ends; None: do nothing.
+    """End this process soon after its parent `parent_pid` ends. None has no effect.
 
     On every POSIX system a process whose parent dies gets another parent at once. This reveals the end of a parent that
     was killed, too.

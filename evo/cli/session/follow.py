@@ -108,7 +108,7 @@ def _present(connection: Connection, search_id: int, where: str) -> SearchView:
 
 
 def _is_only_worker(workers: Sequence[WorkerView], view: SearchView, worker_id: str) -> bool:
-    """True if no other connected worker has a device for the search."""
+    """Return True if no other connected worker has a device for the search."""
     others = [worker for worker in workers if worker.id != worker_id and worker.left_at is None]
     return not any(view.fits(device) for worker in others for device in worker.devices)
 

@@ -50,7 +50,7 @@ class Roofline:
         return self.floor_us / time_us
 
     def impossible(self, time_us: float) -> bool:
-        """True if a time is below `least_us` by more than the ceilings' tolerance."""
+        """Return True if a time is below `least_us` by more than the ceilings' tolerance."""
         return time_us < self.least_us * (1.0 - self.tolerance)
 
 

@@ -16,7 +16,7 @@ _PATCHED = "_kernel_evo_forward"
 _ORIGINAL_ATTENTION = nnf.scaled_dot_product_attention
 _ROTARY = "apply_rotary_pos_emb"
 _REFUSED = (AttributeError, TypeError, RuntimeError, ValueError)
-"""What a module raises that does not take a small example."""
+"""Exceptions of a module that does not accept a small example."""
 
 
 def patch(model: torch.nn.Module) -> dict[str, int]:

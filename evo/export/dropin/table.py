@@ -27,11 +27,11 @@ class Entry:
         device: device type in PyTorch: cpu or cuda.
         threads: on a CPU, number of PyTorch's threads in the comparison.
         champion, model: number of the promoted champion, and the device that timed it.
-        time_us, speedup, baseline: its confirmed time, and how much faster it is than the fastest baseline.
+        time_us, speedup, baseline: the kernel's confirmed time, and its speed-up over the fastest baseline.
         calls: number of calls of this kernel; `copied` counts the calls that first copied keys or values into its
             layout.
-        kernel: loaded on first use.
-        trouble: why this machine cannot run it; None if no reason is known.
+        kernel: the loaded kernel; None before first use.
+        trouble: why this machine cannot run the kernel; None if no reason is known.
     """
 
     folder: str
@@ -157,7 +157,7 @@ class Table:
         )
 
     def has(self, family: str, device: torch.device, problem: Mapping[str, Any]) -> bool:
-        """True if there is a kernel for a problem, even if this machine cannot run it."""
+        """Return True if there is a kernel for a problem, even if this machine cannot run it."""
         return self._key(family, device.type, problem) in self._by_problem
 
     def _key(self, family: str, kind: str, problem: Mapping[str, Any]) -> Key:

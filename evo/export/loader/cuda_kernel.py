@@ -26,7 +26,7 @@ SCALARS = {
     "float64": np.float64,
 }
 FINITE_CODES = 0x70
-"""Codes below it are numbers in every format that has codes."""
+"""Bit patterns below this value are finite numbers in every dtype that is stored as integers."""
 
 ADDRESSES = 16
 """Required alignment of an array's address, that of the widest loads and copies."""

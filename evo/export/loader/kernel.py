@@ -19,7 +19,7 @@ import numpy as np
 
 ALIGNMENT = 64
 FINITE_CODES = 0x70
-"""Codes below it are numbers in every format that has codes."""
+"""Bit patterns below this value are finite numbers in every dtype that is stored as integers."""
 
 SCALARS = {
     "int32": ctypes.c_int32,

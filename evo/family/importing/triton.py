@@ -132,7 +132,7 @@ def _tuning(kernel: Kernel, tree: ast.Module) -> _Tuning:
 
 
 def _heuristics(decorator: ast.Call, tuning: _Tuning) -> dict[str, object]:
-    """Return the derived values of ``@triton.heuristics``: functions of the other arguments."""
+    """Return `derived` and `notes` of a draft with the functions of ``@triton.heuristics`` added as derived values."""
     derived, notes = dict(tuning.derived), list(tuning.notes)
     table = decorator.args[0] if decorator.args else next((each.value for each in decorator.keywords), None)
     pairs = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()

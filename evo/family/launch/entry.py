@@ -46,7 +46,7 @@ def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
 
 
 def is_instance(entry: str) -> bool:
-    """True for an instance of a template, e.g. ``scale<float, VECTOR>``."""
+    """Return True for an instance of a template, e.g. ``scale<float, VECTOR>``."""
     found = _QUALIFIED.fullmatch(entry)
     if found is None or found[3] or not found[2]:
         return False

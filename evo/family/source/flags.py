@@ -172,7 +172,7 @@ def options(flags: Sequence[str]) -> Iterator[Option]:
 
 
 def _joins(flag: str, option: str) -> bool:
-    """True if `flag` is this option joined with its value: ``-Idir``, ``--include-path=dir``."""
+    """Return True if `flag` is this option joined with its value: ``-Idir``, ``--include-path=dir``."""
     if not flag.startswith(option):
         return False
     return flag[len(option)] == "=" or option in ("-I", "-L", "-l", "-D", "-U", "-include", "-imacros", *_FOLDERS)

@@ -24,7 +24,7 @@ from evo.trial.objective import Objective
 from evo.trial.timing import Timing
 
 _REASON_CHARACTERS = 160
-"""Of each reason why a baseline could not be timed."""
+"""Number of characters shown of the reason why a baseline could not be timed."""
 
 
 @dataclass(frozen=True, kw_only=True)

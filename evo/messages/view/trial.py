@@ -81,7 +81,7 @@ class TrialView(Deferred):
         return leading_time(self.time_us, self.confirmed, estimated=isinstance(self.outcome, Estimated))
 
     def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:
-        """The leading speed-up.
+        """Return the speed-up over the fastest baseline, confirmed if there is a confirmation; None without a baseline.
 
         Args:
             baselines: timings of the baselines by the trial's search.

@@ -157,7 +157,7 @@ class ProposalView:
         answer: the model's answer; None until it arrives, and if the program was killed before.
         usd: cost; until the answer arrives, the maximum cost of the request.
         asked_s: seconds since `asked_at` by the service's clock, which may differ from the reader's.
-        insight: what the model says it learned.
+        insight: insight that the model states in its answer.
         error: why the answer gave no variant.
         variant: number of the variant that was submitted.
     """

@@ -16,7 +16,7 @@ from evo.trial.timing import Timing
 About: TypeAlias = Literal["kernel", "rounds", "other"]
 
 LAST = 1000
-"""Rank of a rule that names none: after the built-in ones."""
+"""Rank of a rule that gives no rank: after the built-in rules."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,9 @@ class Confirmation:
     Attributes:
         report: the samples, in µs.
         policy: thresholds of the search.
-        ours, theirs: what is compared of challenger and incumbent: their times, or under a metric their costs. `theirs`
-            is None without an incumbent.
-        words: words for what is compared.
+        ours, theirs: times of challenger and incumbent or, under a metric, their costs. `theirs` is None without an
+            incumbent.
+        words: words for the compared quantity in the texts of rules.
         challengers: number of challengers that the search has confirmed, this one included.
         rolled_back: the rolled-back champion with the same kernel, and the reason; None if there is none.
         before: the incumbent in its own confirmation; None without an incumbent or if unknown.
@@ -105,7 +105,7 @@ class Marked:
 
 
 MARKED: dict[str, Marked] = {}
-"""Functions that were marked by `rule`, by name."""
+"""Functions registered by `rule`, by name."""
 
 
 def rule(
@@ -115,8 +115,9 @@ def rule(
 
     Args:
         name: name of the rule; a function that yields several rules gives one of their names.
-        about: ``kernel``: speed cannot outweigh it, so if it fails, the summary reports it alone; ``rounds``: it judges
-            the rounds of the first process, whose failure is not conclusive if further processes find enough gain.
+        about: ``kernel``: no speed-up outweighs the rule, so if it fails, the summary reports only this rule.
+            ``rounds``: the rule judges the rounds of the first process; its failure is not conclusive if further
+            processes find enough gain.
         rank: rules are applied and shown by rank, then by name.
         threshold: default threshold of the rule, which the table ``thresholds`` of a policy overrides under the rule's
             name; see `Policy.threshold`.

@@ -98,7 +98,7 @@ def baseline_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("baselines", rank=180)
 def alone_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Report that there was nothing to compare with, and why. Recordings have neither baselines nor cases."""
+    """Report that no baseline was timed, and why. Does not apply to recordings, which have no baselines or cases."""
     report = confirmation.report
     if report.baselines or not report.cases:
         return ()

@@ -32,9 +32,9 @@ GATES = (
 
 
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
-    """Return the policy's demands that the challenger's profile does not meet; None if it demands nothing.
+    """Return the profiler gates of the policy that the challenger's profile does not meet; None if the policy has none.
 
-    Demands on a change apply only if there is an incumbent. A counter that was not measured does not meet a demand.
+    Gates on a change apply only if there is an incumbent. A counter that was not measured does not meet a gate.
     """
     demands = [(gate, getattr(policy, gate.field)) for gate in GATES if getattr(policy, gate.field) is not None]
     if not demands:

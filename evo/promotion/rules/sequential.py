@@ -62,10 +62,10 @@ def looks(policy: Policy) -> tuple[int, ...]:
 
 
 def levels(policy: Policy) -> tuple[float, ...]:
-    """Return the error probability of each look; together they are `Policy.false_promotion` (Bonferroni).
+    """Return the error probability of each decision point; their sum is `Policy.false_promotion` (Bonferroni).
 
-    The k-th look gets a share proportional to k²: with few processes the spread is hardly known, and the t bound errs
-    most if the speed-ups are not normal.
+    The share of the k-th decision point is proportional to k²: with few processes, the spread is hardly known, and the
+    t bound is least accurate if the speed-ups are not normal.
     """
     weights = [float(number**2) for number in range(1, len(looks(policy)) + 1)]
     return tuple(policy.false_promotion * weight / sum(weights) for weight in weights)
@@ -104,9 +104,10 @@ def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialSta
 def shrunk(at: SequentialState, policy: Policy) -> float:
     """Return the speed-up of a promoted challenger, corrected for half of the selection bias.
 
-    A mean is promoted only above a limit: the minimum gain, and the bound at the last look. Promoted means are
-    therefore too large on average. The conditional maximum-likelihood estimate, given that the mean is above its limit,
-    corrects for that but overshoots; the midpoint between it and the mean has the least error.
+    A challenger is promoted only if its mean is above a limit: the minimum gain, and the bound at the last decision
+    point. Promoted means are therefore too large on average. The conditional maximum-likelihood estimate, given that
+    the mean is above its limit, corrects for that but overshoots; the midpoint between it and the mean has the least
+    error.
 
     Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
     """

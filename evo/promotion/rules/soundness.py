@@ -39,7 +39,7 @@ def correctness_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Refuse a kernel that gave a wrong answer, and state how rare wrong answers may still be.
 
-    A recording has neither answers nor cases.
+    Does not apply to recordings, which have no answers or cases.
     """
     report, policy = confirmation.report, confirmation.policy
     if report.answers is None:

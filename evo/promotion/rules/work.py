@@ -19,14 +19,14 @@ def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
 
 
 def straddles(check: OverwriteCheck, policy: Policy) -> bool:
-    """True while the rounds so far leave open whether calls skip more work than allowed."""
+    """Return True while the rounds so far leave open whether calls skip more work than allowed."""
     most = 1.0 + policy.max_skipped
     return rework(check, policy.skip_confidence).low <= most < rework(check).high
 
 
 @rule("work", about="kernel", rank=40)
 def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Judge whether calls skip work; an undecided result does not pass. Recordings have neither samples nor cases."""
+    """Check whether calls skip work; an undecided result does not pass. Does not apply to recordings."""
     report, policy = confirmation.report, confirmation.policy
     if report.overwrite_check is None:
         text = "Whether calls do less work if their outputs already hold the answer was not checked."
@@ -75,10 +75,10 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("inputs", about="kernel", rank=50)
 def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel that is faster on repeated inputs: it answers them with stored results.
+    """Refuse a kernel that is faster on repeated inputs, because it must return stored results.
 
-    On a busy machine new inputs may seem slow, or their times spread so far that a kernel that stores answers looks
-    like any other. Neither is evidence, so such a result is undecided.
+    On a busy machine, calls on new inputs may be slow for other reasons, or their times may vary so much that a kernel
+    with stored results is not detected. Such a result is undecided.
     """
     check, policy = confirmation.report.overwrite_check, confirmation.policy
     if check is None or check.repetition is None:

@@ -19,7 +19,7 @@ STAGES = {
 
 ON_DEVICE = ("verify_s", "measure_s")
 AFTERWARDS = "ablate"
-"""Jobs that run after a search has ended; they are not part of its time or cost."""
+"""Kind of jobs that run after a search has ended; they are not part of its time or cost."""
 
 DAY_S = 86_400.0
 

@@ -54,7 +54,7 @@ class Comparison:
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
-        """True if the value may have gained less than the minimum gain of a promotion."""
+        """Return True if the value may have gained less than the minimum gain of a promotion."""
         return self.ratio is None or self.ratio.low > 1.0 - gain
 
 

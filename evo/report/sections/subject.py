@@ -128,7 +128,7 @@ def command_text(material: Material) -> str:
 
 
 def _is_named(policy: Policy) -> bool:
-    """True if the policy is fully described by its name."""
+    """Return True if the policy is fully described by its name."""
     try:
         return policy_from(policy.name) == policy
     except InvalidInput:

@@ -1,9 +1,10 @@
 """Expressions of a family document: a whitelisted subset of Python, over scalars or NumPy arrays.
 
-Parsed once into a checked tree; it is never compiled or passed to ``eval``. Available: numbers, texts, True and
-False; names; ``+ - * / // % **``; comparisons (chained ones too), ``in`` and ``not in`` a tuple; ``and or not``;
-``a if c else b``; and the functions `FUNCTIONS`. ``and``, ``or``, conditional expressions and chained comparisons
-protect their later operands element by element, as they do in Python: ``N != 0 and S % N == 0`` never divides by zero.
+An expression is parsed once into a checked tree, and is never compiled or passed to ``eval``. Available: numbers,
+texts, True and False; names; ``+ - * / // % **``; comparisons (chained ones too), ``in`` and ``not in`` a tuple; ``and
+or not``; ``a if c else b``; and the functions `FUNCTIONS`. ``and``, ``or``, conditional expressions and chained
+comparisons evaluate their later operands only for the elements that need them, as in Python: ``N != 0 and S % N == 0``
+never divides by zero.
 """
 
 from evo.space.expression.choices import Scope

@@ -134,7 +134,9 @@ class Evaluation:
         return reduce(np.logical_or, matches, np.asarray(False))
 
     def _values_at(self, node: ast.expr, fault: OperationError) -> str:
-        """`` for BLOCK_M = 0``: the names in the node and their values at the first faulty element."""
+        """Return the end of an error message, e.g. `` for BLOCK_M = 0``: names in the node and their values at the
+        first faulty element.
+        """
         names = sorted(free_names(node))
         if fault.elements is None or not names:
             return ""

@@ -39,7 +39,7 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str, field: str, scope: Scope = ()) -> "Expression":
-        """Check `text` against the whitelist.
+        """Return the expression that `text` states, after checking it against the whitelist.
 
         Args:
             scope: names and their values, if known. With them, a suggested correction can also quote texts; see

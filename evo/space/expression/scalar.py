@@ -21,7 +21,7 @@ SCALARS = frozenset({bool, int, float, str})
 """Types of the values of names, exactly these types and no subclasses."""
 
 EXACT = 1 << 53
-"""Whole numbers up to this magnitude are the same as float64."""
+"""Whole numbers up to this magnitude are exact in float64."""
 
 
 class Unsure(Exception):

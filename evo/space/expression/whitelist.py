@@ -65,7 +65,7 @@ def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> Non
 
 
 def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
-    """Check the right operands of a comparison; a membership test must be the last."""
+    """Check a comparison and return its right operands; a membership test must be the last."""
     *inner, last = node.ops
     admitted = {*COMPARISONS, *MEMBERSHIPS} if isinstance(node.comparators[-1], ast.Tuple) else {*COMPARISONS}
     if not admitted.issuperset({type(last)}) or not COMPARISONS.keys() >= {type(op) for op in inner}:

@@ -199,7 +199,7 @@ def _finite(value: Any, field: str) -> float:
 
 
 def _is_finite(value: float) -> bool:
-    """True for a finite number; integers beyond the range of floats count as infinite."""
+    """Return True for a finite number; integers beyond the range of floats count as infinite."""
     return abs(value) <= sys.float_info.max
 
 

@@ -1,4 +1,4 @@
-"""Parses a recording in either format."""
+"""Parses a recording: a Kernel Tuner cache or T4 results."""
 
 import json
 from collections import Counter

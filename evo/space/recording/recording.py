@@ -1,4 +1,4 @@
-"""A recorded space, independent of its file format."""
+"""A recorded space: every config with its outcome, independent of the file format."""
 
 import re
 from collections.abc import Mapping

@@ -88,7 +88,7 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
 
 
 def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:
-    """Return the objective if it is a time, else the measurement named ``time``."""
+    """Return the outcome of a config from the objective if that is a time, else from the measurement named ``time``."""
     objectives = read_list(result.get("objectives", []), f"{where}.objectives")
     found = _measurements(result, f"{where}.measurements")
     for name in (*map(str, objectives[:1]), TIME):

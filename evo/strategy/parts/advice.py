@@ -80,7 +80,7 @@ def refuted(observations: Observations, independent: Observations) -> bool:
 
 
 def _leads(observations: Observations, independent: Observations) -> bool:
-    """True if the best config so far descends from the advice."""
+    """Return True if the best config so far descends from the advice."""
     inf = float("inf")
     return bool(observations.losses.min(initial=inf) < independent.losses.min(initial=inf))
 

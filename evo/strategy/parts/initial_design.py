@@ -89,5 +89,5 @@ def most_pending(history: History) -> int:
 
 
 def learning(seen: Observations, lasting: int = DESIGN) -> bool:
-    """True while the initial design has not ended, or fewer than `MIN_MEASURED` trials have a time."""
+    """Return True while the initial design has not ended, or fewer than `MIN_MEASURED` trials have a time."""
     return len(seen.keys) < lasting or seen.measured < MIN_MEASURED

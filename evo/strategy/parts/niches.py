@@ -17,7 +17,7 @@ from evo.strategy.parts.relinking import Flags, Relinking
 from evo.strategy.parts.suggestions import Suggestions
 
 RUNGS = ((1, 1), (3, 3), (9, 9))
-"""Rungs: the best niche in this many gets this many trials."""
+"""Rungs (n, trials): the best 1/n of the niches get this many trials."""
 
 STARTS = 20
 """Number of random configs of a niche that are moved towards the best trial, to begin the niche."""

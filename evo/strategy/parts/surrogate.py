@@ -25,7 +25,7 @@ FITTED = 80
 """Number of observations in a fit, whose cost grows with their cube."""
 
 BELIEVED = 240
-"""Number of pending configs, the latest ones, that are assumed to come out as predicted."""
+"""Number of pending configs, the latest ones, that are assumed to have the predicted result."""
 
 FIRST_FIT = 2
 GROWTH = 1.2

@@ -20,10 +20,10 @@ from evo.strategy.parts.surrogate import single_thread, slowness
 from evo.trial import Config, Value
 
 NEAREST = 4
-"""Number of earlier searches learned from: those of the nearest problems."""
+"""Number of earlier searches that are used: the searches of the nearest problems."""
 
 LEARNED = 240
-"""Number of results learned from, shared evenly by the searches."""
+"""Number of results that are used, shared evenly by the searches."""
 
 FITTED = 100
 """Number of results from which the length scales are fitted."""

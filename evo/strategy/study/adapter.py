@@ -116,7 +116,7 @@ class StudyReader:
         self._missed[key] += 1
 
     def _counts(self, config: Config, trial: FrozenTrial) -> bool:
-        """True if this ended trial is the one that counts among known trials with this config."""
+        """Return True if this ended trial is the one that counts among known trials with this config."""
         key = self._space.key(config)
         so_far = self._counting.setdefault(key, trial)
         if so_far.number != trial.number and self._times.outdoes(trial, so_far):
@@ -178,8 +178,8 @@ class PositiveTimes:
 
     Attributes:
         maximise: the largest value becomes the shortest time.
-        positive: all values are positive, and are used as times directly or, if maximised, as reciprocals; otherwise a
-            smooth function maps them.
+        positive: True if all values are positive: they are then used as times or, if maximised, their reciprocals are.
+            False maps values by a smooth function.
     """
 
     maximise: bool
@@ -202,7 +202,7 @@ class PositiveTimes:
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        """True if `trial` replaces `other` for the same config: only it has a value, or its value is better.
+        """Return True if `trial` replaces `other` for the same config: only it has a value, or its value is better.
 
         Trials with equal parameters are repetitions: the first trial counts.
         """

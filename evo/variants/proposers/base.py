@@ -68,7 +68,7 @@ class Proposer(Protocol):
 Factory: TypeAlias = Callable[[Context], Proposer]
 
 MARKED: dict[str, Factory] = {}
-"""Proposers that were marked by `proposer`, by kind."""
+"""Proposers registered by `proposer`, by kind."""
 
 _Factory = TypeVar("_Factory", bound=Factory)
 
