@@ -1,4 +1,4 @@
-"""Cheats and faults by trick: the CPU's checks refuse each, and honest kernels pass."""
+"""Cheating and faulty kernels are refused by the CPU's checks, and honest kernels pass."""
 
 import os
 import platform
@@ -57,14 +57,14 @@ def golden(seed: int) -> ExpectedOutput:
 
 
 def lone(one: ExpectedOutput, place: int) -> ExpectedOutput:
-    """Inputs that differ from those of `one` in one element."""
+    """Return expected output for inputs that differ from those of `one` in one element."""
     x = one.inputs["x"].copy()
     x[place] = 95.0
     return replace(one, inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0})
 
 
 def mixture(one: ExpectedOutput, name: str) -> ExpectedOutput:
-    """Return inputs of `one` as `workers.measure.family.mixtures` changes them."""
+    """Return expected output for the inputs of `one` as changed by `workers.measure.family.mixtures`."""
     operand = Operand(name="x", role="input", dtype="float32", shape=(1000,), tolerance=None)
     made = mixtures(one.inputs, [golden(9).inputs], [operand], np.random.default_rng(5), allowed=1e-6)
     x = next(each.inputs["x"] for each in made if each.name == name)
@@ -95,7 +95,7 @@ def refusal(
 
 
 def attempts(session: Session, name: str, body: str, folder: Path) -> Iterator[str | None]:
-    """Yield what `refusal` returns, as often as a confirmation of few processes judges: some faults show by chance."""
+    """Yield the result of `refusal` for each process of a short confirmation: some faults show only by chance."""
     for number in range(FEW_PROCESSES):
         place = folder / str(number)
         place.mkdir()
@@ -149,7 +149,7 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
 
 
 def kind(trick: str) -> str:
-    """Return the beginning of the words by which a trick is refused, which differ for each check."""
+    """Return the first words of the reason for which a trick is refused: they identify the check."""
     return " ".join(CHEATS[trick][1].split()[:3])
 
 
@@ -171,7 +171,7 @@ def test_honest_kernel_is_accepted(session: Session, tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("alignment", [1, 32])
-def test_aligned_loads_are_correct_if_the_family_requires_alignment(
+def test_aligned_loads_crash_unless_the_family_declares_the_alignment(
     session: Session, tmp_path: Path, alignment: int
 ) -> None:
     body = (
@@ -188,7 +188,9 @@ def test_aligned_loads_are_correct_if_the_family_requires_alignment(
         assert "alignment = 32 under [[arguments]]" in reason
 
 
-def test_in_place_answer_kept_between_calls_in_a_row_is_refused(session: Session, tmp_path: Path) -> None:
+def test_kernel_that_reuses_its_result_on_unchanged_in_place_arguments_is_refused(
+    session: Session, tmp_path: Path
+) -> None:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("one core")
     arguments = (Argument(name="y", role="inout", dtype="float32", shape=(1000,)),)
@@ -215,11 +217,11 @@ LEARNS = """
 """Remembers which buffers followed, as a kernel may that loads the next ones early, and counts right guesses."""
 
 
-def test_kernel_cannot_learn_the_next_buffers_of_cold_calls(session: Session, tmp_path: Path) -> None:
+def test_kernel_cannot_predict_the_next_buffers_of_timed_cold_calls(session: Session, tmp_path: Path) -> None:
     kernel = session.load(built(source("learns", LEARNS), tmp_path), "f", ARGUMENTS, None)
     sets = session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, 32)
     shares: dict[bool, float] = {}
-    for once in (True, False):  # in turn, then as they are timed
+    for once in (True, False):  # in a fixed order, then in the random order of timed calls
         timer, before = session.timer(kernel, sets, once=once), np.zeros(2)
         for sample in range(30):
             timer.sample()

@@ -1,4 +1,4 @@
-"""The commands of the guides to kernels of one's own, run in order: from an existing file to an exported champion."""
+"""The commands of the guides to a user's own kernels, from an existing file to an exported champion."""
 
 import re
 import shlex
@@ -40,7 +40,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def champion_of(line: CommandLine, searching: list[str]) -> Path:
-    """Search with few trials in place of a minute, then export the champion to ``./champion``; return the folder."""
+    """Search with few trials instead of a minute, export the champion to ``./champion``, and return that folder."""
     policy = line.home / "quick.toml"
     policy.write_text(
         "quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 2\nmost_processes = 4\nseeds = 1\n"
@@ -55,7 +55,7 @@ def champion_of(line: CommandLine, searching: list[str]) -> Path:
 
 
 @pytest.mark.long
-def test_c_plus_plus_file_becomes_a_champion(line: CommandLine) -> None:
+def test_commands_of_the_cpp_guide_produce_an_exported_champion(line: CommandLine) -> None:
     imported, measured = (line.run(*command_of("existing-source.md", each)) for each in ("import docs", "measure"))
     assert "tunables: TILE_H" in imported.out
     assert (measured.code, measured.err) == (0, "")
@@ -64,14 +64,14 @@ def test_c_plus_plus_file_becomes_a_champion(line: CommandLine) -> None:
     assert tried.returncode == 0, tried.stderr
 
 
-def test_class_becomes_a_champion(line: CommandLine) -> None:
+def test_commands_of_the_python_family_guide_produce_an_exported_champion(line: CommandLine) -> None:
     measured = line.measure(*command_of("python-family.md", "measure")[1:])
     assert (measured.code, measured.err) == (0, "")
     folder = champion_of(line, command_of("python-family.md", "search"))
     assert "void saxpy(" in (folder / "kernel.c").read_text()
 
 
-def test_imported_cuda_file_marks_decisions_for_a_person(line: CommandLine) -> None:
+def test_import_of_the_guides_cuda_file_writes_comments_for_open_decisions(line: CommandLine) -> None:
     assert line.run(*command_of("cuda-kernel.md", "import")).code == 0
     document = (line.home / "column_sums" / "family.toml").read_text()
     assert "deterministic = false" in document
@@ -80,7 +80,7 @@ def test_imported_cuda_file_marks_decisions_for_a_person(line: CommandLine) -> N
 
 
 @WITHOUT_NVRTC
-def test_cuda_file_is_ranked_without_a_gpu(line: CommandLine) -> None:
+def test_commands_of_the_cuda_guide_estimate_configs_without_a_gpu(line: CommandLine) -> None:
     rendered = line.run(*command_of("cuda-kernel.md", "render"))
     assert "#define ROWS_OF_BLOCK 64" in rendered.out
     with line.working():
@@ -90,7 +90,7 @@ def test_cuda_file_is_ranked_without_a_gpu(line: CommandLine) -> None:
 
 
 @WITHOUT_NVRTC
-def test_error_of_a_standard_header_names_its_replacement(line: CommandLine) -> None:
+def test_compile_error_of_a_host_header_names_its_cuda_replacement(line: CommandLine) -> None:
     source = line.home / "docs/guides/examples/column_sums/column_sums.cu"
     source.write_text(source.read_text().replace("cuda/std/cstdint", "cstdint"))
     searching = command_of("cuda-kernel.md", "search docs/guides/examples/column_sums --target")[:-1]
@@ -111,7 +111,7 @@ WRONG: Mapping[str, tuple[str, str]] = {
 
 @pytest.mark.skipif(compiler() is None, reason="there is no g++ here")
 @pytest.mark.parametrize("fault", one_in(2, [None, *WRONG]))
-def test_cuda_example_is_correct_on_the_host_and_its_wrong_variants_fail(fault: str | None, tmp_path: Path) -> None:
+def test_cuda_example_is_correct_on_the_host_and_its_wrong_variants_are_not(fault: str | None, tmp_path: Path) -> None:
     place = tmp_path / "column_sums"
     shutil.copytree(EXAMPLES / "column_sums", place)
     source = place / "column_sums.cu"

@@ -54,7 +54,7 @@ def exported(line: CommandLine, searched: Ended) -> Path:
     return folder
 
 
-def test_users_own_family_gets_a_champion(searched: Ended) -> None:
+def test_search_of_a_users_family_promotes_a_champion(searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     assert "Search 1 saxpy problem N=4096, A=3" in text
@@ -65,7 +65,7 @@ def test_users_own_family_gets_a_champion(searched: Ended) -> None:
     assert "✓ correct All 4 correctness checks passed on fresh inputs." in text
 
 
-def test_export_is_complete(exported: Path) -> None:
+def test_exported_folder_contains_kernel_loaders_evidence_and_report(exported: Path) -> None:
     names = {"kernel.c", "libkernel.so", "kernel.py", "torch_op.py", "config.json", "evidence.json", "report.md"}
     names |= {"evidence.schema.json", "samples.csv", "report.html", "float_control.py", "headers"}
     assert {path.name for path in exported.iterdir()} == names
@@ -88,8 +88,8 @@ def test_export_is_complete(exported: Path) -> None:
     assert "://" not in page
 
 
-def test_runners_up_are_exported_as_such(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
-    """Each in its own working folder, with its own evidence, and without a promotion."""
+def test_export_with_top_writes_runners_up_as_not_promoted(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+    """Each runner-up has a folder of its own with its evidence, and is marked as not promoted."""
     folder = tmp_path / "best"
     told = line.run("champion", "export", "1", "--top", "3", "--to", str(folder))
     assert told.code == 0, told.err
@@ -128,7 +128,7 @@ def test_runners_up_are_exported_as_such(line: CommandLine, searched: Ended, tmp
     assert "0 is out of range; accepted: 1 and more" in line.run("champion", "export", "0").err
 
 
-def test_export_computes_correctly_in_a_clean_process(exported: Path, tmp_path: Path) -> None:
+def test_exported_kernel_computes_correctly_in_a_new_process(exported: Path, tmp_path: Path) -> None:
     program = """
 import sys; sys.path.insert(0, sys.argv[1])
 import numpy as np
@@ -154,7 +154,7 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("evo", "templ
     subprocess.run([sys.executable, "-I", "-c", program, str(exported)], check=True, cwd=tmp_path)
 
 
-def test_exported_loader_runs_on_its_own_and_its_source_builds_again(exported: Path, tmp_path: Path) -> None:
+def test_exported_loader_runs_as_a_program_with_the_rebuilt_library(exported: Path, tmp_path: Path) -> None:
     assert (exported / "headers" / "family" / "length.h").is_file()
     again = shutil.copytree(exported, tmp_path / "again")
     build = json.loads((again / "config.json").read_text())["build"]
@@ -165,7 +165,7 @@ def test_exported_loader_runs_on_its_own_and_its_source_builds_again(exported: P
     assert "median of 50 calls" in shown
 
 
-def test_export_overwrites_nothing(line: CommandLine, exported: Path) -> None:
+def test_export_into_an_existing_or_unwritable_folder_is_refused(line: CommandLine, exported: Path) -> None:
     refused = line.run("champion", "export", "1", "--to", str(exported))
     assert refused.code == 4
     assert "is not empty: name another folder with --to" in refused.err
@@ -176,14 +176,16 @@ def test_export_overwrites_nothing(line: CommandLine, exported: Path) -> None:
     assert (rendered.code, "is a folder: name a file" in rendered.err) == (2, True)
 
 
-def test_existing_source_is_searched_unchanged(line: CommandLine, policy: Path, searched: Ended) -> None:
+def test_source_file_without_a_template_can_be_searched(line: CommandLine, policy: Path, searched: Ended) -> None:
     ended = line.run("search", str(EXAMPLES / "my_transpose"), *QUICK, "--policy", str(policy), "--problem", "ROWS=96")
     assert ended.code == 0
     assert "66 valid configs of 72 combinations" in ended.out
 
 
-def test_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: Ended, exported: Path) -> None:
-    """A search may have promoted twice; then the first champion is current again."""
+def test_champion_is_rolled_back_and_restored_only_with_a_reason(
+    line: CommandLine, searched: Ended, exported: Path
+) -> None:
+    """If the search has promoted twice, the first champion is current again after the rollback."""
     number = line.run("champion", "show", "--family", "saxpy", "--json").json[0]["id"]
     before = "Its problem has no champion now." if number == 1 else f"Champion {number - 1} is current again."
     roll_back = ("champion", "rollback", str(number))
@@ -210,7 +212,7 @@ def test_champion_can_be_rolled_back_with_a_reason(line: CommandLine, searched: 
     assert line.run("champion", "restore", str(number), "--reason", "again").code == 4
 
 
-def test_single_config_is_measured_in_detail(line: CommandLine, policy: Path) -> None:
+def test_measure_command_prints_every_step_of_one_config(line: CommandLine, policy: Path) -> None:
     config = "WIDTH=8,UNROLL=2"
     told = line.measure(str(EXAMPLES / "saxpy"), "--config", config, "--policy", str(policy))
     assert told.code == 0
@@ -231,7 +233,7 @@ def test_single_config_is_measured_in_detail(line: CommandLine, policy: Path) ->
     assert len(report["baselines"]["timings"]["numpy"]["samples_us"]) > 0
 
 
-def test_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
+def test_render_command_prints_or_writes_the_source_of_a_config(line: CommandLine, tmp_path: Path) -> None:
     shown = line.run("render", str(EXAMPLES / "saxpy"), "--config", "WIDTH=16,UNROLL=2", "--problem", "N=100")
     assert "vector_size(64)" in shown.out
     assert "N = 100, STEP = 32" in shown.out
@@ -240,7 +242,7 @@ def test_config_is_rendered(line: CommandLine, tmp_path: Path) -> None:
     assert target.read_text().startswith("#define ROWS 512\n")
 
 
-def test_source_is_shown_for_a_gpu_that_is_not_here(line: CommandLine) -> None:
+def test_render_command_accepts_an_absent_gpu_as_architecture_or_model(line: CommandLine) -> None:
     by_architecture, by_model = (line.run("render", "gemm", "--target", each) for each in ("sm_89", "NVIDIA L4"))
     assert "mma.sync" in by_architecture.out
     assert by_architecture.out == by_model.out
@@ -254,13 +256,15 @@ def test_source_is_shown_for_a_gpu_that_is_not_here(line: CommandLine) -> None:
         (("a * *(const", "a + *(const"), "wrong answer"),
     ],
 )
-def test_failing_config_says_why(line: CommandLine, tmp_path: Path, change: tuple[str, str], said: str) -> None:
+def test_measure_command_prints_the_reason_of_a_failing_config(
+    line: CommandLine, tmp_path: Path, change: tuple[str, str], said: str
+) -> None:
     told = line.run("measure", str(broken(tmp_path, change)), "--problem", "N=77")
     assert told.code == 1
     assert said in told.out
 
 
-def test_report_shows_an_example_if_nothing_can_be_measured(
+def test_report_of_a_search_without_measurements_shows_an_example_failure(
     line: CommandLine, policy: Path, searched: Ended, tmp_path: Path
 ) -> None:
     family = broken(tmp_path, ("float *restrict out", "flaot *restrict out"))
@@ -271,7 +275,7 @@ def test_report_shows_an_example_if_nothing_can_be_measured(
 
 
 def broken(folder: Path, change: tuple[str, str]) -> Path:
-    """Copy the example family with a part of its template replaced."""
+    """Copy the example family with a text of its template replaced."""
     family = shutil.copytree(EXAMPLES / "saxpy", folder / "saxpy")
     text = (family / "kernel.c.j2").read_text()
     assert change[0] in text

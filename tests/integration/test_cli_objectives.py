@@ -30,7 +30,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         yield line
 
 
-def test_measured_trials_are_ranked_and_promoted_by_the_metric(line: CommandLine) -> None:
+def test_trials_tables_and_champion_of_a_metric_search_use_the_metric(line: CommandLine) -> None:
     trials = line.run("trials", "1", "--json").json
     (champion,) = line.run("champion", "show", "1", "--json").json
     table = line.run("trials", "1").out
@@ -64,9 +64,7 @@ def test_measured_trials_are_ranked_and_promoted_by_the_metric(line: CommandLine
         ("maximise", "--objective: 'maximise' is neither `time` nor a direction with a metric"),
     ],
 )
-def test_metrics_that_cannot_rank_are_refused_by_the_name_of_the_option(
-    line: CommandLine, objective: str, said: str
-) -> None:
+def test_invalid_metric_is_refused_under_the_option_objective(line: CommandLine, objective: str, said: str) -> None:
     refused = line.run("search", str(SAXPY), "--objective", objective, "--trials", "1")
     assert refused.code == 2
     assert said in " ".join(refused.err.split())
@@ -81,7 +79,7 @@ def test_metrics_that_cannot_rank_are_refused_by_the_name_of_the_option(
         (("time", "maximise: gb_s", "minimise: WIDTH"), "--objective: was given 3 times, and a search has at most 2"),
     ],
 )
-def test_second_objectives_are_refused_by_the_name_of_the_option(
+def test_invalid_second_objective_is_refused_under_the_option_objective(
     line: CommandLine, objectives: tuple[str, ...], said: str
 ) -> None:
     words = [word for each in objectives for word in ("--objective", each)]
@@ -90,7 +88,7 @@ def test_second_objectives_are_refused_by_the_name_of_the_option(
     assert said in " ".join(refused.err.split())
 
 
-def test_joint_search_prints_marks_and_reports_its_front(line: CommandLine) -> None:
+def test_two_objective_search_shows_its_pareto_front_in_table_and_report(line: CommandLine) -> None:
     terms = ("--policy", str(line.home / "quick.toml"), "--problem", "N=8192", "--trials", "8")
     words = ("--objective", "time", "--objective", "minimise: WIDTH * (1 + UNROLL)")
     ended = line.run("search", str(SAXPY), *terms, *words)
@@ -123,7 +121,7 @@ WATTS = 20.0
 
 @contextmanager
 def rapl(folder: Path) -> Iterator[None]:
-    """Offer a counter of a processor package that always draws the same power."""
+    """Write the counter files of a fake processor package that draws constant power, and update them."""
     zone, ended, began_s = folder / "intel-rapl:0", threading.Event(), time.monotonic()
     zone.mkdir(parents=True)
     (zone / "name").write_text("package-0\n")
@@ -133,7 +131,7 @@ def rapl(folder: Path) -> Iterator[None]:
         while not ended.is_set():
             (zone / "next").write_text(f"{(time.monotonic() - began_s) * WATTS * 1e6:.0f}\n")
             (zone / "next").replace(zone / "energy_uj")
-            time.sleep(0.005)  # a reading spans 0.15 s
+            time.sleep(0.005)  # each measurement reads the counter for 0.15 s
 
     thread = threading.Thread(target=count)
     thread.start()
@@ -146,7 +144,7 @@ def rapl(folder: Path) -> Iterator[None]:
         thread.join()
 
 
-def test_search_for_the_least_energy_measures_it_in_every_process(
+def test_energy_search_measures_the_power_of_trials_and_champion(
     line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KERNEL_EVO_POWERCAP", str(tmp_path))
@@ -174,7 +172,7 @@ def test_search_for_the_least_energy_measures_it_in_every_process(
     assert view["champion"]["verdict"]["metric"] == pytest.approx(WATTS * view["champion"]["time_us"], rel=0.5)
 
 
-def test_metric_of_energy_is_refused_where_nothing_measures_it(
+def test_energy_metric_is_refused_without_an_energy_counter(
     line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KERNEL_EVO_POWERCAP", str(tmp_path))

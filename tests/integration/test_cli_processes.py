@@ -1,4 +1,4 @@
-"""Processes of searches: attaching, leaving, interrupting, killing, resuming.
+"""Processes of searches: attached, detached, interrupted, killed and resumed searches.
 
 On a recorded space, so that nothing waits for a device; it is large enough to last through each test.
 """
@@ -44,7 +44,7 @@ def running(line: CommandLine, *arguments: str) -> Iterator[Running]:
 
 
 def shown(line: CommandLine) -> SearchView | None:
-    """Return the first search, as the current service shows it."""
+    """Return the first search's view from the current service."""
     service = running_service(line.database)
     if service is None or service.url is None:
         return None
@@ -78,7 +78,7 @@ def child(command: Running, name: str) -> psutil.Process:
     return children(command, name)[0]
 
 
-def test_ctrl_c_once_stops_and_reports(line: CommandLine) -> None:
+def test_ctrl_c_stops_the_search_and_prints_its_report(line: CommandLine) -> None:
     with running(line, *LONG) as search:
         children = search.family
         search.interrupt()
@@ -90,8 +90,8 @@ def test_ctrl_c_once_stops_and_reports(line: CommandLine) -> None:
     assert gone(children)
 
 
-def test_ctrl_c_twice_cancels(line: CommandLine) -> None:
-    """With a kernel to measure, because a recorded trial ends too soon to be cancelled."""
+def test_second_ctrl_c_cancels_the_search(line: CommandLine) -> None:
+    """The search measures a real kernel, because a recorded trial ends too soon to be cancelled."""
     search = line.start("search", SAXPY, "--minutes", "5")
     try:
         wait_until(lambda: "budget" in search.out, "it runs")
@@ -105,7 +105,7 @@ def test_ctrl_c_twice_cancels(line: CommandLine) -> None:
     assert "Cancelled." in ended.out
 
 
-def test_killed_search_leaves_no_process_and_resumes(line: CommandLine) -> None:
+def test_killed_search_leaves_no_process_and_can_be_resumed(line: CommandLine) -> None:
     with running(line, *LONG) as search:
         children = search.family
         search.kill()
@@ -121,7 +121,7 @@ def test_killed_search_leaves_no_process_and_resumes(line: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("name", one_in(2, ["serve", "worker"]))
-def test_dead_child_is_restarted(line: CommandLine, name: str) -> None:
+def test_killed_service_or_worker_of_a_search_is_restarted(line: CommandLine, name: str) -> None:
     with running(line, *LONG) as search:
         victim = child(search, name)
         victim.kill()
@@ -134,7 +134,7 @@ def test_dead_child_is_restarted(line: CommandLine, name: str) -> None:
     assert "Finished" in ended.out
 
 
-def test_second_terminal_attaches_and_stays_when_the_first_leaves(line: CommandLine) -> None:
+def test_second_terminal_continues_the_search_after_the_first_is_killed(line: CommandLine) -> None:
     with running(line, *LONG) as first, running(line, "search", "--resume", "1") as second:
         assert child(first, "serve")
         assert second.family == [], "it needs no service or worker of its own"
@@ -148,7 +148,7 @@ def test_second_terminal_attaches_and_stays_when_the_first_leaves(line: CommandL
     assert "Finished" in ended.out
 
 
-def test_search_runs_in_the_background(line: CommandLine) -> None:
+def test_detached_search_runs_in_the_background(line: CommandLine) -> None:
     started = line.run_apart(*LONG, "--detach")
     assert (started.code, started.err) == (0, "")
     assert "Search 1 runs in the background" in started.out
@@ -175,13 +175,13 @@ def test_search_runs_in_the_background(line: CommandLine) -> None:
                 each.kill()
 
 
-def test_failed_background_start_is_reported_in_the_foreground(line: CommandLine) -> None:
+def test_error_of_a_failed_detached_start_is_printed(line: CommandLine) -> None:
     refused = line.run_apart("search", SAXPY, "--problem", "N=0", "--detach")
     assert refused.code == 2
     assert refused.err.startswith("Error: --problem N: 0 is out of range")
 
 
-def test_failed_background_start_shows_nothing_of_other_searches(line: CommandLine) -> None:
+def test_failed_detached_start_prints_only_its_own_error(line: CommandLine) -> None:
     others = [line.database.with_name(f"{line.database.name}.{each}.log") for each in ("search", "search-1", "worker")]
     for each in others:
         each.touch()

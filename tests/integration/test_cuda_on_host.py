@@ -386,7 +386,7 @@ def ladder_config(name: str) -> Config:
 
 
 @pytest.mark.parametrize(("name", "text"), one_in(3, LADDER))
-def test_ladder_step_is_correct(name: str, text: str) -> None:
+def test_attention_ladder_step_is_correct_on_the_host(name: str, text: str) -> None:
     package = find("sdpa_ladder")
     problem = package.family.problem(text, "cuda")
     kernel = build(package, ladder_config(name), problem, DEVICE)
@@ -395,7 +395,7 @@ def test_ladder_step_is_correct(name: str, text: str) -> None:
 
 @pytest.mark.parametrize(("text", "change"), one_in(3, KEYS), ids=[text for text, _ in KEYS])
 @pytest.mark.parametrize("drawn", ["normal", "peaked"])
-def test_cross_attention_is_correct(text: str, change: Config, drawn: str) -> None:
+def test_cross_attention_is_correct_on_the_host(text: str, change: Config, drawn: str) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
@@ -405,7 +405,7 @@ def test_cross_attention_is_correct(text: str, change: Config, drawn: str) -> No
 
 
 @pytest.mark.parametrize(("text", "change"), one_in(6, LAYOUTS))
-def test_attention_in_every_layout_is_correct(text: str, change: Config) -> None:
+def test_attention_in_every_tensor_layout_is_correct_on_the_host(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
@@ -436,7 +436,7 @@ SCORES = (
 
 @pytest.mark.parametrize(("text", "change"), one_in(3, SCORES))
 @pytest.mark.parametrize("drawn", ["normal", "large"])
-def test_attention_with_adjusted_scores_is_correct(text: str, change: Config, drawn: str) -> None:
+def test_attention_with_capped_or_biased_scores_is_correct_on_the_host(text: str, change: Config, drawn: str) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
@@ -460,7 +460,7 @@ SCORE_TWINS = (
     one_in(3, SCORE_TWINS),
     ids=["no cap", "no slopes", "one slope", "aligned at the first key", "later keys weigh more", "another base"],
 )
-def test_kernels_that_mistake_scores_are_wrong(terms: str, drawn: str, text: str, instead: str) -> None:
+def test_faults_in_score_cap_or_bias_exceed_the_tolerance(terms: str, drawn: str, text: str, instead: str) -> None:
     package = find("sdpa")
     [file] = [name for name, content in package.files.items() if name.endswith(".j2") and text.encode() in content]
     broken = replace(
@@ -474,8 +474,8 @@ def test_kernels_that_mistake_scores_are_wrong(terms: str, drawn: str, text: str
     assert error(build(broken, config, problem, DEVICE)(inputs), exact) > 2 * TOLERANCE
 
 
-def test_scores_that_are_not_adjusted_cost_no_instruction() -> None:
-    """The source then has no code for it, so neither does it take a register."""
+def test_attention_source_without_cap_and_bias_has_no_code_for_them() -> None:
+    """Without such code the kernel needs no register for a cap or a slope."""
     package = find("sdpa")
     for text in ("D=64", "D=64,causal=true"):
         problem = package.family.problem(text, "cuda")
@@ -492,7 +492,7 @@ DECODE_TWINS = (
 
 
 @pytest.mark.parametrize("page", one_in(2, [16, 0]))
-def test_decoding_beyond_a_length_is_wrong(page: int) -> None:
+def test_decode_kernels_that_read_beyond_the_length_exceed_the_tolerance(page: int) -> None:
     package = find("sdpa_decode")
     problem = package.family.problem(f"B=3,H=4,KV=2,S=147,D=64,page={page},lengths=ragged", "cuda")
     config = {**package.family.space(problem, DEVICE, Objective()).default(), **DECODE, "WARPS": 2}
@@ -516,7 +516,7 @@ PACKED_TWINS = (
 @pytest.mark.parametrize(
     ("text", "instead"), one_in(3, PACKED_TWINS), ids=["one start", "a key leaks", "other queries"]
 )
-def test_kernels_that_mistake_packed_sequences_are_wrong(text: str, instead: str) -> None:
+def test_faults_with_packed_sequences_exceed_the_tolerance(text: str, instead: str) -> None:
     package, file = find("sdpa"), "include/attention/walk.cuh.j2"
     sound = package.files[file].decode()
     assert sound.count(text) == 1
@@ -535,9 +535,9 @@ def test_kernels_that_mistake_packed_sequences_are_wrong(text: str, instead: str
 @pytest.mark.parametrize(
     "change", one_in(3, DIFFERENTLY), ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"]
 )
-def test_attention_is_correct(change: Config) -> None:
+def test_attention_with_each_copy_and_split_option_is_correct_on_the_host(change: Config) -> None:
     package = find("sdpa")
-    length = 139 + 64 * (change.get("KV_SPLITS") == 2)  # the same number of tiles for each sharing block
+    length = 139 + 64 * (change.get("KV_SPLITS") == 2)  # an equal number of tiles for each block of a cluster
     problem = package.family.problem(f"B=1,H=1,S={length},D=64,causal=true", "cuda")
     config = {**declared(package), **SDPA, "UNROLL": 1, **change}
     assert not package.family.violations(config, problem, DEVICE, Objective())
@@ -549,8 +549,8 @@ def test_attention_is_correct(change: Config) -> None:
     "change", one_in(2, [{}, {"WARPS_KV": 1, "PARTS_APART": True}]), ids=["warps too", "blocks alone"]
 )
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
-def test_blocks_of_a_cluster_merge_alike_in_every_order(change: Config, order: int) -> None:
-    """Not causal: each block has keys, so that one that adds its own part twice instead of the other's is wrong."""
+def test_cluster_attention_is_correct_in_every_execution_order(change: Config, order: int) -> None:
+    """The attention is not causal, so every block has keys: adding one block's part twice gives a wrong result."""
     package = find("sdpa")
     problem = package.family.problem("B=1,H=1,S=203,D=64", "cuda")
     config = {**declared(package), **SDPA, **SHARED, "UNROLL": 1, **change}
@@ -562,7 +562,7 @@ def test_blocks_of_a_cluster_merge_alike_in_every_order(change: Config, order: i
 
 
 @pytest.mark.parametrize(("text", "change"), one_in(2, QUANTISE))
-def test_codes_are_the_nearest_values(text: str, change: Config) -> None:
+def test_e4m3_quantisation_rounds_to_the_nearest_codes(text: str, change: Config) -> None:
     package = find("quantize_e4m3")
     problem, device = package.family.problem(text, "cuda"), known("sm_89")
     config = {**package.family.space(problem, device, Objective()).default(), **change}
@@ -579,8 +579,8 @@ def test_codes_are_the_nearest_values(text: str, change: Config) -> None:
 
 
 @pytest.mark.parametrize(("text", "change"), one_in(6, FP8))
-def test_attention_on_e4m3_is_correct(text: str, change: Config) -> None:
-    """Within the family's tolerance: a wrong key, column or byte costs far more than rounding to E4M3."""
+def test_e4m3_attention_is_correct_on_the_host(text: str, change: Config) -> None:
+    """The family's tolerance is small enough: a wrong key, column or byte causes a far larger error than rounding."""
     package = find("sdpa_fp8")
     device = known("sm_90" if change.get("PRODUCTS") == "wgmma" else "sm_89")
     problem = package.family.problem(text, "cuda")
@@ -599,7 +599,7 @@ def test_attention_on_e4m3_is_correct(text: str, change: Config) -> None:
 
 
 @pytest.mark.parametrize(("text", "change"), one_in(4, WARPGROUPS), ids=["boxes", "alone", "turns", "shared"])
-def test_attention_by_warpgroups_is_correct(text: str, change: Config) -> None:
+def test_warpgroup_attention_is_correct_on_the_host(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change, "PRODUCTS": "wgmma"}
@@ -610,7 +610,7 @@ def test_attention_by_warpgroups_is_correct(text: str, change: Config) -> None:
 
 
 @pytest.mark.parametrize(("text", "change"), one_in(4, HEAD_SIZES))
-def test_attention_is_correct_for_every_head_size(text: str, change: Config) -> None:
+def test_attention_of_every_head_size_is_correct_on_the_host(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(f"B=1,H=2,S=75,{text}", "cuda")
     common = {
@@ -631,7 +631,7 @@ def test_attention_is_correct_for_every_head_size(text: str, change: Config) -> 
 @pytest.mark.parametrize(
     ("text", "change"), one_in(4, BY_TURNS), ids=["ahead", "shares", "shares alone", "few tiles", "uneven"]
 )
-def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Config) -> None:
+def test_persistent_attention_is_correct_and_equal_in_every_execution_order(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change}
@@ -650,7 +650,7 @@ def test_attention_by_blocks_with_several_items_is_correct(text: str, change: Co
     one_in(7, MEMORY_BOUND, of=itemgetter(0)),
     ids=[f"{each[0]}-{each[1]}" for each in MEMORY_BOUND],
 )
-def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config) -> None:
+def test_memory_bound_kernel_is_correct_on_the_host(family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     default = package.family.space(problem, DEVICE, Objective()).default()
@@ -664,7 +664,7 @@ def test_memory_bound_kernel_is_correct(family: str, text: str, change: Config) 
     one_in(5, ODD_ROWS, of=itemgetter(0)),
     ids=[f"{each[0]}-{each[1]}" for each in ODD_ROWS],
 )
-def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config) -> None:
+def test_rows_of_odd_length_are_correct_on_the_host(family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change}
@@ -684,7 +684,7 @@ def test_rows_of_odd_length_are_correct(family: str, text: str, change: Config) 
         *("few rows in shares", "stream", "bytes", "boxes of bytes"),
     ],
 )
-def test_product_is_correct_and_independent_of_the_last_block(family: str, text: str, change: Config) -> None:
+def test_matrix_product_is_correct_and_equal_in_every_execution_order(family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **PRODUCT, **change}
@@ -700,7 +700,7 @@ def test_product_is_correct_and_independent_of_the_last_block(family: str, text:
 
 @pytest.mark.parametrize("keep", one_in(2, ["registers", "packed", "shared", "reload"]))
 @pytest.mark.parametrize("distribution", ["peaked", "offset"])
-def test_softmax_of_masked_and_dominated_rows_is_correct(keep: str, distribution: str) -> None:
+def test_softmax_of_masked_and_dominated_rows_is_correct_on_the_host(keep: str, distribution: str) -> None:
     package = find("softmax")
     problem = package.family.problem("rows=5,cols=200", "cuda")
     config = {**declared(package), "KEEP": keep, "THREADS_PER_ROW": 32, "ROWS_PER_BLOCK": 2, "VECTOR": 4}
@@ -719,7 +719,7 @@ MISTAKES = (
 
 
 @pytest.mark.parametrize(("file", "text", "instead", "symptom"), MISTAKES)
-def test_planted_faults_are_detected(file: str, text: str, instead: str, symptom: str) -> None:
+def test_planted_faults_in_attention_are_detected_on_the_host(file: str, text: str, instead: str, symptom: str) -> None:
     package = find("sdpa_ladder")
     sound = package.files[file].decode()
     assert text in sound

@@ -1,4 +1,4 @@
-"""Every real way a kernel can fail: compiled, run in a runner, and distinguished with a reason."""
+"""Kernels with each kind of fault are compiled and run; each outcome states the kind and the reason."""
 
 import os
 import re
@@ -94,7 +94,7 @@ def workshop(device: Device, folder: Path, tmp_path: Path) -> Iterator[Workshop]
     workshop.ladder.close()
 
 
-def test_correct_kernel_is_verified_on_every_case_and_timed_hot_and_cold(workshop: Workshop) -> None:
+def test_correct_kernel_is_verified_on_every_case_and_timed_in_both_cache_modes(workshop: Workshop) -> None:
     report = workshop.report()
     outcome = report.outcome
     assert isinstance(outcome, Measured)
@@ -140,13 +140,13 @@ def test_kernel_that_can_start_processes_is_refused(workshop: Workshop, fault: s
         ],
     ),
 )
-def test_wrong_answers_are_found(workshop: Workshop, fault: str, reason: str) -> None:
+def test_wrong_answer_outcome_names_the_fault(workshop: Workshop, fault: str, reason: str) -> None:
     outcome = workshop.report(fault).outcome
     assert isinstance(outcome, WrongAnswer)
     assert outcome.reason.startswith(reason)
 
 
-def test_order_dependent_result_passes_if_the_objective_allows_it(workshop: Workshop) -> None:
+def test_nondeterministic_result_passes_if_the_objective_allows_it(workshop: Workshop) -> None:
     assert isinstance(workshop.report("random", objective=Objective(deterministic=False)).outcome, Measured)
 
 
@@ -158,7 +158,9 @@ def test_order_dependent_result_passes_if_the_objective_allows_it(workshop: Work
         ("abort", "killed by SIGABRT"),
     ],
 )
-def test_crash_costs_one_runner(workshop: Workshop, fault: str, reason: str) -> None:
+def test_crash_is_reported_with_its_cause_and_the_next_trial_is_measured(
+    workshop: Workshop, fault: str, reason: str
+) -> None:
     outcome = workshop.report(fault).outcome
     assert isinstance(outcome, Crashed)
     assert (outcome.stage, outcome.reason[: len(reason)]) == ("verify", reason)
@@ -175,7 +177,7 @@ def test_kernels_that_use_forbidden_system_calls_are_refused(workshop: Workshop,
 
 
 @pytest.mark.parametrize("victim", ["runner", "kernel"])
-def test_process_killed_from_outside_uses_an_attempt_and_the_candidate_is_not_blamed(
+def test_trial_is_repeated_after_its_process_is_killed_by_another_process(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
     left = 1
@@ -199,47 +201,47 @@ def test_process_killed_from_outside_uses_an_attempt_and_the_candidate_is_not_bl
     assert report.environment["killed"].startswith("processes were killed in 1 earlier attempt")
 
 
-def test_last_output_is_kept(workshop: Workshop) -> None:
+def test_crash_reason_contains_the_kernels_last_output(workshop: Workshop) -> None:
     outcome = workshop.report("abort").outcome
     assert isinstance(outcome, Crashed)
     assert outcome.reason.endswith("it said: a last word")
 
 
-def test_hang_is_killed_at_its_limit_with_its_process(workshop: Workshop) -> None:
+def test_hanging_kernel_and_its_processes_are_killed_at_the_time_limit(workshop: Workshop) -> None:
     before = {child.pid for child in psutil.Process().children()}
     outcome = workshop.report("hang", policy=replace(QUICK, verify_timeout_s=0.5)).outcome
     assert outcome == TimedOut(stage="verify", limit_s=0.5)
     assert {child.pid for child in psutil.Process().children()} <= before
 
 
-def test_endless_allocation_ends_at_the_memory_limit(workshop: Workshop) -> None:
+def test_kernel_that_allocates_without_end_crashes_at_the_memory_limit(workshop: Workshop) -> None:
     policy = replace(QUICK, memory_limit_bytes=256 << 20)
     outcome = workshop.report("allocate", policy=policy).outcome
     assert isinstance(outcome, Crashed)
     stated = re.search(r"peak memory (\d+) MiB", outcome.reason)
     assert stated is not None, outcome.reason
-    assert 200 < int(stated[1]) < 600  # its own use, independent of what the process used before
+    assert 200 < int(stated[1]) < 600  # the kernel's own use, without the memory that the process used before
 
 
 def test_kernel_may_print_to_standard_output(workshop: Workshop) -> None:
     assert isinstance(workshop.report("print").outcome, Measured)
 
 
-def test_source_that_does_not_compile_keeps_the_compilers_message(workshop: Workshop) -> None:
+def test_compile_failure_keeps_the_compilers_message(workshop: Workshop) -> None:
     report = workshop.report("syntax")
     assert isinstance(report.outcome, CompileFailed)
     assert "kernel.c" in report.outcome.log
     assert report.stages.verify_s == 0
 
 
-def test_template_that_does_not_render_is_named_with_its_line(workshop: Workshop) -> None:
+def test_template_error_names_the_file_and_the_undeclared_name(workshop: Workshop) -> None:
     outcome = workshop.report("render").outcome
     assert isinstance(outcome, InvalidConfig)
     assert outcome.reason.startswith("kernel.c.j2:")
     assert "UNDECLARED" in outcome.reason
 
 
-def test_broken_constraint_refuses_the_searched_problem_and_uncovers_a_case(workshop: Workshop) -> None:
+def test_case_whose_problem_violates_a_constraint_is_reported_as_uncovered(workshop: Workshop) -> None:
     eight = faulty().family.problem("N=8", "cpu")  # its tail case has 7 elements
     report = workshop.report(unroll=8, problem=eight)
     assert isinstance(report.outcome, Measured)
@@ -257,7 +259,7 @@ instead_of = "tail"
 
 
 @pytest.mark.parametrize(("n", "meets"), [(8, {"nominal", "longer", "peaked"}), (64, {"nominal", "tail", "peaked"})])
-def test_case_is_replaced_if_it_breaks_a_constraint(
+def test_case_whose_problem_violates_a_constraint_is_replaced_by_its_stand_in(
     workshop: Workshop, tmp_path: Path, n: int, meets: set[str]
 ) -> None:
     family = tmp_path / "faulty"
@@ -277,7 +279,7 @@ def test_hopeless_candidate_is_pruned_with_its_samples(workshop: Workshop) -> No
     assert (len(outcome.timing.samples_us), outcome.threshold_us) == (2, 1e-6)
 
 
-def test_far_too_slow_candidate_is_pruned_before_the_other_cases_are_verified(workshop: Workshop) -> None:
+def test_far_too_slow_candidate_is_pruned_before_verification_and_the_next_is_measured(workshop: Workshop) -> None:
     outcome = workshop.report("slow_tail", bars=Bars(hopeless_us=1000.0)).outcome
     assert isinstance(outcome, Pruned) and not outcome.verified
     assert (outcome.timing.calls_per_sample, outcome.threshold_us) == (1, 1000.0)
@@ -293,13 +295,13 @@ def test_candidate_that_is_not_far_too_slow_is_verified_on_every_case(
     assert isinstance(outcome, WrongAnswer) and "case tail" in outcome.reason
 
 
-def test_non_elite_is_sampled_less_and_ranks(workshop: Workshop) -> None:
+def test_slow_candidate_gets_fewer_samples_and_counts_as_measured(workshop: Workshop) -> None:
     outcome = workshop.report(bars=Bars(shorten_us=1e-6)).outcome
     assert isinstance(outcome, Measured) and outcome.other is None
     assert len(outcome.timing.samples_us) == 3
 
 
-def test_further_checks_are_made_once_a_candidate_may_be_an_elite(workshop: Workshop) -> None:
+def test_mixed_input_checks_are_made_only_for_candidates_that_may_be_elites(workshop: Workshop) -> None:
     for bars in (Bars(), Bars(shorten_us=1e6)):
         outcome = workshop.report("zero", bars=bars).outcome
         assert isinstance(outcome, WrongAnswer) and "off the reference" in outcome.reason
@@ -315,7 +317,7 @@ def test_time_below_the_physical_limit_is_impossible(workshop: Workshop) -> None
     assert outcome.floor_us > outcome.timing.median_us
 
 
-def test_single_config_without_a_service_takes_the_same_steps(device: Device, folder: Path) -> None:
+def test_single_config_is_built_and_measured_without_a_service(device: Device, folder: Path) -> None:
     problem = faulty().family.problem("N=256", "cpu")
     climbed = climb(faulty(), config(), problem=problem, device=device, folder=folder, policy=QUICK)
     assert isinstance(climbed.report.outcome, Measured)
@@ -324,8 +326,8 @@ def test_single_config_without_a_service_takes_the_same_steps(device: Device, fo
     assert not climbed.built.folder.exists()
 
 
-def test_objective_selects_the_cache_mode_that_ranks(workshop: Workshop) -> None:
-    device = replace(workshop.device, ceilings=None)  # its last-level cache is larger than stated
+def test_objective_selects_the_cache_mode_with_the_full_number_of_samples(workshop: Workshop) -> None:
+    device = replace(workshop.device, ceilings=None)  # the CPU's last-level cache is larger than the device states
     hot = workshop.report(search_id=1, device=device, objective=Objective(cache="hot")).outcome
     cold = workshop.report(search_id=2, device=device, objective=Objective(cache="cold")).outcome
     assert isinstance(hot, Measured)
@@ -335,7 +337,7 @@ def test_objective_selects_the_cache_mode_that_ranks(workshop: Workshop) -> None
     assert len(cold.timing.samples_us) == len(hot.timing.samples_us) > len(cold.other.samples_us)
 
 
-def test_measuring_continues_without_a_cache_with_a_warning(workshop: Workshop, tmp_path: Path) -> None:
+def test_measuring_works_without_a_writable_cache_and_reports_the_cause(workshop: Workshop, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ladder = Ladder("cpu", tmp_path / "file" / "cache", tmp_path)
     work, job = workshop.work(), Evaluate(number=0, config=config())
@@ -345,14 +347,14 @@ def test_measuring_continues_without_a_cache_with_a_warning(workshop: Workshop, 
     assert "cannot be written (Not a directory)" in report.environment["cache"]
 
 
-def test_broken_family_is_not_a_crash_of_a_kernel(workshop: Workshop, tmp_path: Path) -> None:
+def test_broken_reference_is_reported_as_reference_failed(workshop: Workshop, tmp_path: Path) -> None:
     (workshop.copy.folder / "reference.py").write_text("import no_such_library")
     outcome = workshop.report(search_id=99).outcome
     assert isinstance(outcome, ReferenceFailed)
     assert "reference.py, import (line 1): ModuleNotFoundError: No module named 'no_such_library'" in outcome.reason
 
 
-def test_compile_failures_need_no_device(device: Device, folder: Path) -> None:
+def test_compile_failure_is_reported_while_the_device_is_locked(device: Device, folder: Path) -> None:
     problem = faulty().family.problem("N=256", "cpu")
     with exclusive(device.uuid):
         climbed = climb(faulty(), config("syntax"), problem=problem, device=device, folder=folder, policy=QUICK)
@@ -377,7 +379,7 @@ def test_compile_failures_need_no_device(device: Device, folder: Path) -> None:
         ],
     ),
 )
-def test_broken_family_without_a_service_is_an_error_of_the_family(
+def test_broken_reference_of_a_single_config_raises_an_error_with_its_cause(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
     monkeypatch.setattr("workers.runner.pool.open_limit_s", lambda policy: 5.0)
@@ -388,7 +390,7 @@ def test_broken_family_without_a_service_is_an_error_of_the_family(
         climb(broken, config(), problem=broken.family.problem("N=256", "cpu"), device=device, folder=tmp_path)
 
 
-def test_large_reference_has_a_longer_time_limit_than_a_candidate() -> None:
+def test_reference_time_limit_is_at_least_60_s_and_four_times_the_candidates() -> None:
     assert open_limit_s(Policy(verify_timeout_s=1.0)) == 60.0
     assert open_limit_s(Policy(verify_timeout_s=100.0)) == 400.0
 
@@ -398,7 +400,7 @@ def guardians() -> list[psutil.Process]:
     return running_with("workers.runner.guardian", psutil.Process().children())
 
 
-def test_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: Workshop) -> None:
+def test_runner_is_kept_for_good_trials_and_replaced_after_a_wrong_answer(workshop: Workshop) -> None:
     pids = []
     for fault in ("none", "none", "syntax", "none", "nan", "none"):
         workshop.report(fault)
@@ -409,7 +411,9 @@ def test_runner_serves_good_trials_and_is_replaced_after_a_fault(workshop: Works
     assert pids[5] not in {pids[0], None}
 
 
-def test_runner_retires_after_many_trials(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_is_replaced_after_its_maximum_number_of_trials(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workers.runner.pool.MAX_TRIALS", 2)
     pids = []
     for _ in range(4):
@@ -426,13 +430,13 @@ def test_runner_killed_between_trials_is_replaced(workshop: Workshop) -> None:
     assert isinstance(workshop.report().outcome, Measured)
 
 
-def test_equal_binaries_have_equal_digests_and_others_do_not(workshop: Workshop) -> None:
+def test_equal_builds_have_equal_digests_and_different_builds_do_not(workshop: Workshop) -> None:
     work = workshop.work()
     digests = [workshop.ladder.build(work, config(unroll=unroll)).digest for unroll in (1, 1, 2)]
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_baselines_are_timed_or_named_with_the_reason(workshop: Workshop) -> None:
+def test_baselines_are_timed_or_have_a_reason_for_their_absence(workshop: Workshop) -> None:
     report = workshop.ladder.baseline(workshop.work())
     assert set(report.timings) == {"numpy"}
     assert len(report.timings["numpy"].samples_us) == QUICK.quick_samples
@@ -450,14 +454,14 @@ def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: W
     assert report.failure is None
     series = [report.challenger, report.challenger_again, report.incumbent, *report.baselines.values()]
     assert {len(timing.samples_us) for timing in series} == {QUICK.confirm_samples}
-    if "numpy" not in report.baselines:  # on some machines it is more than 20 times slower than this toy
+    if "numpy" not in report.baselines:  # on some machines NumPy is more than 20 times slower than this kernel
         assert "left out" in report.environment["baseline numpy"]
     assert {case.case for case in report.cases} == {"nominal", "tail", "peaked"}
     assert "baseline absent" in report.environment
 
 
 @pytest.mark.parametrize("ahead", one_in(2, [False, True]))
-def test_winner_is_sanitized_and_compared_again_in_further_processes(
+def test_promising_challenger_is_sanitized_and_timed_in_further_processes(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.overlaps", lambda _: ahead)
@@ -485,7 +489,9 @@ def test_winner_is_sanitized_and_compared_again_in_further_processes(
     assert prediction.speedup.low <= prediction.speedup.estimate <= prediction.speedup.high
 
 
-def test_loser_skips_the_checks_of_a_winner(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpromising_challenger_skips_sanitizers_and_further_processes(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: False)
     work, job = workshop.work(), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
@@ -493,7 +499,7 @@ def test_loser_skips_the_checks_of_a_winner(workshop: Workshop, monkeypatch: pyt
     assert report.repeats == ()
 
 
-def test_sanitizer_only_fault_is_found_on_the_smallest_case(workshop: Workshop) -> None:
+def test_fault_without_wrong_output_is_found_by_the_sanitizer(workshop: Workshop) -> None:
     job = Confirm(challenger=config("undefined"), incumbent=None, seed=5)
     work = workshop.work()
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
@@ -512,7 +518,7 @@ def test_sanitizer_only_fault_is_found_on_the_smallest_case(workshop: Workshop) 
         ("none", "render", "incumbent", InvalidConfig),
     ],
 )
-def test_failed_confirmation_names_the_kernel_and_the_fault(
+def test_failed_confirmation_names_the_failed_kernel_and_its_failure(
     workshop: Workshop, challenger: str, incumbent: str, failed: str, kind: type
 ) -> None:
     job = Confirm(challenger=config(challenger), incumbent=config(incumbent), seed=5)
@@ -522,7 +528,7 @@ def test_failed_confirmation_names_the_kernel_and_the_fault(
     assert report.challenger is None
 
 
-def test_without_an_incumbent_there_are_two_series(workshop: Workshop) -> None:
+def test_confirmation_without_an_incumbent_times_the_challenger_twice(workshop: Workshop) -> None:
     job = Confirm(challenger=config(), incumbent=None, seed=5)
     work = workshop.work()
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
@@ -534,8 +540,8 @@ def test_without_an_incumbent_there_are_two_series(workshop: Workshop) -> None:
     assert rules["answers"].passed, rules["answers"].text
 
 
-def test_kernel_that_skips_work_where_outputs_hold_the_answer_is_not_promoted(workshop: Workshop) -> None:
-    """It is correct in every check, and in a timed loop several times as fast as a kernel that does its work.
+def test_kernel_that_skips_work_if_its_outputs_hold_the_result_is_not_promoted(workshop: Workshop) -> None:
+    """The kernel passes every check, and is several times as fast in a timed loop as a kernel that does its work.
 
     How much a cache hides decides which shows it first: calls on sets of their own, calls after a change of inputs, or
     the rule `work`.
@@ -555,7 +561,7 @@ def test_kernel_that_skips_work_where_outputs_hold_the_answer_is_not_promoted(wo
     assert rule.figure > 1.5 > rule.threshold
 
 
-def test_kernel_that_is_fast_only_on_repeated_calls_is_wrong(workshop: Workshop) -> None:
+def test_kernel_that_skips_repeated_calls_fails_its_confirmation(workshop: Workshop) -> None:
     work = workshop.work(problem=faulty().family.problem("N=65536", "cpu"))
     job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
@@ -566,7 +572,7 @@ def test_kernel_that_is_fast_only_on_repeated_calls_is_wrong(workshop: Workshop)
 
 
 def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
-    """Wrong once in 97 calls, and never during verification. Of the calls after a change of inputs one may be wrong."""
+    """The kernel is wrong once in 97 calls, but never during verification. One call after a change may be wrong."""
     work = workshop.work()
     for seed in range(5, 25):
         job = Confirm(challenger=config("rare"), incumbent=None, seed=seed)
@@ -587,8 +593,8 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     assert (report.failed, type(report.failure)) == ("incumbent", WrongAnswer)
 
 
-def test_changes_are_timed_with_the_champion_and_a_bad_one_affects_no_other(workshop: Workshop) -> None:
-    """One is wrong only after verification, one does not compile, one is the champion's own binary."""
+def test_ablation_times_each_change_and_a_failing_change_affects_no_other(workshop: Workshop) -> None:
+    """One change is wrong after verification, one does not compile, and one gives the champion's own binary."""
     changed = (config("late"), config(unroll=4), config("syntax"), config("nan"), config())
     job, work = Ablate(champion=config(), changed=changed, seed=3), workshop.work()
     report = workshop.ladder.ablate(work, job, workshop.ladder.prepare(work, job))
@@ -605,7 +611,7 @@ def test_changes_are_timed_with_the_champion_and_a_bad_one_affects_no_other(work
     assert min(report.stages.verify_s, report.stages.measure_s) > 0
 
 
-def test_ablation_fails_without_its_champion(workshop: Workshop) -> None:
+def test_ablation_fails_if_its_champion_is_wrong(workshop: Workshop) -> None:
     job, work = Ablate(champion=config("nan"), changed=(config(),), seed=3), workshop.work()
     report = workshop.ladder.ablate(work, job, workshop.ladder.prepare(work, job))
     assert (report.changes, report.failure and report.failure.kind) == ((), "wrong_answer")

@@ -117,7 +117,7 @@ def samples(family: str, text: str, device: Device, count: int) -> Iterator[tupl
 
 
 @pytest.mark.parametrize(("family", "text", "architecture"), one_in(9, TARGETS, of=itemgetter(0)))
-def test_sampled_configs_compile_and_could_launch(
+def test_sampled_cuda_configs_compile_within_the_launch_limits(
     compiler: NvrtcCompiler, family: str, text: str, architecture: str
 ) -> None:
     device, entry = known(architecture), find(family).family.implementation("cuda").entry
@@ -134,11 +134,11 @@ def test_sampled_configs_compile_and_could_launch(
         assert 16 <= (resources.registers or 0) <= 255
 
 
-def test_library_keeps_its_earlier_import_name() -> None:
+def test_nvrtc_module_can_be_imported_under_its_earlier_name() -> None:
     assert importlib.import_module("workers.compile.nvrtc_library").Nvrtc is nvrtc_library.Nvrtc
 
 
-def test_newest_of_several_libraries_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvrtc_libraries_are_listed_newest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc.so.13", "cu9/lib/libnvrtc.so.9"):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).touch()
@@ -172,20 +172,20 @@ CUDA_FAMILIES = [each.family for each in builtin() if "cuda" in each.family.impl
 
 
 @pytest.mark.parametrize("family", [each.name for each in CUDA_FAMILIES if runs(each, OLDER)])
-def test_families_for_older_gpus_compile_for_them(compiler: NvrtcCompiler, family: str) -> None:
+def test_families_that_support_older_gpus_compile_for_sm_75(compiler: NvrtcCompiler, family: str) -> None:
     entry = find(family).family.implementation("cuda").entry
     for config, _, source in samples(family, "", OLDER, 8):
         made = compiled(compiler, Unit(source=source, architecture="sm_75", entry=entry))
         assert isinstance(made, Artefact), f"{config}: {made}"
 
 
-def test_e4m3_is_refused_on_gpus_without_it() -> None:
+def test_e4m3_family_is_refused_on_a_gpu_without_e4m3() -> None:
     family = find("sdpa_fp8").family
     with pytest.raises(InvalidInput, match="E4M3 exists from sm_89 on"):
         family.check_device(family.problem("", "cuda"), known("sm_80"))
 
 
-def test_warning_is_kept_with_the_binary(compiler: NvrtcCompiler, tmp_path: Path) -> None:
+def test_compiler_warning_is_kept_with_a_fresh_and_a_cached_binary(compiler: NvrtcCompiler, tmp_path: Path) -> None:
     source = 'extern "C" __global__ void f(int* x) {\n    int unused = 3;\n    *x = 1;\n}'
     unit, cache = Unit(source=source, architecture="sm_80", entry="f"), Cache(tmp_path)
     for _ in ("fresh", "from the cache"):
@@ -206,15 +206,15 @@ def test_equal_units_give_equal_binaries(compiler: NvrtcCompiler) -> None:
     assert compiler.compile(unit, timeout_s=60) == compiler.compile(unit, timeout_s=60)
 
 
-def test_compile_error_is_an_outcome_that_names_the_line(compiler: NvrtcCompiler) -> None:
+def test_compile_error_names_the_source_line(compiler: NvrtcCompiler) -> None:
     unit = Unit(source='extern "C" __global__ void f() {\n    nonsense();\n}', architecture="sm_80", entry="f")
     failed = compiler.compile(unit, timeout_s=60)
     assert isinstance(failed, CompileFailed)
     assert "kernel.cu(2): error" in failed.log
 
 
-def test_log_of_the_assembler_holds_no_nul(compiler: NvrtcCompiler) -> None:
-    """NVRTC 13 ends the assembler's information with a NUL, after which its error follows."""
+def test_log_of_a_failed_assembly_contains_no_nul_character(compiler: NvrtcCompiler) -> None:
+    """NVRTC 13 writes a NUL between the assembler's information and its error."""
     source = '__constant__ float t[17000];\nextern "C" __global__ void f(float *x) { *x = t[(int)*x]; }'
     made = compiler.compile(Unit(source=source, architecture="sm_89", entry="f", language="cuda"), timeout_s=60)
     assert isinstance(made, CompileFailed)
@@ -222,19 +222,19 @@ def test_log_of_the_assembler_holds_no_nul(compiler: NvrtcCompiler) -> None:
     assert "\0" not in made.log
 
 
-def test_kernel_without_ptxas_figures_passes_no_gate(compiler: NvrtcCompiler) -> None:
+def test_kernel_without_extern_c_is_refused_because_its_name_is_missing(compiler: NvrtcCompiler) -> None:
     unit = Unit(source="__global__ void f(int* x) { *x = 1; }", architecture="sm_80", entry="f")
     failed = compiler.compile(unit, timeout_s=60)
     assert isinstance(failed, CompileFailed)
     assert "the kernel `f`" in failed.log and "is not found in the binary" in failed.log and 'extern "C"' in failed.log
 
 
-def test_driver_cache_that_hides_resources_is_disabled() -> None:
+def test_nvrtc_flags_disable_the_driver_cache_if_the_version_supports_it() -> None:
     assert "--no-cache" in default_flags((12, 9)) and "--no-cache" in default_flags((13, 0))
     assert "--no-cache" not in default_flags((12, 2)), "NVRTC would refuse it"
 
 
-def test_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcCompiler) -> None:
+def test_compilation_stops_at_its_time_limit_and_the_next_one_succeeds(compiler: NvrtcCompiler) -> None:
     rows = "\n".join(f"if (x[{i}] > {i}) x[{i}] += sinf(x[{i}]) * cosf(x[{i + 1}]);" for i in range(4000))
     slow = Unit(source=f'extern "C" __global__ void f(float* x) {{ {rows} }}', architecture="sm_80", entry="f")
     failed = compiler.compile(slow, timeout_s=0.05)
@@ -246,7 +246,7 @@ def test_compilation_ends_at_its_limit_and_the_next_one_works(compiler: NvrtcCom
 QUICK = Unit(source='extern "C" __global__ void f() {}', architecture="sm_80", entry="f")
 
 
-def test_compiler_killed_while_idle_does_not_blame_a_source(compiler: NvrtcCompiler) -> None:
+def test_compilation_succeeds_after_the_idle_compiler_process_was_killed(compiler: NvrtcCompiler) -> None:
     assert isinstance(compiler.compile(QUICK, timeout_s=60), Artefact)
     for process in compiler._processes._idle.queue:
         os.kill(process._popen.pid, signal.SIGKILL)
@@ -264,7 +264,7 @@ def test_compiler_killed_while_idle_does_not_blame_a_source(compiler: NvrtcCompi
         ("import time; input(); print('{', end='', flush=True); time.sleep(60)", "was stopped after 2 s"),
     ],
 )
-def test_death_of_a_compiler_is_explained(
+def test_compile_failure_states_how_the_compiler_process_ended(
     compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch, program: str, told: str
 ) -> None:
     with monkeypatch.context() as patch:
@@ -277,7 +277,9 @@ def test_death_of_a_compiler_is_explained(
     assert isinstance(broken.compile(QUICK, timeout_s=60), Artefact)
 
 
-def test_last_answer_of_a_killed_compiler_counts(compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_of_a_compiler_killed_right_after_it_is_used(
+    compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = json.dumps({"binary": None, "log": "told", "ptx": ""})
     program = f"input(); print({answer!r}, flush=True)"
     monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", program))
@@ -347,7 +349,7 @@ STARTED = [
 """Problems whose starts are compiled, and for which architecture."""
 
 
-def test_every_initial_config_of_a_family_compiles() -> None:
+def test_table_contains_every_initial_config_of_the_builtin_families() -> None:
     begun = {
         (package.family.name, str(start.config))
         for package in builtin()
@@ -368,7 +370,7 @@ def begin(family: Family, text: str, architecture: str = "sm_90") -> list[Config
 
 
 @pytest.mark.parametrize(("family", "text", "change", "architecture"), one_in(6, STARTED, of=itemgetter(0)))
-def test_initial_configs_neither_spill_nor_serialise_warpgroup_products(
+def test_initial_configs_compile_without_spills_or_serialised_warpgroup_products(
     compiler: NvrtcCompiler, family: str, text: str, change: Config, architecture: str
 ) -> None:
     package, device = find(family), known(architecture)
@@ -401,12 +403,12 @@ ptxas info    : Used 8 registers
 """
 
 
-def test_spill_stores_and_loads_both_count(compiler: NvrtcCompiler) -> None:
+def test_spill_bytes_are_the_sum_of_stores_and_loads(compiler: NvrtcCompiler) -> None:
     made = Artefact(binary=b"", log=LOG, figures=figures(LOG, "f"))
     assert compiler.resources(made, None, known("sm_89")).spill_bytes == 44
 
 
-def test_figures_are_those_of_the_entry() -> None:
+def test_ptxas_figures_are_read_for_the_entry_function() -> None:
     assert figures(LOG, "f") == {
         "registers": 172,
         "stack_bytes": 16,
@@ -418,7 +420,7 @@ def test_figures_are_those_of_the_entry() -> None:
     assert figures(LOG, "g") == {"registers": 8}
 
 
-def test_kernel_that_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
+def test_launch_beyond_a_device_limit_is_refused_with_the_resource(compiler: NvrtcCompiler) -> None:
     device = known("sm_89")
     for registers, launch, resource in (
         (128, Launch(grid=(1, 1, 1), block=(256, 1, 1), shared_memory_bytes=120_000), "shared_memory_bytes"),
@@ -451,19 +453,19 @@ def test_kernel_that_cannot_launch_is_named(compiler: NvrtcCompiler) -> None:
         ),  # whether one block fits
     ],
 )
-def test_blocks_per_multiprocessor_follow_from_the_limits(
+def test_blocks_per_multiprocessor_agree_with_nvidias_occupancy_calculator(
     registers: int, shared: int, threads: int, blocks: int
 ) -> None:
-    """Expected values from NVIDIA's cuda_occupancy.h."""
+    """The expected values are from NVIDIA's cuda_occupancy.h."""
     assert blocks_per_sm(registers, shared, threads, known("sm_90").limits) == blocks
 
 
-def test_occupancy_counts_warps() -> None:
+def test_occupancy_is_the_share_of_resident_warps() -> None:
     assert occupancy(128, 0, 128, known("sm_90").limits) == 4 * 4 / 64
 
 
 def test_low_register_config_is_valid_on_every_architecture() -> None:
-    """Shows that no space of these is empty, without building them, which would take minutes."""
+    """The config is valid, so no space is empty. Building the spaces to show it would take minutes."""
     few = {"BLOCK_N": 32, "UNROLL": 1, "Q_IN_REGISTERS": False, "LAYOUT": "none"}
     short = (32, 64, 96, 128)
     sizes = [*(("sdpa", D, "") for D in (*short, 192, 256)), *(("sdpa_fp8", D, "") for D in short)]
@@ -480,8 +482,8 @@ def test_low_register_config_is_valid_on_every_architecture() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"WARPS_KV": 2, "PARTS_APART": True}, {"BLOCK_M": 192, "WARPS_M": 12}])
-def test_consumer_warps_take_no_more_registers_than_producer_warps_release(changes: Config) -> None:
-    """Otherwise they would wait for registers for ever."""
+def test_registers_taken_by_consumer_warps_are_at_most_those_released_by_producers(changes: Config) -> None:
+    """Otherwise the consumer warps would wait for registers for ever."""
     family, device = find("sdpa").family, known("sm_90")
     problem = family.problem("B=4,H=16,S=2048,D=64", "cuda")
     start = next(each for each in begin(family, "B=4,H=16,S=2048,D=64") if "PRODUCER_REGISTERS" in each)
@@ -516,15 +518,15 @@ class Installed:
         return 0
 
 
-def test_built_in_functions_next_to_nvrtc_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvrtc_builtins_next_to_nvrtc_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     beside = "/site/nvidia/cu13/lib/libnvrtc-builtins.so.13.0"
     machine = Installed(monkeypatch, {"/site/nvidia/cu13/lib/libnvrtc.so.13": (13, 0)}, {beside})
     assert nvrtc_library._load().path == "/site/nvidia/cu13/lib/libnvrtc.so.13"
     assert machine.loaded[-1] == beside
 
 
-def test_nvrtc_with_its_own_built_in_functions_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package was upgraded in part: libnvrtc-builtins of 13.5 next to an NVRTC of 13.0."""
+def test_nvrtc_with_builtins_of_its_own_version_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package is partly upgraded: libnvrtc-builtins 13.5 is next to NVRTC 13.0."""
     versions = {"/a/lib/libnvrtc.so.13": (13, 0), "/b/lib/libnvrtc.so.12": (12, 9)}
     Installed(monkeypatch, versions, {"/a/lib/libnvrtc-builtins.so.13.5", "/b/lib/libnvrtc-builtins.so.12.9"})
     assert nvrtc_library._load().path == "/b/lib/libnvrtc.so.12"
@@ -535,13 +537,15 @@ def test_nvrtc_with_its_own_built_in_functions_is_preferred(monkeypatch: pytest.
         nvrtc_library._load()
 
 
-def test_built_in_functions_of_the_system_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvrtc_of_the_system_is_loaded_with_the_systems_builtins(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"/a/lib/libnvrtc.so.13": (13, 0), "libnvrtc.so.12": (12, 9)}
     Installed(monkeypatch, versions, {"libnvrtc-builtins.so.12.9"})
     assert nvrtc_library._load().path == "libnvrtc.so.12"
 
 
-def test_compile_failures_are_found_per_architecture(compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_of_a_test_compilation_are_listed_per_architecture(
+    compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert failures(compiler, ["sm_89", "sm_90"]) == {}
     found = failures(compiler, ["sm_89", "sm_12"])
     assert list(found) == ["sm_12"]

@@ -40,7 +40,7 @@ FAMILIES = (
 )
 TWO_THREADS = Objective(threads=2)
 
-# Each shape exercises its own tails: shorter than a vector, a tile, a block; a head that only narrow vectors divide.
+# Each shape has other tails: shorter than a vector, a tile or a block, or a head size that only narrow vectors divide.
 SHAPES = {
     "sdpa": (
         "B=2,H=1,S=131,D=32",
@@ -206,7 +206,7 @@ def wanted(name: str, problem: Problem, inputs: dict[str, Array]) -> Wanted:
 
 @lru_cache(maxsize=16)
 def drawn(name: str, shape: tuple[tuple[str, Value], ...], distribution: str) -> tuple[dict[str, Array], Wanted]:
-    """Return inputs of one seed, and what is wanted for them; several kernels are judged by the same ones."""
+    """Return inputs and expected outputs of a case; they are cached, because several kernels are judged by them."""
     inputs = reference(name).inputs(dict(shape), distribution, np.random.default_rng(5))
     return inputs, wanted(name, dict(shape), inputs)
 
@@ -214,10 +214,10 @@ def drawn(name: str, shape: tuple[tuple[str, Value], ...], distribution: str) ->
 def excess(
     name: str, problem: Problem, inputs: dict[str, Array], outputs: dict[str, Array], by: Wanted | None = None
 ) -> float:
-    """Return the error of the outputs as a multiple of the family's tolerances: at most 1 passes; NaN if any is.
+    """Return the error of the outputs as a multiple of the family's tolerances: 1 is the limit; NaN for NaN outputs.
 
     Args:
-        by: what is wanted; None: it is computed.
+        by: expected outputs; None: they are computed.
     """
     exact, naive = by or wanted(name, problem, inputs)
     by_name = {each.name: each for each in operands(name, problem)}
@@ -242,7 +242,9 @@ def _share(error: float, limit: float) -> float:
     return 0.0 if error == 0 else error / limit if limit else np.inf
 
 
-def test_attention_of_many_heads_equals_that_of_single_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_reference_is_equal_for_heads_computed_together_or_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module = reference("sdpa")
     problem = {"B": 2, "H": 3, "S": 20, "D": 8, "causal": True, "dtype": "float16"}
     inputs = module.inputs(problem, "normal", np.random.default_rng(0))
@@ -264,13 +266,13 @@ def test_template_uses_all_tunables_and_only_declared_names(name: str) -> None:
 
 def worst(name: str, problem: Problem, config: Config, folder: Path) -> float:
     """Return a config's largest error over all cases, as a multiple of the tolerances, with inputs of one seed."""
-    return float(np.max(list(errors(name, problem, config, folder))))  # NaN if any is
+    return float(np.max(list(errors(name, problem, config, folder))))  # np.max returns NaN if an error is NaN
 
 
 def errors(
     name: str, problem: Problem, config: Config, folder: Path, *, instead: Package | None = None
 ) -> Iterator[float]:
-    """Yield a config's error of each case, as a multiple of the tolerances. A shape is compiled once it is needed."""
+    """Yield a config's error in each case, as a multiple of the tolerances. Each shape is compiled only once."""
     family = package(name).family
     cases = family.case_problems(problem, "cpu")
     distributions = {each.case.name: each.case.inputs for each in cases}
@@ -285,14 +287,14 @@ def errors(
 
 
 @pytest.mark.parametrize(("name", "text"), one_in(4, SAMPLED, of=itemgetter(0)))
-def test_sampled_configs_pass_every_case(name: str, text: str, tmp_path: Path) -> None:
+def test_sampled_cpu_configs_are_correct_on_every_case(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     for config in configs(name, problem, {"sdpa": 3, "gemm": 1, "sdpa_fp8": 0}.get(name, 2), seed=11):
         assert worst(name, problem, config, tmp_path) <= 1, config
 
 
 @pytest.mark.parametrize("at", [0, 64, 255])
-def test_maximum_ignores_nan(at: int, tmp_path: Path) -> None:
+def test_row_maximum_ignores_nan(at: int, tmp_path: Path) -> None:
     problem = package("reduce").family.problem("rows=1,cols=256,op=max", "cpu")
     x = np.arange(256, dtype=np.float32).reshape(1, -1)
     x[0, 1], x[0, at] = 1000.0, np.nan
@@ -303,7 +305,7 @@ def test_maximum_ignores_nan(at: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"), one_in(6, ((name, text) for name, texts in SHAPES.items() for text in texts), of=itemgetter(0))
 )
-def test_odd_shapes_are_correct(name: str, text: str, tmp_path: Path) -> None:
+def test_cpu_kernels_are_correct_on_odd_shapes(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(1))
     for config in configs(name, problem, {"sdpa": 2, "gemm": 0}.get(name, 1), seed=len(text)):
@@ -315,7 +317,7 @@ def test_odd_shapes_are_correct(name: str, text: str, tmp_path: Path) -> None:
     ("name", "text"),
     [("sdpa", "B=1,H=3,S=70,D=32,causal=true"), ("softmax", "rows=9,cols=100"), ("transpose", "rows=200,cols=300")],
 )
-def test_number_of_threads_does_not_change_results(name: str, text: str, tmp_path: Path) -> None:
+def test_number_of_threads_does_not_change_the_outputs_of_a_cpu_kernel(name: str, text: str, tmp_path: Path) -> None:
     problem = package(name).family.problem(text, "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(2))
     config = configs(name, problem, 0, seed=0)[0]
@@ -323,7 +325,7 @@ def test_number_of_threads_does_not_change_results(name: str, text: str, tmp_pat
     assert {each: out.tobytes() for each, out in one.items()} == {each: out.tobytes() for each, out in two.items()}
 
 
-def test_tolerance_of_attention_detects_one_missing_key() -> None:
+def test_attention_tolerance_rejects_an_output_without_the_last_key() -> None:
     problem = package("sdpa").family.problem("B=1,H=1,S=512,D=64", "cpu")
     inputs = reference("sdpa").inputs(problem, "normal", np.random.default_rng(3))
     q, k, v = (inputs[name].astype(np.float64) for name in ("q", "k", "v"))
@@ -333,7 +335,7 @@ def test_tolerance_of_attention_detects_one_missing_key() -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_available_baselines_agree_with_the_reference(name: str) -> None:
+def test_cpu_baselines_agree_with_the_reference(name: str) -> None:
     problem = package(name).family.problem(SMALL.get(name, "rows=4,cols=30"), "cpu")
     inputs = reference(name).inputs(problem, "normal", np.random.default_rng(4))
     offered = reference(name).baselines(problem)
@@ -364,7 +366,9 @@ def include_only(body: str, **variables: int) -> str:
 
 @pytest.mark.parametrize(("degree", "bound"), [(4, 2.9e-6), (5, 1.6e-7)])
 @pytest.mark.parametrize("width", widths())
-def test_exp2_has_its_stated_precision(width: int, degree: int, bound: float, tmp_path: Path) -> None:
+def test_exp2_template_has_its_stated_error_and_handles_special_values(
+    width: int, degree: int, bound: float, tmp_path: Path
+) -> None:
     source = include_only(
         """{% include "simd.h.j2" %}
 {% include "number/exp2.h.j2" %}
@@ -383,7 +387,7 @@ void run(const float *x, float *y, int n) { for (int i = 0; i < n; i += WIDTH) s
 
 
 @pytest.mark.parametrize("width", widths())
-def test_vectors_transpose_and_reduce(width: int, tmp_path: Path) -> None:
+def test_vector_template_transposes_and_reduces_correctly(width: int, tmp_path: Path) -> None:
     source = include_only(
         """{% include "simd.h.j2" %}
 void run(const float *x, float *y, float *reduced) {

@@ -1,4 +1,4 @@
-"""Workers against a real service: every trial ends once, under all kernel faults and process deaths."""
+"""Workers with a real service: every trial ends once, under all kernel faults and process deaths."""
 
 import contextlib
 import hashlib
@@ -70,7 +70,7 @@ class Bench:
             yield
         finally:
             stopping.set()
-            thread.join(120)  # a confirmation that it has begun may go on for as long on a busy machine
+            thread.join(120)  # on a busy machine, a begun confirmation may take this long
         assert not thread.is_alive()
 
     @contextmanager
@@ -126,7 +126,7 @@ def bench(tmp_path: Path, cache: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Package:
-    """Return 12 configs: correct, wrong, or impossible to compile."""
+    """Return a family with 12 configs: four correct, four wrong, and four that do not compile."""
     return edited(tmp_path, FAULT=["none", "nan", "syntax"])
 
 
@@ -144,12 +144,14 @@ def edited(folder: Path, **tunables: list[object]) -> Package:
 
 
 FAULTS = tomllib.loads((FAMILIES / "faulty" / "family.toml").read_text())["cpu"]["tunables"]["FAULT"]["values"]
-FAULTS = [each for each in FAULTS if each != "rare"]  # found only by chance
+FAULTS = [each for each in FAULTS if each != "rare"]  # this fault is found only by chance
 OF_EACH_KIND = ["none", "nan", "crash", "hang", "syntax", "render", "fork", "lazy"]
 
 
 @pytest.mark.parametrize("faults", one_in(2, [OF_EACH_KIND, FAULTS]), ids=["one of each kind", "all"])
-def test_search_survives_every_fault_and_keeps_its_evidence(bench: Bench, tmp_path: Path, faults: list[object]) -> None:
+def test_search_with_faulty_kernels_records_each_outcome_and_promotes_a_correct_one(
+    bench: Bench, tmp_path: Path, faults: list[object]
+) -> None:
     package = edited(tmp_path, UNROLL=[1], FAULT=faults)
     with bench.working():
         search = bench.ended(bench.search(package, problem="N=16384"))
@@ -157,7 +159,7 @@ def test_search_survives_every_fault_and_keeps_its_evidence(bench: Bench, tmp_pa
     kinds = {
         "none": "measured",
         "print": "measured",
-        "undefined": "measured",  # only a sanitizer finds it, so it becomes no champion
+        "undefined": "measured",  # only a sanitizer finds this fault, which prevents a promotion
         "crash": "crashed",
         "exit": "crashed",
         "abort": "crashed",
@@ -172,7 +174,7 @@ def test_search_survives_every_fault_and_keeps_its_evidence(bench: Bench, tmp_pa
     trials = bench.trials(search)
     outcomes = {trial.config["FAULT"]: trial.outcome.kind for trial in trials if trial.outcome}
     assert len(outcomes) == len(faults)
-    # it does an eighth of the work: on some machines faster than the roofline, else only a special comparison finds it
+    # an eighth of the work: on some machines faster than the roofline, else found only by a special comparison
     assert outcomes.pop("lazy") in {"measured", "impossible"}
     assert outcomes == {fault: kinds.get(str(fault), "wrong_answer") for fault in outcomes}
     assert search.champion is not None
@@ -184,7 +186,7 @@ def test_search_survives_every_fault_and_keeps_its_evidence(bench: Bench, tmp_pa
     assert set(search.champion.artefacts) >= {"source", "binary"}
 
 
-def test_compiling_runs_ahead_of_the_device_with_enough_cores(
+def test_search_that_compiles_while_measuring_records_every_outcome(
     bench: Bench, mixed: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.daemon.pipeline.FEW_CORES", 1)
@@ -193,7 +195,7 @@ def test_compiling_runs_ahead_of_the_device_with_enough_cores(
     assert search.counts == {"measured": 4, "wrong_answer": 4, "compile_failed": 4}
 
 
-def test_candidates_with_the_same_binary_are_measured_once(bench: Bench, tmp_path: Path) -> None:
+def test_candidates_with_equal_binaries_are_measured_once(bench: Bench, tmp_path: Path) -> None:
     package = edited(tmp_path, FAULT=["none"])
     template = package.path / "kernel.c.j2"
     template.write_text(template.read_text().replace("{{ UNROLL }}", "1").replace("range(UNROLL)", "range(1)"))
@@ -204,7 +206,7 @@ def test_candidates_with_the_same_binary_are_measured_once(bench: Bench, tmp_pat
     assert len({trial.outcome.timing.samples_us for trial in trials if trial.outcome}) == 1
 
 
-def test_recorded_space_is_searched_deterministically(tmp_path: Path, cache: Path) -> None:
+def test_searches_of_a_recorded_space_with_equal_seeds_are_identical(tmp_path: Path, cache: Path) -> None:
     logs = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -250,7 +252,7 @@ def test_killed_worker_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: 
     assert [trial.number for trial in bench.trials(search)] == list(range(9))
 
 
-def test_runner_killed_from_outside_costs_at_most_its_trial(bench: Bench, mixed: Package) -> None:
+def test_search_finishes_all_trials_although_its_runners_are_killed(bench: Bench, mixed: Package) -> None:
     with bench.working():
         search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
         for finished in (1, 5):
@@ -262,7 +264,9 @@ def test_runner_killed_from_outside_costs_at_most_its_trial(bench: Bench, mixed:
     assert (search.state, search.finished) == ("finished", 9)
 
 
-def test_results_wait_while_the_service_is_unavailable(tmp_path: Path, cache: Path, mixed: Package) -> None:
+def test_worker_delivers_its_results_after_the_service_was_killed_and_restarted(
+    tmp_path: Path, cache: Path, mixed: Package
+) -> None:
     database = tmp_path / "kernel-evo.db"
     with process_of(database) as service:
         url = announced(database)
@@ -279,7 +283,7 @@ def test_results_wait_while_the_service_is_unavailable(tmp_path: Path, cache: Pa
     assert (search.state, search.asked, search.finished) == ("finished", 9, 9), (search.reason, search.counts)
 
 
-def test_cancelled_search_stops_a_hanging_kernel_at_once(bench: Bench, tmp_path: Path) -> None:
+def test_cancelling_a_search_stops_its_hanging_kernel(bench: Bench, tmp_path: Path) -> None:
     package = edited(tmp_path, FAULT=["hang"])
     with bench.working():
         patient = {**POLICY, "verify_timeout_s": 300.0}

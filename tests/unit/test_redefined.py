@@ -19,7 +19,7 @@ def header(text: str, *, system: bool = True) -> str:
         ("int x;\n#undef U", "undefined", 8),
     ],
 )
-def test_header_that_replaces_a_macro_is_named_with_its_line(text: str, how: str, line: int) -> None:
+def test_warning_names_the_header_and_line_that_redefine_a_macro(text: str, how: str, line: int) -> None:
     found = list(replaced_macros(HEAD + header(text), ["U"], own="kernel.c"))
     assert found == [f'/usr/include/h.h:{line}: warning: "U" {how}']
 
@@ -34,5 +34,5 @@ def test_header_that_replaces_a_macro_is_named_with_its_line(text: str, how: str
         "int f;\n#undef U\n#define U 5\n",
     ],
 )
-def test_macro_that_keeps_its_value_or_is_replaced_by_the_source_is_not_named(text: str) -> None:
+def test_unchanged_macro_or_one_redefined_by_the_source_gives_no_warning(text: str) -> None:
     assert not list(replaced_macros(HEAD + text, ["U"], own="kernel.c"))

@@ -58,7 +58,7 @@ def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
         ([replace(WORKER, slots=())], 10, None),
     ],
 )
-def test_waiting_search_names_the_reason_of_its_workers(
+def test_waiting_search_states_why_its_workers_are_unavailable(
     workers: list[WorkerView], after_s: float, said: str | None
 ) -> None:
     found = worker_obstacle(workers, DEVICE, now=at(after_s))
