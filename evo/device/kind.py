@@ -1,4 +1,4 @@
-"""Device kinds: the facts that search, service and pages need; they need no libraries of the device.
+"""Device kinds: properties that search, service and pages need. They require no libraries of the device.
 
 An external package adds a kind by two entry points that have the kind's name: a `Kind` in the group
 ``kernel_evo.kinds``, and a `workers.backends.Driver` in the group ``kernel_evo.backends``.

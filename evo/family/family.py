@@ -209,7 +209,7 @@ class Family:
         """Return a complete problem, with the defaults and requirements of a device kind if one is given.
 
         Raises:
-            InvalidInput: names ``problem.<field>``, or the requirement that the problem breaks.
+            InvalidInput: names ``problem.<field>``, or the requirement that the problem violates.
         """
         if kind is None:
             return parse_problem(self.fields, given)
@@ -275,13 +275,13 @@ class Family:
             raise in_problem_terms(problem, constraints, error) from None
 
     def violations(self, config: Config, problem: Problem, device: Device, objective: Objective) -> list[Constraint]:
-        """Return the constraints that a config breaks on a problem, without building the space."""
+        """Return the constraints that a config violates on a problem, without building the space."""
         scope = self._constants(problem, device, objective) | dict(config)
         constraints = self.implementation(device.kind).constraints
         return [constraint for constraint in constraints if not constraint.expression.truth(scope)]
 
     def unfit(self, config: Config, problem: Problem, device: Device, objective: Objective) -> str | None:
-        """Return why a config does not fit a problem (the constraints it breaks there); None if it does."""
+        """Return the constraints that a config violates on a problem, as text; None if it violates none."""
         return "; ".join(map(str, self.violations(config, problem, device, objective))) or None
 
     def candidate(self, config: Config, problem: Problem, device: Device, objective: Objective) -> Candidate:

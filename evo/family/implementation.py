@@ -57,7 +57,7 @@ class Implementation:
         entry: name of the function to call.
         arguments: arguments of the call, in order.
         compiler: ``nvcc`` for CUDA that nvcc compiles; empty: the usual compiler of the language.
-        flags: compiler flags, added after the default ones; relative folders are relative to the family's folder.
+        flags: compiler flags, added after the default flags; relative paths start at the family's folder.
         macros: for a source, the fields, tunables and derived values that become macros; None: all of them.
         macro_prefix: prefix of the name of each macro, e.g. ``TUNED_``.
         specific: condition under which the kernel is compiled for a single architecture (sm_90a, not sm_90); None:

@@ -80,7 +80,7 @@ def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
 
     Args:
         ratio: time with the other value over that with the winner's.
-        least: the gain that is worth a promotion; an interval closer to 1 means that both values are equally good.
+        least: the policy's minimum gain; an interval closer to 1 means that both values are equally good.
         noise: relative difference between two series of the same kernel, where it is known.
     """
     if ratio.reach(1.0) < least:

@@ -76,8 +76,8 @@ def decide(
 
 
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
-    """Yield the rule on isolation between candidate and judge; none for device kinds that run no machine code of a
-    candidate on the judge's machine.
+    """Yield the rule on isolation between candidate and judge. There is no rule for device kinds that run no machine
+    code of a candidate on the judge's machine.
     """
     demanded = "full" if policy.untrusted == "sandbox" else policy.min_separation
     if demanded == "none" or "separation" not in required(kind).environment:

@@ -76,7 +76,7 @@ class Policy:
             elements, because a processor learns the branches for so few elements.
         noisy_repeat_factor: on a noisy device, a kernel is refused only if the ratio exceeds these two limits by this
             factor; below it, other programs may be the cause.
-        suspect_speedup: a trial at least this many times as fast as the fastest baseline is marked for review.
+        suspect_speedup: a trial whose speed-up over the fastest baseline is at least this factor is flagged for review.
         session_drift: allowance for a slower machine: if no trial of the search measured the champion, trials may
             challenge it although they are slower than its confirmed time by up to this fraction.
         challengers: number of elites that may challenge, so that one time that is short by chance does not block other

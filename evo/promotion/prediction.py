@@ -99,7 +99,7 @@ def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | 
 
 
 def times_as_fast(one: Timing, other: Timing) -> float:
-    """Return how many times as fast the first kernel is, in rounds that timed both."""
+    """Return the speed-up of the first kernel over the second, in rounds that timed both."""
     return paired_ratio(other.samples_us, one.samples_us)
 
 

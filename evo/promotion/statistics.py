@@ -42,7 +42,7 @@ class Interval:
 
 
 def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Generator) -> Interval:
-    """Percentile bootstrap of the median.
+    """Return a percentile bootstrap interval of the median.
 
     The percentile method is used because the acceleration of BCa is undefined if most samples are equal (a coarse
     clock, a recorded space). For medians the two methods differ by less than the spacing of the samples.
@@ -78,7 +78,7 @@ def at_most_one_in(right: int, confidence: float) -> int:
 
 
 def order_interval(samples: Samples, confidence: float) -> Interval:
-    """Distribution-free interval of the median: two order statistics.
+    """Return a distribution-free interval of the median: two order statistics.
 
     All displayed intervals of medians use this function. It needs no random generator, so equal samples always give the
     same interval, and it is fast enough for every line of a table.
@@ -105,7 +105,7 @@ def _outside(count: int, confidence: float) -> int:
 
 
 def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
-    """Interval of the median of a / b over rounds; disturbances that affect both series cancel in each round.
+    """Return an interval of the median of a / b over rounds; disturbances that affect both series cancel in each round.
 
     Args:
         a, b: equally long; entry i of both was taken in round i.
@@ -114,7 +114,7 @@ def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Gen
 
 
 def paired_ratio(a: Samples, b: Samples) -> float:
-    """Median of a / b over rounds: the estimate of a speed-up used everywhere.
+    """Return the median of a / b over rounds, which is the estimate of a speed-up used everywhere.
 
     Args:
         a, b: equally long; entry i of both was taken in round i.
@@ -145,7 +145,9 @@ def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
-    """Interval of median(a) / median(b) for two series measured separately, each resampled independently."""
+    """Return an interval of median(a) / median(b) for two series measured separately; each is resampled
+    independently.
+    """
     series = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     return _resampled(series, _median_ratio, confidence, rng, paired=False)
 
@@ -163,8 +165,9 @@ def prediction_interval(values: Samples, confidence: float, *, least_spread: flo
 
 
 def median_error(series: Samples) -> float:
-    """Standard error of the median of correlated samples, by batch means; 0 for fewer than 20 samples. Batches of 10
-    consecutive samples keep disturbances together that last longer than one sample, such as drift.
+    """Return the standard error of the median of correlated samples, by batch means; 0 for fewer than 20 samples.
+
+    A batch has 10 consecutive samples, so that it contains disturbances that last longer than one sample.
 
     Source: Law, Simulation Modeling and Analysis, 5th ed. (2015), section 9.5.3, with medians in place of means.
     """
@@ -207,7 +210,7 @@ def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
     """Return how far `a` is below `b` in pooled standard deviations, corrected for small samples; positive is faster.
 
     Args:
-        a, b: two samples each at least.
+        a, b: at least two samples each.
         trim: fraction cut from each end of both series. 0 gives Hedges' g. Larger values use trimmed means and
             Winsorised variances, so that a few interrupted samples do not hide a difference.
 

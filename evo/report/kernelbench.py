@@ -1,7 +1,7 @@
 """Results of a proposer on problems in KernelBench's format: fast_p, validity, speed-ups, share of the limit, cost.
 
 fast_p is the share of problems with a correct kernel that is more than p times as fast as eager PyTorch (Ouyang et al.,
-arXiv 2502.10517); fast_0 is the share with a correct kernel.
+arXiv 2502.10517); fast_0 is the share of problems with a correct kernel.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Successive halving: the number of trials that each variant of a search may have.
 
-A new variant gets `FIRST` trials. While it is among the best third of the variants that had as many trials, it gets
-`GROWTH` times as many. Variants arrive at any time, so each is compared, when it reaches a rung, with the variants that
-reached it before (asynchronous successive halving, Li et al., arXiv 1810.05934).
+A new variant gets `FIRST` trials. While it is among the best third of the variants with at least as many trials, its
+number of trials is raised by the factor `GROWTH`. Variants arrive at any time, so each is compared, when it reaches a
+rung, with the variants that reached it before (asynchronous successive halving, Li et al., arXiv 1810.05934).
 
 When no variant of the search has improved for `STAGNATION` trials, new variants and niches with a single variant are
 tuned further, and older variants only if they are the best of their niche. A variant whose binaries all belong to

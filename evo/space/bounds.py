@@ -54,7 +54,7 @@ ANYTHING = Range(np.asarray(-np.inf), np.asarray(np.inf))
 
 @dataclass(frozen=True)
 class Verdict:
-    """For each element: can it be true, and can it be false."""
+    """For each element: whether a condition can be true, and whether it can be false."""
 
     true: Mask
     false: Mask

@@ -58,7 +58,7 @@ class Step:
 
     Attributes:
         position: index of the tunable in declared order.
-        completed: constraints whose names are all bound after this step; points that break them are removed.
+        completed: constraints whose names are all bound after this step; points that violate them are removed.
         watched: constraints that name the tunable and tunables that are still unbound; points that can no longer
             satisfy them are removed.
     """

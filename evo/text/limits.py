@@ -112,7 +112,8 @@ def refuse_invisible(field: str, text: str) -> str:
     """Return a name after checking that a list, a log or a terminal can show it on one line.
 
     Raises:
-        InvalidInput: the name has a line break, a tab, a control character or a mark of writing direction.
+        InvalidInput: the name has a line break, a tab, a control character or a character that sets the writing
+            direction.
     """
     if (shown := one_line(text)) != text:
         raise InvalidInput(field, f"has a line break or another invisible character: {shown:.100}; leave it out")

@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text with tabs and line breaks escaped as well; for names from untrusted users."""
+    """Return `visible` of the text with tabs and line breaks escaped, too; for names from untrusted users."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 

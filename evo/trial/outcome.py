@@ -98,7 +98,7 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidConfig:
-    """Refused before compilation: it breaks a constraint, or the template did not render."""
+    """Refused before compilation: the config violates a constraint, or the template did not render."""
 
     reason: str
     kind: Literal["invalid_config"] = "invalid_config"

@@ -13,7 +13,7 @@ def parse_config(text: str, space: Space) -> Config:
     An empty text gives the first config of a search: the defaults, or the valid config nearest to them.
 
     Raises:
-        InvalidInput: names ``config.<tunable>`` and its values, or the constraint the config breaks.
+        InvalidInput: names ``config.<tunable>`` and its values, or the constraint that the config violates.
     """
     assignments = split_assignments(text, "config")
     if not assignments:

@@ -79,7 +79,7 @@ def show(
     with connect(ServiceRef(url=url, token=token, database=db)) as connection:
         if champion is None:
             found = connection.client.champions(family=family).items
-            none = "" if found else _none(connection.client, family)
+            none = "" if found else _no_champions_text(connection.client, family)
         else:
             found = (connection.client.champion(champion),)
         search = None if champion is None else connection.client.search(found[0].search_id)
@@ -189,7 +189,7 @@ def rollback(
         chosen = connection.client.champion(champion)
         if not chosen.current:
             raise Conflict(f"champion {champion} is retired already: {chosen.retired_reason}")
-        retired = connection.client.rollback(champion, reason=_why(reason, "rolled back"))
+        retired = connection.client.rollback(champion, reason=_checked_reason(reason, "rolled back"))
         now = successor(connection.client, retired)
     if as_json:
         print_json({"retired": retired, "current": [] if now is None else [now]})
@@ -222,7 +222,7 @@ def restore(
             raise Conflict(f"champion {champion} is the current one of its problem already")
         present = successor(client, chosen)
         over = None if present is None else present.id
-        restored = client.promote(champion, over=over, reason=_why(reason, "restored"))
+        restored = client.promote(champion, over=over, reason=_checked_reason(reason, "restored"))
         retired = None if over is None else client.champion(over)
     if as_json:
         print_json({"current": [restored], "retired": [] if retired is None else [retired]})
@@ -278,7 +278,7 @@ def called(
         console().print(f"Champion {champion.id} ({champion.subject} {champion.problem_key}): {text}", markup=False)
 
 
-def _why(reason: str | None, done: str) -> str:
+def _checked_reason(reason: str | None, done: str) -> str:
     """Return the reason, and ask the user for it if none was given; `done` is the action, for the question and the
     error.
     """
@@ -315,7 +315,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
     console().print(rows if rows.row_count else none)
 
 
-def _none(client: "Client", family: str | None) -> str:
+def _no_champions_text(client: "Client", family: str | None) -> str:
     """Return the text that explains why no champion is listed.
 
     Raises:
@@ -382,7 +382,7 @@ def export_suite(
             if each.family in SERVED and (slower or faster(each))
         }
         if not chosen:
-            raise NotFound(_nothing(wanted, found))
+            raise NotFound(_no_kernels_text(wanted, found))
         made = package_files([fetch(client, each) for each in chosen.values()])
     paths = write(made, to)
     left_out = {
@@ -434,7 +434,7 @@ def _reason(champions: "list[ChampionView]", served: tuple[str, ...]) -> str:
     return "its champion is slower than every baseline; --slower exports it"
 
 
-def _nothing(suite: "Suite", found: "dict[str, list[ChampionView]]") -> str:
+def _no_kernels_text(suite: "Suite", found: "dict[str, list[ChampionView]]") -> str:
     if any(found.values()):
         return f"no champion of suite {suite.name} is faster than PyTorch: --slower exports those there are"
     return f"no call of suite {suite.name} has a champion here: kernel-evo search --suite {suite.source} finds them"

@@ -152,7 +152,7 @@ def resolve(
     """Return a candidate for a device of this machine, or for a known GPU that is not here.
 
     Raises:
-        NotFound, InvalidInput: names the mistyped value, the constraint that the config breaks, or the name in the
+        NotFound, InvalidInput: names the unknown value, the constraint that the config violates, or the name in the
             document that a plain source does not use.
     """
     from evo.cli.arguments.config import parse_config

@@ -25,7 +25,7 @@ def read_variant_files(path: Path) -> VariantFiles:
         return VariantFiles(document={"name": path.name.partition(".")[0]}, files={path.name: _text(path)})
     if not path.is_dir():
         raise NotFound(f"{path} does not exist: give a folder with {DOCUMENT} and sources, or one source file")
-    matching = (each for each in path.rglob("*") if each.is_file() and _matters(each.relative_to(path)))
+    matching = (each for each in path.rglob("*") if each.is_file() and _is_part_of_variant(each.relative_to(path)))
     found = sorted(islice(matching, MAX_FILES + 2))  # the folder may be large: no more is read than is needed
     if len(found) > MAX_FILES + 1:
         raise InvalidInput(str(path), f"holds more than {MAX_FILES} files: give the variant a folder of its own")
@@ -60,7 +60,7 @@ def write_variant_files(folder: Path, source: VariantSource) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def _matters(path: Path) -> bool:
+def _is_part_of_variant(path: Path) -> bool:
     hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts)
     return not hidden and not path.name.endswith(("~", ".md", ".txt"))
 

@@ -26,7 +26,8 @@ class ChildFailed(EvoError, RuntimeError):
 class Child:
     """A child process, started by the constructor.
 
-    It runs in a separate session, so that Ctrl-C in the terminal reaches only this process, which decides what to do.
+    It runs in a separate session, so that Ctrl-C in the terminal reaches only the parent process, which then stops the
+    child if needed.
 
     Args:
         name: the child's name in messages.

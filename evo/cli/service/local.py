@@ -60,7 +60,7 @@ class Local:
             EvoError: the service does not start, or keeps dying; contains the end of its output.
         """
         if self._service is None or self._service.exit_code is not None:
-            self._bury(self._service)
+            self._record_death(self._service)
             self._service = None
             if not self._attached():
                 self._start_service(self._port())
@@ -117,7 +117,7 @@ class Local:
         self._worker = self._service = None
         self._worker_lock.release()
 
-    def _bury(self, child: Child | None) -> None:
+    def _record_death(self, child: Child | None) -> None:
         if child is not None:
             self._deaths.record(child)
 
@@ -176,7 +176,7 @@ class Local:
     def _tend_worker(self, url: str) -> None:
         if self._worker is not None and self._worker.exit_code is None:
             return
-        self._bury(self._worker)
+        self._record_death(self._worker)
         if not worker_connected(url, token=self._key, other_than=WORKER) and self._worker_lock.acquire():
             self._start_worker(url)
 

@@ -94,7 +94,7 @@ def follow(
             known = found
         if interrupts.count > obeyed:
             obeyed = interrupts.count
-            _obey(connection, search_id, screen, "stop" if obeyed == 1 else "cancel")
+            _send_command(connection, search_id, screen, "stop" if obeyed == 1 else "cancel")
         time.sleep(POLL_S)
 
 
@@ -120,7 +120,7 @@ def stuck(view: SearchView, where: str) -> str:
     return f"search {view.id} cannot go on: {view.obstacle}; {remedies}"
 
 
-def _obey(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:
+def _send_command(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:
     try:
         connection.ask(lambda client: client.command(search_id, wanted))
     except Conflict:  # it has just ended

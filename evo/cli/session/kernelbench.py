@@ -85,7 +85,7 @@ class Contest:
             while waiting and len(active) < self.together:
                 active.append(self._start(waiting.pop(0)))
             for work in tuple(active):
-                if not self._goes_on(work):
+                if not self._advance(work):
                     active.remove(work)
                     done[work.file] = work.result
             if active:
@@ -97,7 +97,7 @@ class Contest:
         work.steps = self._steps(work)
         return work
 
-    def _goes_on(self, work: Work) -> bool:
+    def _advance(self, work: Work) -> bool:
         try:
             next(work.steps)
         except StopIteration:

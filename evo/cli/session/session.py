@@ -61,7 +61,7 @@ def run(
         reached(out, where, measuring=where.url is None, beginning=isinstance(asked, Request)) as connection,
         interrupts.listen(),
     ):
-        view = _taken_up(asked, connection) if isinstance(asked, int) else begun(asked, connection, where)
+        view = _resumed(asked, connection) if isinstance(asked, int) else begun(asked, connection, where)
         page = masked(f"{connection.client.url}/searches/{view.id}")
         if announce is not None:
             news = {"search": view.id, "page": page, "view": to_jsonable_python(view)}
@@ -222,7 +222,7 @@ def _require_compiler(request: Request) -> None:
         raise EvoError(f"{error}. Without a GPU, --compile-only estimates what the --target would take") from None
 
 
-def _taken_up(search_id: int, connection: Connection) -> SearchView:
+def _resumed(search_id: int, connection: Connection) -> SearchView:
     view = connection.client.search(search_id)
     if view.state in TERMINAL:
         raise Conflict(f"search {search_id} is {view.state}, so there is nothing to resume: start a new one")

@@ -35,7 +35,7 @@ def run(
     try:
         with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
             for request in requests:  # each attaches to the service that runs here
-                kept = _keeping(ended, then)
+                kept = _recording_views(ended, then)
                 codes.append(
                     session.run(request, where, announce=announce, as_json=as_json, then=kept, tell=lambda _: None)
                 )
@@ -50,7 +50,7 @@ def run(
     return next((code for code in codes if code is not Exit.DONE), Exit.DONE)
 
 
-def _keeping(ended: list[SearchView], then: session.Then | None) -> session.Then:
+def _recording_views(ended: list[SearchView], then: session.Then | None) -> session.Then:
     def keep(connection: Connection, view: SearchView) -> None:
         ended.append(view)
         if then is not None:

@@ -15,7 +15,7 @@ def contiguous_like(x: torch.Tensor, *_others: object) -> torch.Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, grouped: bool) -> torch.Tensor:
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, grouped: bool) -> torch.Tensor:
     out = functions.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
     return _with_strides_like(q, out)
 
@@ -62,7 +62,7 @@ _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     ),
     "attention": (
         "(Tensor q, Tensor k, Tensor v, bool causal, bool grouped) -> Tensor",
-        _attended,
+        _attention,
         lambda q, k, v, causal, grouped: torch.empty_like(q),
     ),
     "rotary": (

@@ -1,4 +1,4 @@
-"""A draft of a family: facts of a source, and guesses that a person must check."""
+"""Drafts a family from a source: reads what the source states, and makes guesses that a person must check."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Facts of a C, C++ or CUDA source: functions that can be called, their parameters, and macros with their values."""
+"""Reads a C, C++ or CUDA source: functions that can be called, their parameters, and macros with their values."""
 
 import re
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ class Macro:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A source and its facts; `plain` is its text without comments."""
+    """A source with its functions and macros; `plain` is the text without comments."""
 
     text: str
     plain: str
@@ -82,7 +82,7 @@ class Source:
 
 
 def read_source(text: str, language: Language) -> Source:
-    """Read the facts of a source. Facts that need a preprocessor or a full parser are left out."""
+    """Read functions and macros of a source. Anything that needs a preprocessor or a full parser is left out."""
     plain = _COMMENTS.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
     found = _kernels(plain) if language == "cuda" else _functions(plain)
     return Source(text=text, plain=plain, language=language, functions=tuple(found), macros=tuple(_macros(plain)))

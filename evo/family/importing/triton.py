@@ -1,4 +1,4 @@
-"""A draft of a family from a Triton source: facts of its syntax tree, and guesses that a person must check.
+"""Drafts a family from the syntax tree of a Triton source, with guesses that a person must check.
 
 ``@triton.autotune`` becomes tunables, starts and initial contents. The file is parsed, never run.
 """

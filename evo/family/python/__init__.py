@@ -11,7 +11,7 @@ Defined = TypeVar("Defined")
 
 
 def family(defined: Defined) -> Defined:
-    """Mark a class as the family; its name is the family's, its docstring title and description."""
+    """Declare a class as the family. The class's name is the family's name; its docstring is title and description."""
     return defined
 
 

@@ -160,9 +160,9 @@ class SearchView(Deferred):
             names the baseline.
         gains: gains of the search over the default config and over the median random config; empty in lists.
         elapsed_s: running time without pauses.
-        overhead_ms: median over trials of the search's own cost: time in which no compiler and no device worked
-            although work was available; `overhead_mean_ms` is the mean.
-        delivery_ms: median over trials of the transport time of leases and results; the device did not wait.
+        overhead_ms: median over trials of the time that the search lost: no compiler and no device worked although work
+            was available. `overhead_mean_ms` is the mean.
+        delivery_ms: median over trials of the transport time of leases and results, during which the device worked.
         priority: workers serve searches with a higher priority first; among equal priorities, older searches first.
         cost: cost of running so far, if the budget gives a rate.
         warm_start: recorded results with which the search began.

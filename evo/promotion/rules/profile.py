@@ -41,12 +41,14 @@ def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, 
         return None
     challenger, incumbent = (profiles.get(side) for side in ("challenger", "incumbent"))
     unmet = (
-        _miss(gate, least, challenger, incumbent) for gate, least in demands if not gate.better or incumbent is not None
+        _unmet_gate(gate, least, challenger, incumbent)
+        for gate, least in demands
+        if not gate.better or incumbent is not None
     )
     return tuple(miss for miss in unmet if miss is not None)
 
 
-def _miss(gate: Gate, least: float, challenger: Profiled | None, incumbent: Profiled | None) -> str | None:
+def _unmet_gate(gate: Gate, least: float, challenger: Profiled | None, incumbent: Profiled | None) -> str | None:
     figure = FIGURES[gate.figure]
     value = None if challenger is None else challenger.figures.get(gate.figure)
     if gate.better and value is not None:

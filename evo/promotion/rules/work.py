@@ -1,4 +1,4 @@
-"""The rule that every timed call does all its work, even if its outputs already hold the answer."""
+"""Rules that every timed call does all its work, even if its outputs already hold the answer or its inputs repeat."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.rules.base import Confirmation, rule

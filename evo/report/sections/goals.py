@@ -98,7 +98,7 @@ def _next(material: Material, terms: Terms) -> str:
         return " Every target is reached." if in_all else " Every target is reached, but not all in every process."
     below = [each for each in missed if each.time_us < _floor_us(material)]
     words = "".join(
-        f" Try next for {each.goal.name}, {factor_text(each.missing)} faster than this: {_try(material)}."
+        f" Try next for {each.goal.name}, {factor_text(each.missing)} faster than this: {_next_attempt(material)}."
         for each in missed[:1]
         if each not in below
     )
@@ -109,7 +109,7 @@ def _next(material: Material, terms: Terms) -> str:
     return words
 
 
-def _try(material: Material) -> str:
+def _next_attempt(material: Material) -> str:
     """Suggest how to find a faster kernel."""
     search = material.search
     if search.reason == "exhausted":

@@ -247,9 +247,9 @@ class Binder(ast.NodeTransformer):
             node.args = [self.visit(each) for each in node.args]
         else:
             node = self.generic_visit(node)
-        return self._worked_out(node) if isinstance(node, ast.expr) else node
+        return self._folded(node) if isinstance(node, ast.expr) else node
 
-    def _worked_out(self, node: ast.expr) -> ast.expr:
+    def _folded(self, node: ast.expr) -> ast.expr:
         if isinstance(node, ast.IfExp) and isinstance(node.test, ast.Constant):
             return node.body if node.test.value else node.orelse
         if isinstance(node, ast.Constant | ast.Tuple) or not self.constants.keys() >= free_names(node):

@@ -1,4 +1,4 @@
-"""Tunables of a recording: checks names and values, and converts them to ones that a space accepts."""
+"""Tunables of a recording: checks names and values, and converts them so that a space accepts them."""
 
 import json
 import re

@@ -1,8 +1,8 @@
 """Niches: groups of configs with the same mechanism. Each niche gets some trials before it is judged.
 
 A mechanism that wins in the end may lose at first: its other tunables need other values than the elites have, and the
-configs in between are slower. Successive halving gives every mechanism a trial, and the faster ones further trials.
-Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*,
+configs in between are slower. Successive halving gives every mechanism a trial, and the faster mechanisms further
+trials. Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*,
 AISTATS (2016).
 """
 

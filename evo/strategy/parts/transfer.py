@@ -168,7 +168,7 @@ def _doublings(value: object) -> float | None:
 
 def _candidates(space: Space, tasks: Sequence[_Task]) -> Indices:
     """Return distinct valid rows: the fastest configs of earlier searches after repair, their neighbours, and random
-    ones.
+    configs.
 
     Neighbours that need several changes are left out: in a space of 10^18 configs finding them takes seconds.
     """

@@ -138,7 +138,7 @@ class Evolution:
         )
         asked, first = str(operator), None
         for _ in range(1 + self.limits.repairs):
-            if (end := self._end() or self._too_dear(messages)) is not None:
+            if (end := self._end() or self._over_budget(messages)) is not None:
                 return end
             proposal, answer = self._ask(asked, messages, repairs=first)
             if answer is None:
@@ -176,7 +176,7 @@ class Evolution:
                     found.setdefault(text, f"search {search.id}, {search.subject}, {how}")
         return found
 
-    def _too_dear(self, messages: Sequence[Message]) -> End | None:
+    def _over_budget(self, messages: Sequence[Message]) -> End | None:
         if self.limits.usd is None:
             return None
         spent = sum(each.usd for each in self.client.proposals(self.search_id))

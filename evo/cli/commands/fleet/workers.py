@@ -21,7 +21,7 @@ DeviceUuid = Annotated[
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="List the workers, and control which of them get work.", invoke_without_command=True)
-    group.callback()(_alone)
+    group.callback()(_list_by_default)
     group.command("list", epilog=examples("kernel-evo workers", "kernel-evo workers list --json"))(list_workers)
     group.command(epilog=examples("kernel-evo workers drain l4-vm --url https://evo.example.org"))(drain)
     group.command(epilog=examples("kernel-evo workers resume l4-vm"))(resume)
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="workers")
 
 
-def _alone(
+def _list_by_default(
     context: typer.Context, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False
 ) -> None:
     """List the workers, or control which workers get work."""

@@ -95,7 +95,7 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """Facts of a problem that a family needs.
+    """Description of a problem, from which a family is written.
 
     Attributes:
         fields: default by name of problem field; `constants` has the constant of the file that each replaces.

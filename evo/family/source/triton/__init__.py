@@ -1,4 +1,4 @@
-"""Triton kernels: facts of their source, the compiled part of it, and the launch of a compiled kernel."""
+"""Triton kernels: reads their source, selects the part to compile, and stores how a compiled kernel is launched."""
 
 from evo.family.source.triton.compiled import NOTE, Compiled, noted, read_note
 from evo.family.source.triton.source import OPTIONS, Kernel, Parameter, kernels_of, sliced

@@ -1,4 +1,4 @@
-"""Launch facts of a compiled Triton kernel, stored as a line of its PTX.
+"""Launch settings of a compiled Triton kernel, stored as a line of its PTX.
 
 Triton chooses threads, shared memory and scratch memory while it compiles. The PTX is stored and exported with a
 kernel, so a note in it is available wherever the kernel is launched.
@@ -16,7 +16,7 @@ _LINE = re.compile(rf"^{NOTE}(.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """Launch facts of a compiled Triton kernel.
+    """Launch settings of a compiled Triton kernel.
 
     Attributes:
         threads: threads per block.

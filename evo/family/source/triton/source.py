@@ -1,4 +1,4 @@
-"""Facts of a Triton source, and the part of it that a kernel needs. The file is parsed, never run.
+"""Reads a Triton source, and selects the part that a kernel needs. The file is parsed, never run.
 
 A Triton kernel is usually in a file that also makes tensors, runs benchmarks and reads files. Only imports of Triton,
 functions under ``@triton.jit`` and constants are needed to compile a kernel, so everything else is left out.
