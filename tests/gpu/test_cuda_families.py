@@ -345,7 +345,7 @@ def test_hopper_only_configs_are_correct(bench: Workbench, family: str, text: st
 @pytest.mark.parametrize(
     "change",
     [{}, {"PRODUCER_WARPS": 1, "CTAS_PER_SM": 2}, {"KV_SPLITS": 4, "BLOCK_M": 96, "WARPS_M": 6}],
-    ids=["alone", "producer", "six warps"],
+    ids=["no producer warp", "producer warp", "six warps"],
 )
 def test_fp8_attention_with_split_keys_and_staged_output_is_correct(bench: Workbench, change: Config) -> None:
     """Only the last warp to arrive merges; warps that end earlier must not be waited for."""

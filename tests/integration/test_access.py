@@ -139,7 +139,7 @@ def test_worker_token_acts_only_for_its_own_worker(house: Callers) -> None:
     assert mine.post(f"{API}/leases", json=lease).json()["leases"] == []
 
 
-def test_join_token_is_exchanged_once(house: Callers) -> None:
+def test_join_token_can_be_exchanged_only_once(house: Callers) -> None:
     secret = house.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"]
     joiner = house.service.client(secret)
     assert joiner.get(f"{API}/workers").status_code == 403
@@ -260,7 +260,7 @@ def csrf_in(html: str) -> str:
     return html.partition('name="csrf" value="')[2].partition('"')[0]
 
 
-def test_cookie_is_secure_behind_tls_and_ends_with_its_token(house: Callers) -> None:
+def test_session_cookie_is_secure_over_tls_and_invalid_after_token_revocation(house: Callers) -> None:
     secret = house.token("viewer")
     browser = house.service.client(base="https://127.0.0.1")
     entered = browser.post("/sign-in", data={"token": secret})
@@ -274,7 +274,7 @@ def test_cookie_is_secure_behind_tls_and_ends_with_its_token(house: Callers) -> 
 @pytest.mark.parametrize(
     "wanted", ["https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil", "javascript:x"]
 )
-def test_sign_in_redirects_to_no_other_site(house: Callers, wanted: str) -> None:
+def test_sign_in_never_redirects_to_another_site(house: Callers, wanted: str) -> None:
     entered = house.service.client(address="10.1.0.1").post(
         "/sign-in", data={"token": house.token("viewer"), "next": wanted}
     )
@@ -381,7 +381,7 @@ def test_request_body_limit_applies_with_and_without_content_length(house: Calle
         ({"content-length": "9000"}, [100] * 90, 4),
         ({"content-length": "300", "expect": "100-continue"}, [100] * 3, 0),
     ],
-    ids=["told", "grown", "far too large", "asked first"],
+    ids=["content length", "chunked", "far too large", "expect 100-continue"],
 )
 def test_oversized_request_body_is_read_up_to_four_times_the_limit(
     headers: dict[str, str], parts: list[int], read: int

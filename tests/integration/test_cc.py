@@ -74,7 +74,7 @@ def test_constant_changes_the_binary_but_comment_does_not(compiler: CCompiler) -
         '__asm__(".globl kernel\\nkernel: ret");',
         '#pragma GCC visibility push(hidden)\n__attribute__((visibility("default"))) void kernel(void) { }',
     ],
-    ids=["end of another name", "among three", "alias", "weak", "chosen when loaded", "assembly", "made visible"],
+    ids=["suffix of another name", "one of three", "alias", "weak", "ifunc", "assembly", "default visibility"],
 )
 def test_exported_kernel_is_accepted_among_other_functions_and_aliases(compiler: CCompiler, source: str) -> None:
     made = compiler.compile(Unit(source=source, architecture="native", entry="kernel"), timeout_s=60)

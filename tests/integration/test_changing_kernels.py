@@ -149,7 +149,7 @@ def test_kernel_in_cpp_with_openmp_is_measured(kernels: Kernels) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [("y < std::min(top + TILE_H, H - 2)", "y < std::min(top + TILE_H, H - 3)"), ("i < 3", "i < 2")],
-    ids=["mask", "missing-row-of-weights"],
+    ids=["last row not written", "last weights skipped"],
 )
 def test_wrong_kernel_with_openmp_is_refused(kernels: Kernels, old: str, new: str) -> None:
     refused(kernels.measured("convolution", ("convolution.cpp", old, new), H=66, W=70))

@@ -33,7 +33,7 @@ def test_only_the_beginning_of_endless_output_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "script",
     ["echo begun; sleep 60", "echo begun; exec >&- 2>&-; sleep 60", "echo begun; sleep 60 & exit 0"],
-    ids=["runs on", "runs on without output", "leaves a child behind"],
+    ids=["does not end", "closes its output", "leaves a child process"],
 )
 def test_program_is_stopped_at_its_time_limit(script: str, tmp_path: Path) -> None:
     begun = time.monotonic()

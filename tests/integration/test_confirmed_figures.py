@@ -188,7 +188,7 @@ def test_rest_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path
         assert "30.0× as long" in rest.http.get(f"{root}/searches/{search}", headers=BROWSER).text
 
 
-def test_pages_with_times_of_several_runs_say_so_once_in_the_same_words(tmp_path: Path) -> None:
+def test_pages_state_once_that_their_times_are_from_different_runs(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db") as rest:
         one = finished_over_rest(rest)
         (champion,) = rest.http.get("/champions").json()["items"]

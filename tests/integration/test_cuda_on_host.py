@@ -458,7 +458,7 @@ SCORE_TWINS = (
 @pytest.mark.parametrize(
     ("terms", "drawn", "text", "instead"),
     one_in(3, SCORE_TWINS),
-    ids=["no cap", "no slopes", "one slope", "aligned at the first key", "later keys weigh more", "another base"],
+    ids=["no cap", "no slope", "one slope for all heads", "aligned at the first key", "signed distance", "wrong base"],
 )
 def test_faults_in_score_cap_or_bias_exceed_the_tolerance(terms: str, drawn: str, text: str, instead: str) -> None:
     package = find("sdpa")
@@ -514,7 +514,9 @@ PACKED_TWINS = (
 
 
 @pytest.mark.parametrize(
-    ("text", "instead"), one_in(3, PACKED_TWINS), ids=["one start", "a key leaks", "other queries"]
+    ("text", "instead"),
+    one_in(3, PACKED_TWINS),
+    ids=["start of keys ignored", "key of the next sequence", "start of queries ignored"],
 )
 def test_faults_with_packed_sequences_exceed_the_tolerance(text: str, instead: str) -> None:
     package, file = find("sdpa"), "include/attention/walk.cuh.j2"
@@ -533,7 +535,9 @@ def test_faults_with_packed_sequences_exceed_the_tolerance(text: str, instead: s
 
 
 @pytest.mark.parametrize(
-    "change", one_in(3, DIFFERENTLY), ids=["ahead", "producers", "alone", "boxes", "shared", "shared boxes"]
+    "change",
+    one_in(3, DIFFERENTLY),
+    ids=["qk ahead", "producer warp", "split keys", "tma", "cluster", "cluster with tma"],
 )
 def test_attention_with_each_copy_and_split_option_is_correct_on_the_host(change: Config) -> None:
     package = find("sdpa")
@@ -546,7 +550,9 @@ def test_attention_with_each_copy_and_split_option_is_correct_on_the_host(change
 
 
 @pytest.mark.parametrize(
-    "change", one_in(2, [{}, {"WARPS_KV": 1, "PARTS_APART": True}]), ids=["warps too", "blocks alone"]
+    "change",
+    one_in(2, [{}, {"WARPS_KV": 1, "PARTS_APART": True}]),
+    ids=["split by warps and blocks", "split by blocks"],
 )
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
 def test_cluster_attention_is_correct_in_every_execution_order(change: Config, order: int) -> None:
@@ -598,7 +604,9 @@ def test_e4m3_attention_is_correct_on_the_host(text: str, change: Config) -> Non
             assert np.abs(made["out"] - exact["out"]).max() < 2 * worst
 
 
-@pytest.mark.parametrize(("text", "change"), one_in(4, WARPGROUPS), ids=["boxes", "alone", "turns", "shared"])
+@pytest.mark.parametrize(
+    ("text", "change"), one_in(4, WARPGROUPS), ids=["tma", "no producer warp", "alternating warpgroups", "cluster"]
+)
 def test_warpgroup_attention_is_correct_on_the_host(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(text, "cuda")
@@ -610,7 +618,7 @@ def test_warpgroup_attention_is_correct_on_the_host(text: str, change: Config) -
 
 
 @pytest.mark.parametrize(("text", "change"), one_in(4, HEAD_SIZES))
-def test_attention_of_every_head_size_is_correct_on_the_host(text: str, change: Config) -> None:
+def test_attention_with_head_sizes_from_72_to_256_is_correct_on_the_host(text: str, change: Config) -> None:
     package = find("sdpa")
     problem = package.family.problem(f"B=1,H=2,S=75,{text}", "cuda")
     common = {
@@ -629,7 +637,7 @@ def test_attention_of_every_head_size_is_correct_on_the_host(text: str, change: 
 
 
 @pytest.mark.parametrize(
-    ("text", "change"), one_in(4, BY_TURNS), ids=["ahead", "shares", "shares alone", "few tiles", "uneven"]
+    ("text", "change"), one_in(4, BY_TURNS), ids=["prefetch", "stream-k", "only shares", "few tiles", "uneven shares"]
 )
 def test_persistent_attention_is_correct_and_equal_in_every_execution_order(text: str, change: Config) -> None:
     package = find("sdpa")
@@ -681,7 +689,7 @@ def test_rows_of_odd_length_are_correct_on_the_host(family: str, text: str, chan
     ids=[
         *("split", "one row", "residual", "tanh", "warpgroups", "boxes", "cluster"),
         *("odd", "odd rows of c", "odd cluster", "odd boxes", "batch", "odd batch", "batch of boxes", "few rows"),
-        *("few rows in shares", "stream", "bytes", "boxes of bytes"),
+        *("few rows, stream-k", "stream-k", "8 bits", "8 bits with tma"),
     ],
 )
 def test_matrix_product_is_correct_and_equal_in_every_execution_order(family: str, text: str, change: Config) -> None:

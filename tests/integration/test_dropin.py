@@ -212,7 +212,7 @@ def test_cross_entropy_is_served_and_ignores_rows(fast: Any, reduction: str) -> 
 @pytest.mark.parametrize(
     ("kv", "by_tokens", "unsqueezed"),
     [(2, True, 1), (4, False, 1), (2, False, 2)],
-    ids=["projected", "plain", "tokens"],
+    ids=["transposed tokens", "contiguous heads", "tokens first"],
 )
 def test_rotary_embedding_is_served_in_both_layouts(fast: Any, kv: int, by_tokens: bool, unsqueezed: int) -> None:
     import torch

@@ -25,7 +25,7 @@ from tests.unit.test_importing import CONVOLUTION, REFERENCE, imported
         ("#!/usr/bin/env python\n# -*- coding: utf-16 -*-\n", "ascii"),
         ("import helper\nfrom further import x\nassert x == helper.x == 1\n", "utf-8"),
     ],
-    ids=["future", "docstring", "byte order mark", "latin-1", "unused cookie", "modules beside it"],
+    ids=["future import", "docstring", "byte order mark", "latin-1", "cookie on line 2", "local modules"],
 )
 def test_python_references_in_any_declared_encoding_are_imported(tmp_path: Path, start: str, encoding: str) -> None:
     (tmp_path / "helper.py").write_text("x = 1\n")

@@ -48,7 +48,15 @@ def by(kernel: Callable[[Config], object]) -> Callable[[Config, Config], bool]:
         (lambda c: (c["A"], c["C"] == 3, c["B"] if c["C"] == 2 else 0), []),
         (lambda c: (c["A"], c["B"], c["C"] == 3), []),
     ],
-    ids=["all matter", "one idle", "two idle", "with the last value", "with a middle one", "with a third", "one value"],
+    ids=[
+        *(
+            "all have an effect",
+            "one without effect",
+            "two without effect",
+            "effect only with the last value of another",
+        ),
+        *("effect only with a middle value", "effect of a third tunable", "effect of one value"),
+    ],
 )
 def test_exactly_the_tunables_without_effect_are_found(kernel: Callable[[Config], object], blamed: list[str]) -> None:
     found = idle_tunables(space(A=[1, 2, 3, 4], B=[0, 1], C=[1, 2, 3]), by(kernel))

@@ -69,7 +69,7 @@ def test_sibling_buffer_sets_share_only_inputs() -> None:
 
 @pytest.mark.parametrize("most_copied_bytes", [0, 64])
 @pytest.mark.parametrize("byte", [0, 7, 8, 12])
-def test_every_changed_byte_of_an_output_is_noticed(
+def test_change_of_any_single_output_byte_is_detected(
     monkeypatch: pytest.MonkeyPatch, byte: int, most_copied_bytes: int
 ) -> None:
     monkeypatch.setattr(memory, "_MOST_COPIED_BYTES", most_copied_bytes)

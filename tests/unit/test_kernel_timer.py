@@ -58,7 +58,7 @@ def timed(process: Process, samples: int = 40) -> KernelTimer:
     return timer
 
 
-def test_pages_of_a_set_are_entered_once_and_before_it_is_called() -> None:
+def test_buffer_set_is_mapped_once_and_before_its_first_call() -> None:
     process, sets = Process(0.0), [object() for _ in range(200)]
     timer = KernelTimer(cast(KernelProcess, process), cast(Any, sets), rng=np.random.default_rng(0))
     for _ in range(40):
@@ -69,7 +69,7 @@ def test_pages_of_a_set_are_entered_once_and_before_it_is_called() -> None:
     assert len(entered) == len(set(entered))
 
 
-def test_short_timing_enters_the_pages_of_few_sets_and_of_some_that_are_not_called() -> None:
+def test_short_timing_maps_at_most_18_buffer_sets_and_some_that_are_not_called() -> None:
     process, sets = Process(0.0), [object() for _ in range(200)]
     timer = KernelTimer(cast(KernelProcess, process), cast(Any, sets), rng=np.random.default_rng(0), calls=2)
     timer.sample()

@@ -305,7 +305,7 @@ def test_reference_may_vary_within_the_tolerance(tmp_path: Path, monkeypatch: py
         "np.roll(np.arange(5), np.random.randint(1, 5)).astype(np.float32)",
         "np.array([0, 0, 0, 0, 1 + np.random.rand()], np.float32)",
     ],
-    ids=["all of them", "their order", "one of them"],
+    ids=["all elements", "order of elements", "one element"],
 )
 def test_unseeded_inputs_are_not_compared_with_the_reference_of_other_inputs(tmp_path: Path, change: str) -> None:
     text = WHOLE.replace('rng.standard_normal(problem["N"]).astype(np.float32)', change)

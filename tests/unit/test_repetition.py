@@ -162,11 +162,11 @@ STEADY = Timing(samples_us=(1.0,) * 12)
 @pytest.mark.parametrize(
     ("new", "known", "passed", "conclusive"),
     [
-        pytest.param(Timing(samples_us=(5.0,) * 12), STEADY, False, True, id="surely slower"),
-        pytest.param(BUSY, STEADY, False, False, id="the interval reaches from below the limit to above"),
+        pytest.param(Timing(samples_us=(5.0,) * 12), STEADY, False, True, id="clearly slower"),
+        pytest.param(BUSY, STEADY, False, False, id="interval contains the limit"),
         pytest.param(Timing(samples_us=(2.0, 2.3, 2.8) * 4), STEADY, False, False, id="slower on a busy machine"),
-        pytest.param(Timing(samples_us=(4.0, 5.0, 6.0) * 4), STEADY, False, True, id="slower than noise explains"),
-        pytest.param(Timing(samples_us=(1.0, 1.2, 3.0) * 4), STEADY, True, True, id="unsteady and within the limit"),
+        pytest.param(Timing(samples_us=(4.0, 5.0, 6.0) * 4), STEADY, False, True, id="slower by more than the noise"),
+        pytest.param(Timing(samples_us=(1.0, 1.2, 3.0) * 4), STEADY, True, True, id="noisy but within the limit"),
     ],
 )
 def test_busy_machine_leaves_the_inputs_rule_undecided(

@@ -439,7 +439,9 @@ def test_policy_without_prune_and_shorten_ratio_takes_all_samples(space: Space) 
 
 
 @pytest.mark.parametrize("missing", ["prune_ratio", "shorten_ratio"])
-def test_candidates_get_all_samples_before_there_are_elites_if_a_limit_is_off(space: Space, missing: str) -> None:
+def test_candidates_get_all_samples_before_there_are_elites_if_a_policy_limit_is_off(
+    space: Space, missing: str
+) -> None:
     search = start(space, policy=replace(Policy(hopeless_ratio=None), **{missing: None}))
     run(search, [1])
     assert search.bars() == Bars()

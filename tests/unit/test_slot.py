@@ -360,7 +360,7 @@ def test_repeatedly_failing_job_is_released_and_finally_reported_as_failed(
 FULL = (MachineExhausted("no room"), OSError(errno.ENOSPC, "No space left on device"))
 
 
-@pytest.mark.parametrize("error", FULL, ids=["named", "plain"])
+@pytest.mark.parametrize("error", FULL, ids=["MachineExhausted", "OSError"])
 def test_exhausted_machine_releases_its_jobs_without_reporting_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

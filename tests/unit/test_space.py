@@ -240,7 +240,7 @@ FOURS = sum(math.prod(point) >= 16 for point in itertools.product(range(5), repe
         (digits(6), [], 1_000_000),
         (digits(9, 20), [f"t{index} % 4 == 0" for index in range(9)] + ["t0 * t1 * t2 * t3 >= 4096"], FOURS),
     ],
-    ids=["one constraint over all", "chain", "more points than 62 bits", "a million", "pruned early"],
+    ids=["constraint over all tunables", "chain", "over 2^62 points", "no constraint", "constraints per tunable"],
 )
 def test_huge_space_with_at_most_a_million_valid_configs_is_listed(
     tunables: list[Tunable], texts: list[str], count: int
