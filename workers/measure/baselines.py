@@ -1,4 +1,4 @@
-"""Baselines: other implementations of the problem, from reference.py. Runs in a runner only."""
+"""Baselines: other implementations of the problem, from reference.py. Used in runners only."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _FAR_OFF = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines:
-    """The baselines that can be timed, and for each of the others the reason why not."""
+    """The baselines that can be timed, and why the others cannot."""
 
     timers: dict[str, Timer] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
@@ -36,11 +36,11 @@ def prepare_baselines(
     sets: Callable[[int], int],
     only: str | None = None,
 ) -> Baselines:
-    """Set up every baseline the family offers.
+    """Prepare every baseline of the family.
 
     Args:
         function: name of the function in reference.py, e.g. ``baselines``.
-        sets: maps the number of baselines to the copies of the inputs that each rotates; 1 is hot.
+        sets: maps the number of baselines to the copies of the inputs that each uses in turn; 1 means hot.
         only: name of a baseline; the others are skipped.
     """
     ready = Baselines()
@@ -72,7 +72,7 @@ def _prepare(
 
 
 def _check(result: Any, golden: ExpectedOutput) -> None:
-    """Refuse a baseline with a clearly different result; results that are not a single array pass."""
+    """Reject a baseline whose result clearly differs from the reference; results that are not a single array pass."""
     if len(golden.reference) != 1:
         return
     (expected,) = golden.reference.values()

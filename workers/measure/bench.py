@@ -1,4 +1,4 @@
-"""A device opened for one problem, in a runner: candidates are verified, timed and compared on it."""
+"""A device opened for one problem, in a runner: verifies, times and compares candidates."""
 
 import itertools
 import math
@@ -113,7 +113,7 @@ _WITNESS_SHARE = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A loaded kernel of the searched problem, proven correct."""
+    """A loaded kernel of the searched problem that passed verification."""
 
     kernel: Any
     arguments: tuple[Argument, ...]
@@ -129,7 +129,7 @@ class Prepared:
 
     Attributes:
         drawn: inputs of each case and seed.
-        golden: None where a reference needs the GPU and has not had it yet.
+        golden: expected outputs; None where the reference needs the GPU and was not yet computed.
     """
 
     terms: Open
@@ -139,7 +139,7 @@ class Prepared:
 
     @classmethod
     def ahead(cls, request: Prepare) -> "Prepared | None":
-        """Compute only what needs no GPU, since another process may be measuring on it; None if everything needs it.
+        """Compute what needs no GPU, because another process may be measuring on it; None if everything needs it.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -154,7 +154,7 @@ class Prepared:
 
     @classmethod
     def of(cls, terms: Open) -> "Prepared":
-        """Compute inputs and expected outputs, on the GPU where that is faster.
+        """Compute inputs and expected outputs, on the GPU where it is faster.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -168,7 +168,7 @@ class Prepared:
         return cls(terms=terms, reference=reference, drawn=reference.drawn(terms.cases), golden=None)
 
     def complete(self) -> "Prepared":
-        """Return a copy in which the missing references are computed.
+        """Return a copy in which all missing references are computed.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -181,7 +181,7 @@ class Prepared:
 
 @contextmanager
 def _importing(modules: Sequence[str]) -> Iterator[None]:
-    """Import modules in another thread while the block runs."""
+    """Import modules in another thread for the duration of the block."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(import_all, modules)
         yield
@@ -205,7 +205,7 @@ class Bench:
 
     @classmethod
     def open(cls, prepared: Prepared, session: Session) -> "Bench":
-        """Confine this process and return its bench.
+        """Restrict this process and return its bench.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -220,7 +220,7 @@ class Bench:
         return cls(terms=terms, driver=chosen, session=session, reference=reference, golden=golden, mixtures=mixtures)
 
     def verify(self, request: Verify) -> Verified:
-        """Load a candidate's kernels and judge every case.
+        """Load a candidate's kernels and verify every case.
 
         Raises:
             WrongAnswerError, LaunchError: the candidate is at fault.
@@ -263,7 +263,7 @@ class Bench:
         return Sampled(timing=timing, other=other, environment=environment)
 
     def compare(self, request: Compare) -> Compared:
-        """Time candidates and baselines in interleaved rounds, then judge each candidate again."""
+        """Time candidates and baselines in interleaved rounds, then verify each candidate again."""
         mode, seconds = self.terms.objective.cache, Seconds()
         if self._meter is not None:  # half of the time is for the energy
             request = replace(request, budget_s=request.budget_s / 2)
@@ -333,7 +333,7 @@ class Bench:
 
     @property
     def _seed(self) -> list[int]:
-        """Return the seed of everything that this process draws, except the cases."""
+        """Return the seed of everything that this process draws at random, except the cases."""
         return [*self.terms.cases[0].seeds[0], self.terms.process]
 
     @property
@@ -342,13 +342,13 @@ class Bench:
 
     @cached_property
     def _timed_goldens(self) -> tuple[ExpectedOutput, ...]:
-        """Return the expected outputs of the contents that timed buffers hold in turn."""
+        """Return the expected outputs of all contents that the timed buffers hold in turn."""
         found = self.golden[self.terms.cases[0].name]
         return found[:-1] or found
 
     @cached_property
     def _held_back(self) -> ExpectedOutput:
-        """Return the inputs that candidates receive only after timing."""
+        """Return the inputs that candidates receive only after all timing."""
         return self.golden[self.terms.cases[0].name][-1]
 
     @cached_property
@@ -357,7 +357,7 @@ class Bench:
 
     @cached_property
     def _meter(self) -> EnergyMeter | None:
-        """The meter of the device; None if the search's metric needs none.
+        """The energy meter of the device; None if the search's metric needs none.
 
         Raises:
             NoMeterError: the metric needs one, and the device has none.
@@ -370,7 +370,7 @@ class Bench:
 
     @cached_property
     def _proofs(self) -> dict[str, str]:
-        """Return the checks beyond the cases, which are recorded with the measurement."""
+        """Return the checks beyond the cases, as recorded with the measurement."""
         return {}
 
     def _loaded(self, plan: CasePlan, file: KernelFile) -> tuple[ProofPlan, Any]:
@@ -380,7 +380,7 @@ class Bench:
         return proof, self._load(file, None if plan is self.terms.cases[0] else proof.core)
 
     def _verify_case(self, plan: CasePlan, request: Verify, proof: ProofPlan, kernel: Any) -> Iterator[CaseError]:
-        """Verify one case in a separate process, if the device has them. The timed case keeps its process."""
+        """Verify one case, in a separate process if the device supports this; the timed case keeps its process."""
         file = request.kernels[plan.name]
         timed = plan is self.terms.cases[0]
         goldens = self._timed_goldens if timed else self.golden[plan.name]
@@ -422,7 +422,7 @@ class Bench:
             self.candidates[request.candidate] = candidate
 
     def _require_hope(self, durations_us: Sequence[float], hopeless_us: float | None) -> None:
-        """Stop the proof of a candidate that is far too slow; the shortest of its calls decides.
+        """Stop the verification of a candidate whose shortest call is far too slow.
 
         Raises:
             HopelessError: it is.
@@ -433,13 +433,13 @@ class Bench:
         raise HopelessError(Pruned(timing=timing, threshold_us=hopeless_us, verified=False))
 
     def _verify_further(self, candidate: Candidate) -> None:
-        """Do what `Verify.deferred` left to be done."""
+        """Run the checks that `Verify.deferred` postponed."""
         (buffers,) = self._sets("hot", candidate.arguments)
         self._verify_mixtures(candidate, buffers)
         self._verify_two_threads(candidate, buffers)
 
     def _verify_two_threads(self, candidate: Candidate, buffers: Buffers) -> None:
-        """Judge calls of two threads at once, on the timed buffers and on others with the first content."""
+        """Verify calls of two threads at once, on the timed buffers and on others with the first content."""
         if not (self.session.places and self.terms.reentrant):
             return
         contents = self._contents(candidate.arguments)
@@ -454,7 +454,7 @@ class Bench:
         )
 
     def _verify_mixtures(self, candidate: Candidate, buffers: Buffers) -> None:
-        """Judge one call on each mixture of the cases' inputs, at the timed addresses.
+        """Verify one call on each mixture of the cases' inputs, at the timed addresses.
 
         The call before is on the nominal inputs, to which the first mixture is close.
         """
@@ -478,7 +478,7 @@ class Bench:
         *,
         promising: Callable[[], None] | None = None,
     ) -> tuple[Taken, int]:
-        """Take samples, judge each, and return them with the calls that each averages over."""
+        """Take samples, check the output of each, and return them with the number of calls that each averages over."""
         sets = self._sets(mode, candidate.arguments)
         timer = self.session.timer(candidate.kernel, sets)
         # all hot calls write the same outputs, so the last timed call can be checked
@@ -504,14 +504,14 @@ class Bench:
         return self.session.timer(candidate.kernel, self._sets(self.terms.objective.cache, candidate.arguments))
 
     def _power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
-        """Return the power of timers; empty if the search's metric needs none."""
+        """Return the power of each timer's kernel; empty if the search's metric needs none."""
         if self._meter is None:
             return {}
         rng = np.random.default_rng([*self._seed, _POWER])
         return measure_power(timers, self._meter, spans, rng=rng, budget_s=budget_s)
 
     def _require_nothing_left(self, where: str) -> None:
-        """Reject kernels that leave threads, processes or changes behind, also after verification."""
+        """Reject kernels that leave threads, processes or changed state behind, also after verification."""
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
 
@@ -571,7 +571,7 @@ class Bench:
         return found
 
     def _mixed(self, candidate: Candidate) -> tuple[Sequence[Buffers], Timer]:
-        """Return sets with separate inputs and outputs, and a timer of one call on each."""
+        """Return buffer sets that share no memory, and a timer that calls the kernel once on each set."""
         arguments = candidate.arguments
         sets = self._sets("cold", arguments)[:MIXED_SETS] if self.terms.objective.cache == "cold" else ()
         if not sets:
@@ -580,7 +580,7 @@ class Bench:
         return sets, self.session.timer(candidate.kernel, sets, once=True)
 
     def _repetition(self, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
-        """Compare the times of calls on new inputs and on the first content, which the sets hold afterwards."""
+        """Compare the times of calls on new inputs with calls on the first content, which the sets hold afterwards."""
         arguments, plan, drawn = candidate.arguments, self.terms.cases[0], itertools.count()
         known = self._timed_goldens[0].inputs_of(arguments)
         if not known:
@@ -601,7 +601,7 @@ class Bench:
         return found
 
     def _overtaken(self, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
-        """Judge and time consecutive calls whose inputs change between them, at the timed addresses."""
+        """Verify and time consecutive calls whose inputs change between calls, at the timed addresses."""
         plan, arguments = self.terms.cases[0], candidate.arguments
         floating = [is_floating(each.dtype) for each in plan.operands if each.role == "input"]
         if not (self.session.places and plan.mixed and floating and all(floating)):
@@ -621,7 +621,7 @@ class Bench:
         return replace(found, changing=timed)
 
     def _judge_further(self, candidate: Candidate, output_check: OutputCheck, most: int) -> None:
-        """Judge one call on each further input, drawn while time remains and reference.py is fast."""
+        """Verify one call on each further input, while time remains and reference.py is fast."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents, plan = self._contents(candidate.arguments), self.terms.cases[0]
         before, began_s = contents.of(buffers), time.monotonic()
@@ -642,10 +642,10 @@ class Bench:
     def _alike(
         self, candidate: Candidate, check: Callable[[], OverwriteCheck], timed: Timing, policy: Policy
     ) -> OverwriteCheck:
-        """Check for skipped work, again if a kernel is much faster on repeated calls or in the timed rounds.
+        """Check for skipped work; repeat the check if a kernel is much faster in repeated or timed calls.
 
         Raises:
-            WrongAnswerError: it always is, and equal calls take equal times: it does not do the same work each time.
+            WrongAnswerError: it is faster in every check, although the times of equal calls are stable.
         """
         for _ in range(LOOKS):
             found = check()
@@ -657,7 +657,7 @@ class Bench:
         return replace(found, unclear=fault)
 
     def _disagreement(self, candidate: Candidate, found: OverwriteCheck, timed: Timing, policy: Policy) -> str:
-        """Return why a kernel may do less work on repeated or timed calls; empty if it does not."""
+        """Return why a kernel may do less work in repeated or timed calls; empty if it does not."""
         sets, limits = found.poisoned.calls_per_sample, self.terms.device.limits
         limit = most_disagreement(candidate.arguments, sets, limits, policy)
         fault = disagreement(found.poisoned, found.repeated, limit, policy.skip_confidence)
@@ -671,7 +671,7 @@ class Bench:
         return fault or ""
 
     def _in_short_batches(self, candidate: Candidate, timed: Timing, other: Timing) -> Timing:
-        """Time calls as in the timed rounds, but in batches of another number of calls."""
+        """Time calls as in the timed rounds, but with another number of calls per batch."""
         mode = self.terms.objective.cache
         sets = self._sets(mode, candidate.arguments)
         timer = self.session.batch_timer(candidate.kernel, sets, short_batch(timed, other))
@@ -679,7 +679,7 @@ class Bench:
         return replace(timed, samples_us=tuple(samples["short"]), calls_per_sample=timer.calls)
 
     def _judge_again(self, candidate: Candidate) -> None:
-        """Judge the candidate on unseen inputs at the addresses of the timed inputs."""
+        """Verify the candidate on unseen inputs at the addresses of the timed inputs."""
         (buffers,) = self._sets("hot", candidate.arguments)
         contents = self._contents(candidate.arguments)
         buffers.renew(self._held_back.inputs_of(candidate.arguments))
@@ -707,16 +707,16 @@ class Bench:
         return self._keep(("cold", 0), arguments, self._nominal, count)
 
     def _hot(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return the set on which a case is verified; the first case is also timed on it."""
+        """Return the buffers on which a case is verified; those of the first case are also timed."""
         return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
     def _put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
-        """Fill the set on which a case is verified with another content."""
+        """Fill the buffers on which a case is verified with another content."""
         if case == self.terms.cases[0].name:
             self._contents(arguments).put(buffers, content)
 
     def _contents(self, arguments: tuple[Argument, ...]) -> Contents:
-        """Return the contents that the timed buffers of these arguments hold and may hold."""
+        """Return the contents that the timed buffers of these arguments may hold."""
         (hot,) = self._hot(self.terms.cases[0].name, arguments)
         if hot not in self._contents_of:
             name = self.terms.cases[0].name
@@ -731,7 +731,7 @@ class Bench:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
-        """Return buffers, reused for candidates with the same arguments; workspace shapes are the usual difference."""
+        """Return buffers, reused for candidates with the same arguments; usually only workspace shapes differ."""
         shelf = self._kept.setdefault(key, {})
         buffers = shelf.pop(arguments, None)
         if buffers is None:
@@ -754,7 +754,7 @@ class Bench:
         )
 
     def _cold_copies(self, baselines: int) -> int:
-        """Return the copies of the inputs for each baseline. Limited memory is shared and also holds outputs."""
+        """Return the input copies for each baseline, fitted to limited memory, which also holds the outputs."""
         inputs, outputs = (
             sum(array.nbytes for array in arrays.values()) for arrays in (self._nominal.inputs, self._nominal.reference)
         )
@@ -764,7 +764,7 @@ class Bench:
 
 
 def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequence[float]]) -> bool:
-    """Return True if further rounds are not needed: the ratios of the challenger are precise, or clear already."""
+    """Return True if no further rounds are needed, because the challenger's ratios are precise or already decided."""
     own, policy = samples.get("challenger"), request.policy
     if own is None or "champion" in request.series:
         return False
@@ -780,7 +780,7 @@ def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequen
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """Import modules; import errors are reported where a module is used."""
+    """Import modules; errors are ignored here and reported where a module is used."""
     for name in modules:
         with suppress(Exception):
             import_module(name)

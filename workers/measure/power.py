@@ -1,4 +1,4 @@
-"""Power of kernels: an energy meter is read around spans of uninterrupted calls."""
+"""Power of kernels, from energy meter readings before and after uninterrupted calls."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def measure_power(
 
 
 def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple[float, float]:
-    """Return the average power in watts, and microseconds per call, between two advances of the meter.
+    """Return the average power in watts, and the microseconds per call, between two increments of the meter.
 
     Calls go on from the first reading to the last, so steps of the counter fall on readings and idle time is
     negligible.
@@ -73,7 +73,7 @@ def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple
 def _advance(
     timer: Timer, meter: EnergyMeter, clock: Callable[[], float], before_uj: float, batches: list[float]
 ) -> float:
-    """Call the kernel until the meter advances, add the times of its calls, and return the reading."""
+    """Call the kernel until the meter advances, add up the times of its calls, and return the reading."""
     began_s = clock()
     while True:
         batches += _batch(timer, clock)

@@ -1,4 +1,4 @@
-"""Proof plan: the circumstances in which a candidate is judged, drawn at random for each kernel process.
+"""Proof plan: the conditions under which a candidate is verified, drawn at random for each kernel process.
 
 A kernel that is correct only in the circumstances of timing is wrong. The plan therefore varies the placement of
 buffers, the thread, the cores and the content of allocated memory, in the quick gate and in confirmations.
@@ -17,7 +17,7 @@ _STACKS = (8, 16)
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One judged call: the placement of its buffers and the mode of the call."""
+    """One verified call: the placement of its buffers and how it is called."""
 
     placement: Placement
     mode: CallMode
@@ -25,11 +25,11 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlan:
-    """The further circumstances in which one kernel process is judged.
+    """The further conditions under which a candidate is verified in one kernel process.
 
     Attributes:
-        core: selects the cores of a process that is not timed.
-        launches: judged calls after those at the timed placement.
+        core: number that selects the cores of a process that is not timed.
+        launches: verified calls after those at the timed placement.
     """
 
     core: int
@@ -65,5 +65,5 @@ class ProofPlan:
 
     @property
     def words(self) -> str:
-        """Return the plan in words, e.g. ``last on its own thread, first, unaligned``."""
+        """Return a description of the plan, e.g. ``last on its own thread, first, unaligned``."""
         return ", ".join(each.placement.where + " on its own thread" * each.mode.own_thread for each in self.launches)

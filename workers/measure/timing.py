@@ -32,7 +32,7 @@ _MOST_REPEATS = 10
 
 
 class ReferenceTimers:
-    """Times of the anchor and the empty call of one session, taken again with every measurement."""
+    """Timers of the anchor and the empty call of one session, which are repeated with every measurement."""
 
     def __init__(self, session: Session) -> None:
         self._anchor = session.anchor()
@@ -45,7 +45,7 @@ class ReferenceTimers:
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Speed of the device during a measurement."""
+    """Speed of the device during a measurement, by the anchor and the empty call."""
 
     anchor_us: float
     floor_us: float
@@ -59,7 +59,7 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Microseconds per call, one entry per sample, and whether sampling stopped early on a slow candidate."""
+    """Microseconds per call of each sample, and whether sampling stopped early because the candidate is slow."""
 
     samples_us: tuple[float, ...]
     pruned: bool = False
@@ -75,7 +75,7 @@ def take(
     after: Callable[[], None] | None = None,
     warm: bool = False,
 ) -> Taken:
-    """Take consecutive samples; stop early if the first fifth of them shows that the candidate is slow.
+    """Take consecutive samples; stop early if the first fifth shows that the candidate is slow.
 
     Args:
         bars: stop if the median of the first fifth is above `Bars.prune_us`; a single slow sample would be noise. Take
@@ -124,7 +124,7 @@ def interleave(
     after: Callable[[str], None] | None = None,
     enough: Callable[[Mapping[str, Sequence[float]]], bool] = lambda _: False,
 ) -> dict[str, list[float]]:
-    """Sample every timer once per round, in random order, so that drift and neighbours affect all of them equally.
+    """Sample every timer once per round, in random order, so that drift and other programs affect all equally.
 
     Every second round has the reverse order of the round before: of two timers, each precedes the other in half of the
     rounds.
@@ -152,7 +152,7 @@ def interleave(
 
 
 def balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Iterator[list[str]]:
-    """Yield the order of each round: random, and every second one the reverse of the round before."""
+    """Yield a random order for each odd round, and its reverse for the round that follows."""
     order: list[str] = []
     for number in range(rounds):
         order = order[::-1] if number % 2 else rng.permutation(names).tolist()
@@ -160,14 +160,14 @@ def balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Ite
 
 
 def undisturbed_sample(timer: Timer) -> float:
-    """Return the lower quartile of the samples that fit in `ROUND_US`; a single sample if it lasts longer."""
+    """Return the lower quartile of the samples that fit in `ROUND_US`, or a single sample if it lasts longer."""
     first = timer.sample()
     taken = sorted([first, *(timer.sample() for _ in range(repeats(first * timer.calls) - 1))])
     return taken[len(taken) // 4]
 
 
 def repeats(sample_us: float) -> int:
-    """Return the number of samples of this duration that make one sample of a round."""
+    """Return how many samples of this duration are combined into one sample of a round."""
     return max(1, int(ROUND_US / max(sample_us, ROUND_US / _MOST_REPEATS)))
 
 
@@ -182,7 +182,7 @@ def _warm_up(timer: Timer) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Disable garbage collection in the block."""
+    """Disable garbage collection during the block."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -207,7 +207,7 @@ _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Return the rounds that fit the budget; baselines that would take too much of it are left out.
+    """Return the number of rounds that fits the budget, without baselines that would take too much of it.
 
     A baseline requested by name always stays: a confirmation needs it in each of its processes. Without an incumbent
     the fastest baseline stays as well, as the only measure of the candidate.
@@ -229,7 +229,7 @@ def _left_out(
     typical_us: Mapping[str, float],
     cost_s: Mapping[str, float],
 ) -> dict[str, str]:
-    """Return why baselines are left out: far slower than the candidates, or too slow for the budget."""
+    """Return why baselines are omitted: much slower than the candidates, or too slow for the budget."""
     if not timers:
         return {}
     candidate_us = min(typical_us[name] for name in timers)
@@ -249,13 +249,13 @@ def _left_out(
 
 
 def _typical_us(timer: Timer) -> float:
-    """Return the microseconds that the calls of a sample take."""
+    """Return the typical duration of the calls of a sample, in microseconds."""
     first = timer.sample()
     count = _FEW_SAMPLES if first * timer.calls > _LONG_S * 1e6 else _SAMPLES
     return float(np.median([first, *(timer.sample() for _ in range(count - 1))]))
 
 
 def _round_s(timer: Timer, typical_us: float) -> float:
-    """Return the seconds that a round of this timer may take: the warm-up and the sample."""
+    """Return the time in seconds that a round of this timer may take, including warm-up."""
     sample_us = typical_us * timer.calls
     return (sample_us * repeats(sample_us) + max(sample_us, WARM_US)) * 1e-6

@@ -40,7 +40,7 @@ SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the 
 
 
 class HopelessError(EvoError, RuntimeError):
-    """The candidate is too slow to matter; carries the outcome. It is not at fault, and its process may go on."""
+    """The candidate is too slow to be of interest; carries the outcome. Its process remains usable."""
 
     def __init__(self, outcome: Pruned) -> None:
         super().__init__("too slow to be verified on all cases")
@@ -48,7 +48,7 @@ class HopelessError(EvoError, RuntimeError):
 
 
 class WrongAnswerError(EvoError, ValueError):
-    """The candidate gave a wrong answer; carries the outcome."""
+    """The candidate gave a wrong result; carries the outcome."""
 
     def __init__(self, reason: str, cases: Sequence[CaseError] = ()) -> None:
         super().__init__(reason)
@@ -68,11 +68,11 @@ def verify(
     brief: bool = False,
     durations_us: list[float] | None = None,
 ) -> tuple[CaseError, ...]:
-    """Call a kernel several times on the same inputs and judge every result.
+    """Call a kernel several times on the same inputs and check every result.
 
     Args:
         buffers: buffers with the inputs of `golden`.
-        deterministic: refuse results whose bits differ between launches.
+        deterministic: reject results whose bits differ between launches.
         stale: True if the first launch finds the outputs of an earlier launch on other inputs.
         fixed: True if the author of the kernel cannot change the family's contract, as for a variant: the reason then
             suggests no change of it.
@@ -81,7 +81,7 @@ def verify(
         durations_us: list to which the duration of each call is appended, including the request to the device.
 
     Returns:
-        Distance of each output of the first launch from the reference.
+        Error of each output of the first launch.
 
     Raises:
         WrongAnswerError: with a reason that names the case, the output and the rule.
@@ -116,7 +116,7 @@ def verify(
 
 
 def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Distance]:
-    """Compare outputs with the reference and return the distance of each.
+    """Compare outputs with the reference and return the error of each.
 
     Raises:
         WrongAnswerError: an output is not fully written, not finite, outside its tolerance, or refused by ``verify()``.
@@ -138,7 +138,7 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
 
 
 def remember(buffers: Buffers, golden: ExpectedOutput) -> dict[str, Remembered]:
-    """Remember the present outputs, by name."""
+    """Return copies of the present outputs, by name."""
     return {name: buffers.remember(name) for name in golden.outputs}
 
 
@@ -152,7 +152,7 @@ def verify_elsewhere(
     right: Mapping[str, Remembered],
     fixed: bool = False,
 ) -> None:
-    """Call a kernel on the same inputs at other placements and judge every result; placements are restored afterwards.
+    """Call a kernel on the same inputs at other placements, check every result, and restore the placements.
 
     Args:
         right: outputs for the same inputs that were judged right; equal bytes need no second comparison.
@@ -208,7 +208,7 @@ def _launch(
     *,
     brief: bool,
 ) -> float:
-    """Call the kernel once, require that it left nothing behind, and return the duration of the call in µs."""
+    """Call the kernel once, require that it left nothing behind, and return the duration in µs."""
     began_ns = time.perf_counter_ns()
     try:
         session.call(kernel, buffers, mode)
@@ -235,7 +235,7 @@ def _case_error(golden: ExpectedOutput, name: str, far: Distance) -> CaseError:
 
 
 def _accepted(case: str, output: str) -> CaseError:
-    """Return the distance of an output that only ``verify()`` judges: it was accepted, so it has no error."""
+    """Return the error of an output that only ``verify()`` checks: zero, because it was accepted."""
     return CaseError(case=case, output=output, rel_l2=0.0, max_abs=0.0, rel_l2_limit=0.0, max_abs_limit=0.0)
 
 
@@ -249,7 +249,7 @@ def _describe(case: CaseError, far: Distance) -> str:
 
 
 def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
-    """Return advice if the error may be the rounding of a reference that is computed in few bits."""
+    """Return advice if the error may be the rounding of a reference computed in low precision."""
     if reference.dtype != np.float64 or not case.rel_l2_limit < (case.rel_l2 or 0.0) < _ROUNDING:
         return ""
     with np.errstate(over="ignore"):

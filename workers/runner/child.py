@@ -1,4 +1,4 @@
-"""Slot side of a runner: start it, also ahead of its need, send requests, and kill it on a time-out."""
+"""The slot's side of a runner: starts it, also in advance, sends requests, and kills it after a time-out."""
 
 import contextlib
 import os
@@ -39,10 +39,10 @@ _THREAD_VARIABLES = (
 
 
 class ChildDiedError(EvoError, RuntimeError):
-    """The runner ended before it answered; the message has the signal or status and its last output.
+    """The runner ended before it replied; the message has the signal or status and its last output.
 
     Attributes:
-        killed: it ended by a signal that other processes may send.
+        killed: it was ended by a signal that other processes may have sent.
     """
 
     def __init__(self, reason: str, *, killed: bool = False) -> None:
@@ -51,11 +51,11 @@ class ChildDiedError(EvoError, RuntimeError):
 
 
 class ChildTimeoutError(EvoError, TimeoutError):
-    """The runner did not answer in time and was killed."""
+    """The runner did not reply in time and was killed."""
 
 
 class Child:
-    """One runner process below its guardian, in a separate session.
+    """One runner process, started by its guardian in a separate session.
 
     Args:
         threads: thread count of numeric libraries in the runner, which they read when they are loaded.
@@ -83,7 +83,7 @@ class Child:
 
     @property
     def usable(self) -> bool:
-        """True if the runner is running and has not been ended."""
+        """Return True if the runner is running and was not killed."""
         return not self._doomed and self._process.poll() is None
 
     def ask(self, request: Request, timeout_s: float) -> Reply:
@@ -108,7 +108,7 @@ class Child:
             raise ChildDiedError(f"the runner's answer is malformed: {error.errors()[0]['msg']}") from None
 
     def kill(self) -> None:
-        """Kill the runner and its descendants and wait for their end. Repeated calls do nothing."""
+        """Kill the runner and its descendants and wait for them to end; repeated calls do nothing."""
         if self._process.stdout is not None and self._process.stdout.closed:
             return
         known = descendants.below(self._process.pid) if self._process.returncode is None else []
@@ -169,7 +169,7 @@ class Child:
 
 
 class _Tail:
-    """Drains a stream in a thread and keeps its end, so that endless output neither blocks nor fills memory."""
+    """Reads a stream in a thread and keeps its end, so that endless output neither blocks nor fills memory."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -200,7 +200,9 @@ def _shortened(text: str) -> str:
 
 
 def _watched(pid: int) -> int | None:
-    """Return a descriptor that is readable once the process ended, even if its forks keep pipes open; Linux only."""
+    """Return a descriptor that becomes readable when the process ends, even if its
+    forks keep pipes open; Linux only.
+    """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             return os.pidfd_open(pid)
@@ -215,7 +217,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _environment(base: Mapping[str, str], threads: int) -> dict[str, str]:
-    """Return the daemon's environment with thread counts and a path to this package."""
+    """Return the daemon's environment with thread counts and the path of this package."""
     threaded = dict.fromkeys(_THREAD_VARIABLES, str(threads))
     return {**keeping_bytecode(base), **threaded, "PYTHONPATH": python_path(base)}
 
@@ -233,11 +235,11 @@ def _close(stream: IO[bytes]) -> None:
 
 
 class Ahead:
-    """A runner that is started ahead. It opens no device before it is taken.
+    """A runner started in advance, which opens no device until it is taken.
 
     Args:
-        request: what it does in advance.
-        limit_s: seconds it may take.
+        request: the request that it executes in advance.
+        limit_s: time limit in seconds.
     """
 
     def __init__(
@@ -257,7 +259,7 @@ class Ahead:
         self._thread.start()
 
     def taken(self) -> Child | None:
-        """Return the runner once it is prepared. If it failed, end it and return None."""
+        """Return the runner once it is prepared, or None after ending it if it failed."""
         self.wait()
         if self._ready and self._child.usable:
             return self._child
@@ -265,7 +267,7 @@ class Ahead:
         return None
 
     def wait(self) -> None:
-        """Return once it is prepared or has failed."""
+        """Wait until the runner is prepared or has failed."""
         self._thread.join()
 
     def discard(self) -> None:

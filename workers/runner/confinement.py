@@ -1,4 +1,4 @@
-"""Confinement that a runner applies to itself before it loads a candidate."""
+"""Restrictions that a runner imposes on itself before it loads a candidate."""
 
 import ctypes
 import os
@@ -36,7 +36,7 @@ def take_channel() -> Channel:
 
 
 def die_with(parent: int) -> None:
-    """End this process when the parent ends: by the kernel on Linux, by a watching thread elsewhere."""
+    """End this process when its parent ends: through the kernel on Linux, through a watching thread elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
@@ -46,7 +46,7 @@ def die_with(parent: int) -> None:
 
 
 def adopt() -> None:
-    """Become the parent of processes that a candidate detaches, so that they are found; Linux only."""
+    """Become the parent of processes that a candidate detaches, so that they can be found; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -55,7 +55,7 @@ def limit(memory_bytes: int, *, address_space: bool) -> None:
     """Forbid core files, limit file sizes, and limit further memory to `memory_bytes` or half of the free memory.
 
     Args:
-        address_space: False for devices whose driver reserves far more than it uses; memory is then not limited here.
+        address_space: False for devices whose driver reserves far more than it uses; their memory is not limited here.
     """
     limit_core()
     _lower("RLIMIT_FSIZE", max(_FILE_BYTES, memory_bytes))

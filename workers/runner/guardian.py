@@ -1,4 +1,4 @@
-"""The expendable parent of a runner.
+"""The parent process of a runner, which may be killed without loss.
 
 Started by a slot as ``python -m workers.runner.guardian WORKER_PID``. A candidate that kills its parent process, or its
 whole group, ends its own runner and not the worker: the guardian dies, the system kills the runner with it, and the
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def _end_as(status: int) -> NoReturn:
-    """End with the same status or by the same signal, without a core file."""
+    """End with the same status or signal, without a core file."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         confinement.limit_core()

@@ -1,4 +1,4 @@
-"""Repeats jobs whose processes were killed from outside, which does not count against the candidate.
+"""Repeats jobs whose processes were killed from outside, which is not attributed to the candidate.
 
 An operator, a batch system or the system's out-of-memory killer may end any process of a worker. A kernel can end its
 own process by the same signals, so a job is repeated only a few times.
@@ -26,11 +26,11 @@ _LOG = structlog.get_logger()
 
 
 class KilledError(EvoError, RuntimeError):
-    """The runner was killed in every attempt: the candidate was not judged, and the job goes to another worker."""
+    """The runner was killed in every attempt; the candidate was not judged, and the job goes to another worker."""
 
 
 def undisturbed(perform: Callable[[], R]) -> R:
-    """Perform a job; repeat it while its processes are killed from outside.
+    """Execute a job, and repeat it if its processes are killed from outside.
 
     Returns:
         The report of the first attempt without a kill. After `MOST_ATTEMPTS` the last report, whose outcome states the
@@ -79,7 +79,7 @@ def _counts() -> Iterator[int]:
 
 
 def _counters() -> Iterator[Path]:
-    """Yield the files with the count: cgroup v2, cgroup v1, and the whole machine."""
+    """Yield the files that hold the count: cgroup v2, cgroup v1, and the whole machine."""
     try:
         lines = (_PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -115,7 +115,7 @@ def _outcomes(report: Report) -> Iterator[Outcome | None]:
 
 
 def _with_reason(report: R, more: str) -> R:
-    """Return the report with `more` appended to the reasons of outcomes that mention a kill."""
+    """Return the report with `more` appended to the reason of each outcome that mentions a kill."""
 
     def explained(outcome: Outcome | None) -> Outcome | None:
         if isinstance(outcome, Crashed) and outcome.killed is not None:

@@ -1,4 +1,4 @@
-"""First request to a runner: the correctness cases of a problem with unpredictable seeds."""
+"""First request to a runner: the correctness cases of a problem, with unpredictable seeds."""
 
 import ast
 import zlib
@@ -38,7 +38,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 
 
 def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
-    """Return the Python modules that a runner of this search imports late: those of the device and of baselines.
+    """Return the Python modules that a runner of this search would import late: those of the device and of baselines.
 
     Functions of reference.py import large libraries only when they need them, which takes seconds.
 
@@ -56,7 +56,7 @@ def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
 
 
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
-    """Return every case of this problem. The first case, which is also timed, has several seeds.
+    """Return all cases of this problem; the first one, which is also timed, has several seeds.
 
     The last of its seeds is held back: candidates receive its inputs only after all timing.
     """

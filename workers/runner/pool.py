@@ -54,7 +54,7 @@ _KEPT = 2
 
 
 class CandidateFault(EvoError, RuntimeError):
-    """The candidate failed; its runner is no longer trusted."""
+    """The candidate failed, and its runner is no longer trusted."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -62,7 +62,7 @@ class CandidateFault(EvoError, RuntimeError):
 
 
 class UnfitError(EvoError, RuntimeError):
-    """The device is at fault: candidates cannot be judged on it."""
+    """The device is faulty, so candidates cannot be judged on it."""
 
 
 class _UnprovenError(EvoError, RuntimeError):
@@ -74,11 +74,11 @@ class _UnprovenError(EvoError, RuntimeError):
 
 
 class TroubleError(EvoError, RuntimeError):
-    """The family or the machine is at fault: candidates cannot be judged until it is repaired."""
+    """The family or the machine is faulty; candidates cannot be judged until it is repaired."""
 
 
 class ReferenceTroubleError(TroubleError, CannotJudge):
-    """The family's inputs() or reference() exceeds its time limit, whatever the candidate."""
+    """The family's inputs() or reference() exceeds its time limit, for any candidate."""
 
 
 def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
@@ -118,13 +118,15 @@ def trouble(error: TroubleError) -> Outcome:
 
 
 def open_limit_s(policy: Policy) -> float:
-    """Return the seconds a runner may take to import reference.py and to compute inputs and expected outputs."""
+    """Return the time in seconds that a runner may take to import reference.py and compute inputs and expected
+    outputs.
+    """
     return max(LEAST_OPEN_S, OPEN_SHARE * policy.verify_timeout_s)
 
 
 @contextmanager
 def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
-    """Log the reason of a wait that takes long."""
+    """Log the reason for a long wait."""
     facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
     timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
     timer.daemon = True
@@ -136,7 +138,7 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
 
 
 def _worth_another(outcome: Outcome, attempt: int) -> bool:
-    """Return True if a runner that ended this way while opening, before any candidate, is opened again."""
+    """Return True if a new runner is opened after one that ended this way, before any candidate."""
     if not isinstance(outcome, Crashed):
         return False
     return attempt < (MOST_ATTEMPTS if outcome.killed is not None else _OPENINGS)
@@ -186,7 +188,7 @@ class Runners:
         self.interruption = Interruption()
 
     def stand_by(self, modules: tuple[str, ...]) -> None:
-        """Start a runner and import these modules, before any search is known. The next search gets this runner."""
+        """Start a runner for the next search and import these modules, before the search is known."""
         with self._starting:
             if self._spare is None:
                 self._spare = Ahead(
@@ -197,12 +199,12 @@ class Runners:
                 )
 
     def settle(self) -> None:
-        """Wait until the prepared runner has imported its modules and uses no processor time."""
+        """Wait until the prepared runner has imported its modules and is idle."""
         if self._spare is not None:
             self._spare.wait()
 
     def of(self, work: Assignment) -> Child:
-        """Return the runner of this search for one more trial; open one if there is none.
+        """Return the runner of this search for one more trial, opening one if necessary.
 
         Raises:
             TroubleError: it does not open.
@@ -263,13 +265,13 @@ class Runners:
         )
 
     def discard(self) -> None:
-        """End the prepared runners."""
+        """End all prepared runners."""
         while self._ahead:
             self._ahead.pop().discard()
 
     @contextmanager
     def drawn(self, work: Assignment, *entropy: int) -> Iterator[Child]:
-        """Return a process that has drawn the inputs of the cases, for `Save`. It opens no device.
+        """Return a process that has drawn the inputs of the cases for `Save`; it opens no device.
 
         Raises:
             TroubleError: reference.py fails to draw them.
@@ -285,7 +287,7 @@ class Runners:
             child.kill()
 
     def _take_prepared(self, request: Open) -> Child | None:
-        """Return the runner that was prepared for a request; runners prepared before it are ended."""
+        """Return the runner prepared for a request, and end runners prepared before it."""
         while self._ahead:
             ahead = self._ahead.pop(0)
             if ahead.request == Prepare(terms=request):
@@ -294,7 +296,7 @@ class Runners:
         return None
 
     def _started(self, threads: int) -> Child:
-        """Return a runner that has opened nothing yet: the one that stands by, or a new one."""
+        """Return a runner that has opened nothing yet: the standby runner, or a new one."""
         with self._starting:
             spare, self._spare = self._spare, None
         if spare is not None and threads != SPARE_THREADS:
@@ -339,7 +341,7 @@ class Runners:
         return self._opened(work, request, attempt=attempt + 1, another=another)
 
     def _prove(self, child: Child, work: Assignment) -> None:
-        """Run a known kernel before candidates are judged: a crashed runner may have broken the device.
+        """Run a known kernel before candidates are judged, because a crashed runner may have left the device broken.
 
         Raises:
             _UnprovenError: the known kernel does not succeed.
@@ -354,12 +356,14 @@ class Runners:
             raise _UnprovenError(fault.outcome) from None
 
     def drop(self, work: Assignment) -> None:
-        """End the runner of a search; the next trial gets a new one."""
+        """End the runner of a search; its next trial gets a new one."""
         if child := self._kept.pop(work.terms.key, None):
             child.kill()
 
     def interrupt(self) -> None:
-        """Kill the running processes and start no more; callers that wait for a reply get the runner's end instead."""
+        """Kill the running processes and start no more; waiting callers get the end of their runner instead of a
+        reply.
+        """
         self.interruption.interrupt()
         if child := self._busy:
             child.interrupt()

@@ -1,4 +1,4 @@
-"""The disposable child: the only process that runs a family's Python and a candidate's machine code.
+"""The runner process: the only process that runs a family's Python and a candidate's machine code.
 
 Forked by its guardian (`workers.runner.guardian`); answers one request at a time until its input ends. It may crash,
 hang or be killed at any moment, so it holds no data that would be lost.
@@ -54,7 +54,7 @@ from workers.system.exhaustion import is_exhaustion
 
 
 class Runner:
-    """Dispatches requests to the bench, which the first request opens."""
+    """Passes requests to the bench, which the first request opens."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -63,7 +63,7 @@ class Runner:
         self._bench: Bench | None = None
 
     def answer(self, request: Request) -> Reply:
-        """Return the reply to one request; failures are replies as well."""
+        """Return the reply to one request; failures are replies too."""
         try:
             return self._answer(request)
         except (
@@ -108,7 +108,7 @@ class Runner:
         return Ready()
 
     def _prepared_for(self, request: Open) -> Prepared:
-        """Return the inputs and references of a request, which may be prepared already."""
+        """Return the inputs and references of a request, which may already be prepared."""
         prepared, self._prepared = self._prepared, None
         return prepared if prepared is not None and prepared.terms == request else Prepared.of(request)
 
@@ -165,7 +165,7 @@ class Drawn:
 
     @classmethod
     def of(cls, terms: Open) -> "Drawn":
-        """Draw them with the seeds of an `Open` request.
+        """Draw the inputs with the seeds of an `Open` request.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -176,7 +176,7 @@ class Drawn:
             return cls(inputs={plan.name: inputs for plan, inputs in zip(terms.cases, drawn, strict=True)})
 
     def save(self, request: Save) -> Saved:
-        """Write the inputs of a case into a folder."""
+        """Write the inputs of a case to a folder."""
         for name, values in self.inputs[request.case].items():
             (Path(request.folder) / f"{name}.bin").write_bytes(np.ascontiguousarray(values).tobytes())
         return Saved()

@@ -25,11 +25,11 @@ class CasePlan:
     """One correctness case. The first case of a plan is the searched problem, which is timed.
 
     Attributes:
-        distribution: distribution of the inputs, by its name in reference.py.
+        distribution: name of the distribution of the inputs in reference.py.
         seeds: seeds of the generators, one for each set of inputs.
         operands: inputs and outputs of the problem as the family declares them, including those that a kernel does not
             take.
-        mixed: True if its elements and rows may be exchanged for those of other cases.
+        mixed: True if its elements and rows may be replaced by those of other cases.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Prove:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Compute inputs and expected outputs for the device, after `Prove`.
+    """Compute inputs and expected outputs for the device; sent after `Prove`.
 
     Attributes:
         reference: path of the family's reference.py.
@@ -107,7 +107,7 @@ class Prepare:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """Import modules in advance, before any search is known."""
+    """Import modules in advance, before a search is known."""
 
     modules: tuple[str, ...]
     kind: Literal["load"] = "load"
@@ -115,7 +115,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Draw the first inputs of each case, for `save`. Needs no device and computes no expected outputs."""
+    """Draw the first inputs of each case for `Save`; needs no device and computes no expected outputs."""
 
     terms: Open
     kind: Literal["draw"] = "draw"
@@ -144,7 +144,7 @@ class Verify:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Time a verified candidate: the quick gate. `other_samples` are taken in the cache mode that does not rank."""
+    """Time a verified candidate in the quick gate; `other_samples` are taken in the cache mode that is not ranked."""
 
     candidate: str
     samples: int
@@ -155,7 +155,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Time several series and, if asked, every baseline, interleaved: sample i of each was taken in round i.
+    """Time several series and, if requested, all baselines, interleaved: sample i of each was taken in round i.
 
     Attributes:
         series: name of the series → candidate; two series of the same candidate are timed independently.
@@ -180,7 +180,7 @@ class Compare:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """Write the inputs of a case into a folder, after `draw`: the bytes of each in ``NAME.bin``."""
+    """Write the inputs of a case to a folder, after `Draw`: the bytes of each in ``NAME.bin``."""
 
     case: str
     folder: str
@@ -199,7 +199,7 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """The candidate is correct on all given cases."""
+    """The candidate is correct on all requested cases."""
 
     cases: tuple[CaseError, ...]
     kind: Literal["verified"] = "verified"
@@ -218,11 +218,11 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Interleaved samples by series and by baseline; baselines that could not run, with the reason.
+    """Interleaved samples by series and by baseline, and why other baselines could not run.
 
     Attributes:
-        answers: output checks by candidate; a candidate with wrong answers was timed like the others.
-        seconds: seconds of each step of the comparison, in order.
+        answers: output checks by candidate; candidates with wrong outputs were timed like the others.
+        seconds: duration of each step of the comparison in seconds, in order.
     """
 
     series: Mapping[str, Timing]
@@ -244,7 +244,7 @@ class Saved:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The candidate is at fault."""
+    """The candidate is faulty."""
 
     outcome: Outcome
     kind: Literal["refused"] = "refused"
@@ -252,7 +252,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """The family or the machine is at fault: candidates cannot be judged here until it is repaired.
+    """The family or the machine is faulty; candidates cannot be judged here until it is repaired.
 
     Attributes:
         exhausted: the machine's disk is full; another machine must do the work.
@@ -265,7 +265,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfit:
-    """The device is at fault: a known kernel fails on it."""
+    """The device is faulty: a known kernel fails on it."""
 
     reason: str
     kind: Literal["unfit"] = "unfit"
@@ -278,5 +278,5 @@ REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply, config={"defer_build": True})
 
 
 def encode(message: Request | Reply, adapter: TypeAdapter[Any]) -> bytes:
-    """Return a message as one line."""
+    """Serialize a message as one line."""
     return adapter.dump_json(message) + b"\n"

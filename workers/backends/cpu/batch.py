@@ -1,4 +1,4 @@
-"""Batches of calls in a kernel process, and whether their reported times are possible."""
+"""Batches of calls in a kernel process, and checks whether their reported times are plausible."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ class Batch:
     """Consecutive calls, timed by the kernel process and by the judge.
 
     Attributes:
-        claimed_ns: duration by the process's clock; -1 if it lies outside the judge's span.
-        wall_ns: time from the judge's request to the answer.
-        cpu_ns: processor time that the system counted for the process in that span.
+        claimed_ns: duration according to the process; -1 if it lies outside the span measured by the judge.
+        wall_ns: time between the judge's request and the reply.
+        cpu_ns: CPU time of the process in that span, as counted by the system.
         changes: process state that the calls left changed, as text; None if none.
         heap_bytes: memory the process holds on its heap afterwards.
-        mapped_bytes: size of the process's memory afterwards, in several ways of counting.
+        mapped_bytes: memory of the process afterwards, by several measures.
         restored_ns: part of `claimed_ns` spent on restoring arguments between the calls.
         requests: number of requests that made the calls.
         waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core; 0 if
@@ -68,7 +68,7 @@ class Batch:
 
 
 def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
-    """True if the system counted more processor time than the batch can have taken.
+    """Return True if the system counted more CPU time than the batch can have used.
 
     The process cannot change that figure, and it does not grow while other programs run. A process that claims less
     than it used has a wrong clock or used more cores than it may.
@@ -84,7 +84,7 @@ def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
 
 
 def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float) -> list[Batch]:
-    """Return the batches for which the system counted more processor time than they can have taken.
+    """Return the batches for which the system counted more CPU time than they can have used.
 
     Args:
         disagreement: share of the claimed time that is allowed.
@@ -95,7 +95,7 @@ def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int
 
 
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
-    """True if much more time passed than the process claims and than an idle answer takes.
+    """Return True if the reply took much longer than the claimed time plus the time of an idle reply.
 
     Competing programs delay answers by milliseconds. Waiting for a core is counted by the system and subtracted. They
     may have caused the rest as well, so one such batch proves nothing.
@@ -106,7 +106,7 @@ def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
 
 
 def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch], threads: int) -> bool:
-    """True if a batch is contradicted and another attempt may clear it.
+    """Return True if a batch is contradicted and a repetition may clear it.
 
     Other programs disturb single attempts; a wrong clock contradicts every one. Batches in `ledger` were repeated
     already. Once enough of them are contradicted for a judgement, further attempts are pointless.
@@ -151,7 +151,7 @@ def overused(
 
 
 def joined(one: Batch, other: Batch) -> Batch:
-    """Return two batches as one: samples too short for the system's account of time are judged together."""
+    """Merge two batches, because samples too short for the system's CPU accounting are judged together."""
     return Batch(
         calls=one.calls + other.calls,
         claimed_ns=-1 if min(one.claimed_ns, other.claimed_ns) < 0 else one.claimed_ns + other.claimed_ns,
@@ -188,7 +188,7 @@ _LOOKS = 50
 
 
 class SharedPace:
-    """A page that the judge shares with one kernel process. The loop that calls the kernel counts its calls there.
+    """A memory page shared with one kernel process, in which the loop that calls the kernel counts completed calls.
 
     A kernel could read the length of a batch from the loop, so the judge may end a batch at any time.
 
@@ -205,16 +205,16 @@ class SharedPace:
 
     @property
     def made(self) -> int:
-        """Number of calls of the batch that have ended."""
+        """Number of completed calls of the batch."""
         return self._words[0]
 
     def begin(self) -> None:
-        """Prepare the next batch."""
+        """Reset the page for the next batch."""
         self._words[0] = self._words[_HALT] = 0
         self.halted = False
 
     def wait_for(self, calls: int, running: Callable[[], bool]) -> None:
-        """Wait until this many calls have ended, or the batch has ended."""
+        """Wait until this many calls are complete, or the batch has ended."""
         words, looks = self._words, 0
         while words[0] < calls:
             looks += 1
@@ -222,7 +222,7 @@ class SharedPace:
                 break
 
     def halt_after_next(self, running: Callable[[], bool]) -> int:
-        """Let the batch end after the first call that certainly begins after this request.
+        """End the batch after the first call that certainly starts after this request.
 
         Args:
             running: False once the batch has ended.

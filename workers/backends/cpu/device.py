@@ -76,7 +76,7 @@ _SELF_TEST_BYTES = 1 << 20
 
 
 class CallTimer:
-    """Times zero-argument calls of this process, each in turn: baselines and the anchor.
+    """Times zero-argument calls in this process: baselines and the anchor.
 
     Floating-point modes that calls leave changed are restored after each sample.
     """
@@ -105,7 +105,7 @@ class CallTimer:
 
 
 class KernelTimer:
-    """Times calls that a kernel process makes on sets of buffers.
+    """Times calls in a kernel process on one or more sets of buffers.
 
     Several sets are called in an order that is drawn for each sample, so that a kernel cannot learn which one is next
     and load it while it is timed for another.
@@ -159,7 +159,7 @@ class KernelTimer:
         return taken_s / calls * 1e6
 
     def warm_up(self, span_us: float) -> None:
-        """Make calls for this long, in few requests: while other programs run, each request may wait for a core."""
+        """Call the kernel for this long, in few requests, because each request may wait for a core."""
         spent_us = 0.0
         while spent_us < span_us:
             taken_s = self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
@@ -184,7 +184,7 @@ class KernelTimer:
         return taken_s
 
     def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
-        """Enter the pages of the sets that the next calls use in the process's page table, and those of further sets.
+        """Add page-table entries for the sets used by the next calls, and for some further sets.
 
         A large cold set takes longer to enter than to use, and a quick gate uses only some of the sets. A kernel could
         find out which sets were entered: with the further ones it does not learn which it is called with next.
@@ -198,7 +198,7 @@ class KernelTimer:
 
 
 class SetOrders:
-    """Random orders in which calls use sets of buffers: all sets, then all in another order, and so on.
+    """Random orders in which calls use the sets of buffers: every set once, then every set again in another order, etc.
 
     Each half of the sets is shuffled separately, so that at least half of all sets are used between two calls on the
     same one, and caches that hold less keep none.
@@ -209,21 +209,21 @@ class SetOrders:
         self._due = np.empty(0, np.uint32)
 
     def next(self, calls: int) -> NDArray[np.uint32]:
-        """Return the sets of the next calls, shape (n,), at most `MOST_ORDERS`; further calls begin again."""
+        """Return the sets for the next calls, shape (n,), at most `MOST_ORDERS`; longer batches repeat them."""
         wanted = min(calls, MOST_ORDERS)
         order = self.upcoming(wanted)
         self._due = self._due[wanted:]
         return order
 
     def upcoming(self, count: int) -> NDArray[np.uint32]:
-        """Return the first sets of the order that comes next, shape (count,), without using it."""
+        """Return the first sets of the next order, shape (count,), without consuming it."""
         while len(self._due) < count:
             self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
         return self._due[:count]
 
 
 def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
-    """Return the maximum restoring time that is subtracted from a call.
+    """Return the upper limit of the restoring time that is subtracted from a call.
 
     A kernel process reports its restoring time. A kernel could lengthen it, so the limit is derived from the time that
     the same copies take in this process.
@@ -253,7 +253,7 @@ def calibrated(take: Callable[[int], float]) -> int:
 
 
 class CpuSession:
-    """A `workers.backends.Session` on this machine's cores: kernels run in separate processes."""
+    """A `workers.backends.Session` for this machine's cores; kernels run in separate processes."""
 
     places = True
 
@@ -358,7 +358,7 @@ class CpuSession:
         return CallTimer([self._support.anchor])
 
     def floor(self) -> Timer:
-        """Return a timer of an empty function, which is called in the same way as kernels."""
+        """Return a timer of an empty function that is called in the same way as kernels."""
         process = self._process(self._support_path, "empty", self._cores, timed=True)
         self._processes.add(process)
         buffer = Argument(name="x", role="input", dtype="float32", shape=(1,))
@@ -377,7 +377,7 @@ class CpuSession:
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Describe anything that the kernels changed or left behind; a joined thread may take a moment to end.
+        """Describe what the kernels changed or left behind, allowing a moment for joined threads to end.
 
         Raises:
             InvalidMeasurementError: their claimed times are impossible.
@@ -408,7 +408,7 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return this many cores, selected by a number; if possible, others than those on which kernels are timed."""
+        """Return this many cores, selected by a number, preferably not those on which kernels are timed."""
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
         found = spare if len(spare) >= least else self._all_cores
@@ -451,7 +451,7 @@ def _meter_name() -> str:
 
 
 def _threads_of(pid: int) -> int:
-    """Return the number of threads of a process; 1 if the system does not report it."""
+    """Return the number of threads of a process, or 1 if the system does not report it."""
     try:
         return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - objects for paths take as long as the system's answer
     except OSError:
@@ -501,7 +501,7 @@ class CpuDriver:
         return CSanitizer(self.compiler())
 
     def profiler(self) -> None:
-        """None: CPU counters are rarely readable, in containers almost never."""
+        """Return None, because CPU counters are rarely readable, in containers almost never."""
 
     @cached_property
     def _compiler(self) -> CCompiler:

@@ -1,4 +1,4 @@
-"""Names in a shared library's dynamic symbol table, and the system functions that a CPU kernel may not import."""
+"""The dynamic symbol table of a shared library, and the system functions that a CPU kernel must not import."""
 
 import re
 import struct
@@ -77,7 +77,7 @@ def is_elf(image: bytes) -> bool:
 
 
 def symbols(image: bytes) -> Iterator[Symbol]:
-    """Yield the global and weak names of an ELF file; none of a file in another format."""
+    """Yield the global and weak symbols of an ELF file; nothing for other formats."""
     if not is_elf(image):
         return
     table, size, count = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HH", image, 58)
@@ -94,6 +94,6 @@ def symbols(image: bytes) -> Iterator[Symbol]:
 
 
 def forbidden_imports(library: Path) -> list[str]:
-    """Return the forbidden functions that a library imports, sorted; none if it is not an ELF file."""
+    """Return the forbidden functions that a library imports, sorted; empty if it is not an ELF file."""
     needed = (each.name for each in symbols(library.read_bytes()) if not each.defined)
     return sorted({name for name in needed if _FORBIDDEN.fullmatch(name)})

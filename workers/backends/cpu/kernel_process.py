@@ -1,4 +1,4 @@
-"""The judge's end of a kernel process: starts it, sends requests, checks the replies and ends it.
+"""The judge's side of a kernel process: starts it, sends requests, checks the replies and ends it.
 
 The process (`kernel_process.c`) runs a candidate's machine code, so every reply is checked. Outputs are read from
 memory that the judge filled. Times are compared with the processor time that the system counts for the process.
@@ -112,13 +112,13 @@ class KernelProcess:
     Args:
         program: the compiled `kernel_process.c`.
         library: the candidate.
-        cores: cores on which it runs; empty: those of this process.
+        cores: cores on which it runs; empty for those of this process.
         threads: number of cores it may use at once.
         timed: measure the duration of idle requests, for comparison with timed ones.
-        memory_bytes: limit on what it allocates; 0: no limit.
+        memory_bytes: limit of the memory it allocates; 0 for no limit.
 
     Attributes:
-        level: the separation that is in force; empty until `load`.
+        level: the active isolation measures; empty until `load`.
         pace: of the calls that it makes.
     """
 
@@ -150,7 +150,7 @@ class KernelProcess:
         self._start()
 
     def load(self) -> None:
-        """Wait until the process is ready, and load the library. Repeated calls do nothing.
+        """Wait until the process is ready and load the library; repeated calls do nothing.
 
         Raises:
             LaunchError: the library does not load, or lacks the entry.
@@ -173,21 +173,21 @@ class KernelProcess:
 
     @property
     def alive(self) -> bool:
-        """True if a library was loaded and the process has not ended."""
+        """Return True if a library was loaded and the process is still running."""
         return self._loaded and self._ended is None
 
     @property
     def answered(self) -> bool:
-        """True if an answer, or the end of the process, can be read."""
+        """Return True if a reply, or the end of the process, can be read."""
         return bool(self._poll.poll(0))
 
     @property
     def running(self) -> bool:
-        """False once the calls of a batch have ended."""
+        """Return False once the calls of a batch are complete."""
         return not self.answered
 
     def wait_for(self, calls: int) -> None:
-        """Return once this many calls of the batch, or the whole batch, have ended."""
+        """Return once this many calls of the batch, or the whole batch, are complete."""
         self.pace.wait_for(calls, lambda: self.running)
 
     def halt_after_next(self) -> int:
@@ -195,7 +195,7 @@ class KernelProcess:
         return self.pace.halt_after_next(lambda: self.running)
 
     def bind(self, sets: Sequence[HostBuffers]) -> Table:
-        """Map the memory of some sets and return the arguments of calls on them.
+        """Map the memory of some sets and return the arguments for calls on them.
 
         Raises:
             LaunchError: the library does not load, or takes arguments that kernel processes cannot pass.
@@ -221,7 +221,7 @@ class KernelProcess:
         )
 
     def populate(self, table: Table, sets: Iterable[int]) -> None:
-        """Enter the pages of some sets in the page table of the process, so that no timed call has to do it.
+        """Add page-table entries for some sets, so that no timed call causes page faults.
 
         Raises:
             DeviceLostError: the process ended.
@@ -260,7 +260,7 @@ class KernelProcess:
         return self._batch(calls, first, flags, mode.stack_bytes, meanwhile=meanwhile, order=order)
 
     def call(self, table: Table, mode: CallMode) -> None:
-        """Call the kernel once on the first set; state that it changed is recorded for `fault`.
+        """Call the kernel once on the first set, and record changed process state for `fault`.
 
         Raises:
             TrespassError, DeviceLostError: as `run` does.
@@ -276,7 +276,8 @@ class KernelProcess:
         self._changed = self._changed or _changes_text(changes, signal_number)
 
     def run_together(self, table: Table, calls: int, core: int | None, jitter: int) -> float:
-        """Call the kernel `calls` times on the first half of the sets in turn, while another thread does on the others.
+        """Call the kernel `calls` times on the first half of the sets, while another thread calls it on the second
+        half.
 
         Returns the µs that a call took.
 
@@ -293,11 +294,13 @@ class KernelProcess:
         return max(batch.claimed_ns, 1) * 1e-3 / calls
 
     def note(self, batch: Batch) -> None:
-        """Record the state that a call changed, for `fault`."""
+        """Record the state that a call changed; `fault` reports it."""
         self._changed = self._changed or batch.changes
 
     def note_turn(self, batch: Batch) -> None:
-        """Account for one call on each of several sets; short turns are added up until they can be judged."""
+        """Account for one call on each of several sets; short batches are merged until they are long enough to be
+        judged.
+        """
         self.note(batch)
         self._turn = batch if self._turn is None else joined(self._turn, batch)
         if self._turn.claimed_ns < 0 or self._turn.claimed_ns >= LEAST_TURN_NS:
@@ -305,15 +308,15 @@ class KernelProcess:
             self._turn = None
 
     def worth_repeating(self, batch: Batch) -> bool:
-        """True if the system contradicts the claimed time of a batch and another attempt may clear it."""
+        """Return True if the system contradicts the claimed time of a batch and a repetition may clear it."""
         return worth_repeating(batch, self.ledger, self.idle, self.threads)
 
     def contradicts(self, batch: Batch) -> bool:
-        """True if the system counted more processor time than a batch can have taken."""
+        """Return True if the system counted more CPU time than a batch can have used."""
         return contradicts(batch, self.idle, self.threads)
 
     def fault(self) -> str | None:
-        """Describe forbidden changes and leaks of the calls so far; None if there are none.
+        """Describe forbidden changes and leaks caused by the calls so far; None if there are none.
 
         Raises:
             InvalidMeasurementError: the system counted more processor time than the calls can have used.
@@ -335,7 +338,7 @@ class KernelProcess:
         return found
 
     def close(self) -> None:
-        """Kill the process and everything it started, without waiting for the end. Repeated calls do nothing."""
+        """Kill the process and all its descendants without waiting for them; repeated calls do nothing."""
         if self._ended is None:
             self._ended = "was ended"
             self._abandoned()
@@ -402,7 +405,7 @@ class KernelProcess:
         return ", ".join(levels) or "none"
 
     def _reap(self, *, kill: bool) -> str:
-        """End the process with its children, and return exit status, resource usage and output."""
+        """End the process and its descendants; return exit status, resource usage and output."""
         started = descendants.started_by(self.pid)
         if kill or started:
             _kill(self.pid)
@@ -424,13 +427,13 @@ class KernelProcess:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def _send_table(self, table: Table) -> None:
-        """Send the arguments of the next calls unless the process has them already, and wait for its confirmation."""
+        """Send the arguments of the next calls if the process lacks them, and wait for its confirmation."""
         if request := self._new_table(table):
             self._send(request)
             self._answer()
 
     def _new_table(self, table: Table) -> bytes:
-        """Return the request that sends the arguments of the next calls; empty if the process has them."""
+        """Return the request that sends the arguments of the next calls; empty if the process already has them."""
         if table.words == (self._table.words if self._table else None):
             return b""
         flags, writes = table.width << 32 | table.floats, table.restored << 32 | table.filled
@@ -487,7 +490,7 @@ class KernelProcess:
             raise TrespassError(f"changes the loop that calls it: {self.pace.made} of {calls} calls were made")
 
     def _map(self, wanted: Iterable[tuple[str, Segment]]) -> None:
-        """Map segments that the process lacks. Requests are sent together: each answer takes two process switches."""
+        """Map the segments that the process lacks, in one message, because each reply costs two process switches."""
         missing = {each.number: (name, each) for name, each in wanted if each.number not in self._bases}
         self._send(b"")
         for _, segment in missing.values():
@@ -522,7 +525,7 @@ class KernelProcess:
             self._channel.sendall(message)
 
     def _require_silence(self) -> None:
-        """Refuse an answer that was not requested: the kernel wrote it, and the real one still follows."""
+        """Reject a reply that was not requested: the kernel wrote it, and the real reply still follows."""
         if self._ended is not None or not self.answered:
             return
         with contextlib.suppress(OSError):  # it ended: reading the next answer reports how
@@ -569,7 +572,7 @@ class KernelProcess:
         raise DeviceLostError(how)
 
     def _near(self, address: int) -> tuple[GuardedArray, int] | None:
-        """Return the array nearest to an address in or next to a mapped segment, and the offset from its start."""
+        """Return the array nearest to an address in or beside a mapped segment, and the offset from its start."""
         near: list[tuple[int, GuardedArray, int]] = []
         for mapped in self._known.values():
             segment, base = self._bases[mapped.segment.number]
@@ -622,14 +625,14 @@ class KernelProcess:
         return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
 
     def _waiting_ns(self) -> int:
-        """Return the time that this process and the kernel process have waited for a core, in ns, as counted by the
-        system.
+        """Return the time in ns that this process and the kernel process waited for a
+        core, as counted by the system.
         """
         return sum(_queued_ns(file) for file in self._schedules)
 
     def _mapped_bytes(self) -> tuple[int, ...]:
-        """Return the size of the process's memory without the buffers, and of the part that only it can write; empty
-        if unknown.
+        """Return the size of the process's memory without the buffers, and of its private writable part; empty if
+        unknown.
         """
         mapped = sum(segment.size + 2 * _APRON_BYTES for segment, _ in self._bases.values())
         try:
@@ -639,7 +642,7 @@ class KernelProcess:
             return ()
 
     def _exhausted(self) -> str | None:
-        """Describe a leak that ended before the first sample, because no memory was left."""
+        """Describe a leak that used up all memory before the first sample."""
         mapped = self._mapped_bytes()
         if not (self.memory_bytes and mapped) or mapped[0] < _NEARLY_ALL * self.memory_bytes:
             return None
@@ -649,7 +652,7 @@ class KernelProcess:
         )
 
     def _rewritten(self) -> str | None:
-        """Describe a change of machine code, looked for after the first call and again after calls were timed."""
+        """Describe a change of machine code, checked after the first call and again after the timed calls."""
         seen, self._timed_before = self._timed_before, len(self.ledger) + len(self.turns)
         if seen == self._timed_before or not writes_code(self.pid):
             return None
@@ -666,7 +669,7 @@ _ENDING: list["subprocess.Popen[bytes]"] = []
 
 
 def ending() -> set[int]:
-    """Return the kernel processes that were killed and have not ended yet."""
+    """Return the kernel processes that were killed and have not yet ended."""
     _ENDING[:] = [each for each in _ENDING if each.poll() is None]
     return {each.pid for each in _ENDING}
 
@@ -678,7 +681,7 @@ def _await_ends() -> None:
 
 
 def _abandon(process: "subprocess.Popen[bytes]", resources: contextlib.ExitStack) -> None:
-    """Kill a process and everything it started, and close this process's descriptors of it."""
+    """Kill a process and its descendants, and close this process's descriptors for it."""
     started = descendants.started_by(process.pid)
     _kill(process.pid)
     descendants.end_these(started)
@@ -692,7 +695,7 @@ def _kill(pid: int) -> None:
 
 
 def _opened(path: str) -> list[int]:
-    """Return a descriptor of a file; none if it cannot be read."""
+    """Return a descriptor of a file, or none if it cannot be read."""
     try:
         return [os.open(path, os.O_RDONLY | os.O_CLOEXEC)]
     except OSError:
@@ -700,7 +703,7 @@ def _opened(path: str) -> list[int]:
 
 
 def _queued_ns(schedule: int) -> int:
-    """Return the second figure of a schedstat file: nanoseconds in which the task was ready but had no core."""
+    """Return the second number of a schedstat file: nanoseconds for which the task was ready but had no core."""
     try:
         return int(os.pread(schedule, 128, 0).split()[1])
     except (OSError, IndexError, ValueError):  # it has ended, or the system does not count waiting time
@@ -708,7 +711,7 @@ def _queued_ns(schedule: int) -> int:
 
 
 def _readable_copy(library: Path) -> int | None:
-    """Return a descriptor of the library that another user may open; None if the system cannot make one."""
+    """Return a descriptor of the library that another user may open, or None if the system cannot create one."""
     if not hasattr(os, "memfd_create"):
         return None
     copy = os.memfd_create("kernel", os.MFD_CLOEXEC)
@@ -718,7 +721,7 @@ def _readable_copy(library: Path) -> int | None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a kernel process, without variables that identify kernel-evo."""
+    """Return the environment of a kernel process, without variables that reveal kernel-evo."""
     passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
     mark = os.environ.get(descendants.MARK)
     return {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}

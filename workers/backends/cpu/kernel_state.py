@@ -1,4 +1,4 @@
-"""Process state that a kernel must not change, as the system reports it before and after."""
+"""Process state that a kernel must not change, as reported by the system before and after calls."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ _OF_THREADS = 0b11 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class Fence:
-    """Addresses of the buffers in a segment.
+    """Addresses of the buffers in a segment, and of the memory around them.
 
     Attributes:
         inside: of the segment, which is backed by its file.
@@ -127,7 +127,7 @@ def state_of(pid: int) -> KernelState:
 
 
 def writes_code(pid: int) -> bool:
-    """Return True if machine code in the files that a process runs was changed in its memory; False if unknown.
+    """Return True if the machine code of a process's files was changed in memory; False if unknown.
 
     A changed page is no longer one of its file, also after its access and contents were restored.
     """
@@ -144,7 +144,7 @@ def writes_code(pid: int) -> bool:
 
 
 def _code(pid: int) -> Iterator[range]:
-    """Yield the page numbers of executable mappings of files."""
+    """Yield the page numbers of executable file mappings."""
     for line in _text(f"/proc/{pid}/maps").splitlines():
         span, access, _, _, inode, *_ = line.split(maxsplit=5)
         if access[2] == "x" and inode != "0":
@@ -167,7 +167,7 @@ def _priorities(tasks: str) -> str:
 
 
 def _limits(folder: str) -> str:
-    """Return all limits except that of memory, which grows with the buffers given to the process."""
+    """Return all resource limits except that of memory, which grows with the buffers given to the process."""
     return "\n".join(
         line for line in _text(f"{folder}/limits").splitlines() if not line.startswith("Max address space")
     )
@@ -190,7 +190,7 @@ def _attributes(folder: str, status: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _mappings(folder: str) -> tuple[tuple[str, ...], tuple[range, ...], tuple[int, ...]]:
-    """Return memory that no kernel needs, inaccessible memory, and the starts of mappings that are not the judge's."""
+    """Return memory that no kernel needs, inaccessible memory, and start addresses of mappings that no judge made."""
     found, closed, foreign = set(), list[range](), list[int]()
     for line in _text(f"{folder}/maps").splitlines():
         span, access, _, _, inode, *path = line.split(maxsplit=5)

@@ -1,4 +1,4 @@
-"""Gives kernel processes access to the folders of the libraries that a kernel is linked with.
+"""Lets kernel processes access the folders of libraries that a kernel is linked with.
 
 A worker of root runs kernels as another user. That user cannot enter folders below ``/root`` (mode 0700), where a
 toolchain and its libraries may be installed. An open descriptor gives access to one such folder; the modes of the
@@ -23,7 +23,7 @@ _MOST_LIBRARIES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """Descriptors to inherit and environment variables to set, so that another user's process can load libraries."""
+    """Descriptors to inherit and environment variables to set, so that a process of another user can load libraries."""
 
     descriptors: tuple[int, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Passage:
 
 @contextmanager
 def passage(library: Path) -> Iterator[Passage]:
-    """Open the folders that are searched for a library's dependencies and that other users cannot reach."""
+    """Open the folders searched for a library's dependencies that other users cannot reach."""
     ways: list[str] = []
     opened: list[int] = []
     try:
@@ -47,9 +47,7 @@ def passage(library: Path) -> Iterator[Passage]:
 
 
 def searched_folders(library: Path) -> list[Path]:
-    """Return the folders in which the loader looks for dependencies, including dependencies of dependencies; only
-    existing folders.
-    """
+    """Return the existing folders in which the loader looks for direct and indirect dependencies."""
     found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
     waiting, seen = [(library, False)], {library}
     while waiting:
@@ -64,7 +62,7 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def remedy(library: Path, error: str) -> str:
-    """Return the remedy for a dependency that cannot be loaded, as the end of a sentence; "" for other errors."""
+    """Return advice on a dependency that cannot be loaded, as the end of a sentence; "" for other errors."""
     if "cannot open shared object file" not in error:
         return ""
     if os.geteuid() == 0 and (closed := _closed(library)):
@@ -74,7 +72,7 @@ def remedy(library: Path, error: str) -> str:
 
 
 def _closed(library: Path) -> list[Path]:
-    """Return searched folders that other users may not enter, and dependencies in them that they may not read."""
+    """Return the searched folders that other users may not enter, and the dependencies that they may not read."""
     folders = searched_folders(library)
     files = [folder / name for folder in folders for name in _dynamic(library)[0]]
     closed = [folder for folder in folders if not _enters(folder)]
@@ -82,7 +80,7 @@ def _closed(library: Path) -> list[Path]:
 
 
 def _enters(folder: Path) -> bool:
-    """Return True if users who neither own the folder nor are in its group may enter it."""
+    """Return True if users who are neither the owner nor in the group may enter the folder."""
     try:
         return bool(folder.stat().st_mode & stat.S_IXOTH)
     except OSError:
@@ -90,8 +88,8 @@ def _enters(folder: Path) -> bool:
 
 
 def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
-    """Yield the existing folders of a search path; relative ones are skipped, because a kernel's process has another
-    working directory.
+    """Yield the existing folders of a search path, without relative ones: kernel processes have another working
+    directory.
     """
     if origin is not None:
         paths = paths.replace("${ORIGIN}", str(origin)).replace("$ORIGIN", str(origin))

@@ -33,7 +33,7 @@ _SCALARS: Mapping[str, type[Any]] = {
 
 
 class GuardedArray:
-    """An array with guard bands directly before and behind it.
+    """An array with guard bands directly before and after it.
 
     Args:
         segment, room: location of the array; None: a segment of its own.
@@ -50,7 +50,7 @@ class GuardedArray:
         self._settle(GUARD_BYTES)
 
     def place(self, placement: Placement, number: int = 0) -> None:
-        """Move the array, whose data is lost, and fill the guard bands.
+        """Move the array, losing its data, and fill the guard bands.
 
         Args:
             number: number of the array in its set; arrays placed ``unaligned`` differ in alignment.
@@ -68,7 +68,7 @@ class GuardedArray:
             band.fill(POISON)
 
     def overrun(self) -> str | None:
-        """Return which guard band was written and where, or None."""
+        """Return which guard band was overwritten and where, or None."""
         for side, band in self._bands.items():
             hit = np.flatnonzero(band != POISON)
             if hit.size:
@@ -89,7 +89,7 @@ class GuardedArray:
 
 
 class HostBuffers:
-    """A `workers.backends.Buffers` in host memory, most of it shared with kernel processes.
+    """A `workers.backends.Buffers` in host memory, most of which is shared with kernel processes.
 
     Args:
         arrays: arrays made for this set; None: each gets its own segment.
@@ -130,7 +130,7 @@ class HostBuffers:
 
     @property
     def call_arguments(self) -> list[Any]:
-        """Return the arguments of a ctypes function of this process, in order."""
+        """Return the arguments for a ctypes function in this process, in order."""
         return [self._call_argument(argument) for argument in self.arguments]
 
     @property
@@ -144,7 +144,7 @@ class HostBuffers:
                 array.bytes.fill(byte)
 
     def restore(self) -> None:
-        """Restore arguments as callers must before each call; kernel processes restore their own."""
+        """Restore the arguments that callers must restore before each call; kernel processes restore their own."""
         for name, array in self.arrays.items():
             if name in self.originals:
                 np.copyto(array.bytes, self.originals[name].bytes)
@@ -224,7 +224,7 @@ class HostBuffers:
 
 
 def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
-    """Return `count` sets of buffers with the same inputs, in two segments."""
+    """Return `count` sets of buffers with the same inputs, stored in two segments."""
     originals = [_original(each) for each in arguments if each.role == "inout"]
     placed = [*(each for each in arguments if each.role != "scalar"), *originals]
     sets = guarded_sets(placed, count, holes=count == 1)
@@ -274,7 +274,7 @@ def _original(argument: Argument) -> Argument:
 
 
 def _equal(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> bool:
-    """Return True if two arrays of the same number of bytes are equal; compared eight bytes at a time."""
+    """Return True if two arrays of the same size have equal bytes; compared eight at a time."""
     words = left.size // 8 * 8
     return bool(
         np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64))

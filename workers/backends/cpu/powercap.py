@@ -1,4 +1,4 @@
-"""Energy of CPUs by RAPL, the counters that Linux offers in /sys/class/powercap for processors of Intel and AMD."""
+"""CPU energy measured by RAPL, the counters that Linux provides in /sys/class/powercap for Intel and AMD processors."""
 
 import os
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ SPAN_S = 0.15
 
 @dataclass(kw_only=True)
 class Zone:
-    """One counter, which restarts at zero after its largest value.
+    """One energy counter, which wraps to zero after its maximum value.
 
     Attributes:
-        limit_uj: the largest value.
+        limit_uj: the maximum value.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Zone:
 
 
 class PowercapMeter:
-    """Sum of the counters of all processor packages and their memory. It includes what other programs draw."""
+    """Sum of the counters of all processor packages and their memory, including the energy used by other programs."""
 
     span_s = SPAN_S
 

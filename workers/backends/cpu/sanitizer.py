@@ -1,4 +1,4 @@
-"""Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls them.
+"""Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls the kernel.
 
 The program runs a candidate's code in the sandbox of compilers, where the machine has one: it can read its inputs and
 libraries, but write no files, and it has no environment of the worker.
@@ -61,7 +61,7 @@ class Tool:
     threaded: bool = False
 
     def unfit(self, subject: Subject) -> str | None:
-        """Return why this tool cannot examine a kernel; None if it can."""
+        """Return why this tool cannot check a kernel; None if it can."""
         if self.threaded and subject.threads == 1:
             return "the kernel runs on one thread"
         if self.threaded and "-fopenmp" in subject.unit.flags:
@@ -105,7 +105,7 @@ class CSanitizer:
         return Sanitized(tool=tool.name, findings=found)
 
     def _built(self, tool: Tool, subject: Subject, builds: Path, timeout_s: float) -> tuple[Path | None, str]:
-        """Return the program for a case, built once for cases with equal sources and arguments, and the log.
+        """Return the program for a case and the compiler's log; cases with equal sources and arguments share one build.
 
         The program is None if it cannot be built.
         """
@@ -129,7 +129,7 @@ class CSanitizer:
 
     @cached_property
     def _runs_confined(self) -> bool:
-        """True if a sanitized program that does nothing ends well, as kernels are run."""
+        """Return True if an empty sanitized program succeeds in the sandbox."""
         with scratch() as folder:
             (folder / "main.c").write_text("int main(void) { return 0; }\n")
             command = [*self._compiler.command, f"-fsanitize={TOOLS[0].name}", "main.c", "-o", "main"]
@@ -139,7 +139,7 @@ class CSanitizer:
 
 
 def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interruption) -> tuple[int | None, str]:
-    """Run a program on a folder of inputs, confined where the machine can; return its status and output."""
+    """Run a program on a folder of inputs, sandboxed if the system supports it; return exit status and output."""
     command = [str(main), str(inputs)]
     if sandbox_here():
         reads: list[str | Path] = [main.parent, inputs, _OWN_PROCESS, *searched_folders(main)]
@@ -148,7 +148,7 @@ def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interrupt
 
 
 def _endless(call_us: float | None, timeout_s: float) -> bool:
-    """Return True if a sanitized call would have ended, however busy the machine is."""
+    """Return True if a sanitized call would have ended by now even on a busy machine."""
     return call_us is not None and timeout_s >= _AMPLE_S and _SLOWER * call_us * 1e-6 < timeout_s
 
 
@@ -162,7 +162,9 @@ def _flags(tool: Tool, subject: Subject, chosen: Sequence[str]) -> Iterator[str]
 
 
 def program(entry: str, arguments: Sequence[Argument]) -> str:
-    """Return a C program that calls the kernel once with buffers of exact size; its argument is their folder."""
+    """Return a C program that calls the kernel once with buffers of exact size; its
+    argument is the folder of inputs.
+    """
     buffers = [argument for argument in arguments if argument.role != "scalar"]
     parameters = ", ".join(_C_TYPES[each.dtype] if each.role == "scalar" else "void *" for each in arguments)
     values = ", ".join(repr(each.value) if each.role == "scalar" else f"{each.name}_" for each in arguments)

@@ -1,4 +1,4 @@
-"""Memory that the judge shares with kernel processes: anonymous files, laid out array by array."""
+"""Memory shared with kernel processes: anonymous files that hold arrays one after another."""
 
 import mmap
 import os
@@ -18,7 +18,7 @@ _NUMBERS = count()
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """Range of a segment for one array, with at least a page of slack on both sides.
+    """Range of a segment for one array, with at least one page of slack on both sides.
 
     Attributes:
         start: offset in the segment, aligned to a page.

@@ -1,4 +1,4 @@
-"""The C part of the CPU device (`support.c`), and the ceilings that it measures."""
+"""The C part of the CPU device (`support.c`), and the peak rates that it measures."""
 
 import ctypes
 import json
@@ -48,7 +48,7 @@ class SupportError(EvoError, RuntimeError):
 
 
 def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) -> ctypes.CDLL:
-    """Return the library, compiled once per compiler and kept in `folder`.
+    """Return the library, compiled once per compiler and cached in `folder`.
 
     Args:
         path: further place to copy the library to.
@@ -73,7 +73,7 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
 
 
 def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
-    """Write the program that calls kernels into `target`, and return its path.
+    """Write the program that calls kernels to `target` and return its path.
 
     Args:
         folder: cache of compiled programs; each compiler compiles it once.
@@ -98,7 +98,7 @@ def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
 
 
 def separation_here(compiler: CCompiler, folder: Path) -> str:
-    """Return the separation between a kernel process and its judge on this machine, tested with an empty kernel.
+    """Return the isolation between a kernel process and its judge on this machine, tested with an empty kernel.
 
     Returns:
         The parts that are in force, as measurements record them; ``none`` if there are none.
@@ -121,7 +121,7 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
 
 @cache
 def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
-    """Return the isolation of kernels and compilers here, as facts of a device; tried once per process."""
+    """Return the isolation of kernels and compilers as device facts; tested once per process."""
     try:
         reported = separation_here(compiler, folder)
     except (EvoError, OSError):
@@ -130,7 +130,7 @@ def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
-    """Return the ceilings of one thread of this machine: the best ever measured, kept in `folder`.
+    """Return the peak rates of one thread of this machine: the best ever measured, cached in `folder`.
 
     They are measured again after `_FRESH_S` and never fall, because other work on the machine can only lower a measured
     rate.
@@ -155,7 +155,7 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
 
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Return copy rates that never rise with the size; a rise would be noise in the smaller copy."""
+    """Return copy rates that never increase with size, because an increase would be noise in the smaller copy."""
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 
 
@@ -193,7 +193,7 @@ def _measure(library: ctypes.CDLL, copy_bytes: int) -> dict[str, float]:
 
 
 def _copied_per_s(library: ctypes.CDLL, size: int) -> float:
-    """Return the rate of repeated copies of this size in bytes per second, read plus written."""
+    """Return the rate in bytes per second, read plus written, of repeated copies of this size."""
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     times = max(1, _BURST_BYTES // size)
     return 2 * size * times / _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, size, times))
@@ -214,7 +214,9 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Return the seconds of the fastest of many short runs: on a busy machine at least one of them is undisturbed."""
+    """Return the time in seconds of the fastest of many short runs, of which at least one is undisturbed on a busy
+    machine.
+    """
     call()
     seconds: list[float] = []
     while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and sum(seconds) < _BURSTS_S):

@@ -1,4 +1,4 @@
-"""Contents of timed inputs: they change between samples, at the same addresses, each with its own expected output."""
+"""Contents of timed inputs, which change between samples at the same addresses; each has its own expected output."""
 
 import time
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ HELD_BACK = -1
 
 
 class Contents:
-    """Records which of several contents each set of buffers holds.
+    """Tracks which of several contents each set of buffers holds.
 
     Args:
         sources: one set of buffers for each content, in the order of the expected outputs.
@@ -34,11 +34,11 @@ class Contents:
         self._spent_s, self._changes = 0.0, 0
 
     def of(self, buffers: Buffers) -> int:
-        """Return the number of the content that a set holds; a set that was never filled holds the first content."""
+        """Return the number of the content that a set holds; 0 if it was never filled."""
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the set from which others are filled with a content; kernels may be called on it, too."""
+        """Return the set from which other sets are filled with a content; kernels may also be called on it."""
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:
@@ -46,13 +46,13 @@ class Contents:
         self._held[buffers] = content
 
     def put(self, buffers: Buffers, content: int) -> None:
-        """Fill a set with a content, unless the set holds it already."""
+        """Fill a set with a content, unless the set already holds it."""
         if self.of(buffers) != content:
             buffers.refill(self._sources[content])
             self._held[buffers] = content
 
     def change(self, buffers: Buffers) -> None:
-        """Fill a set with another content. Its outputs keep the results of the previous one."""
+        """Fill a set with another content; its outputs keep the results of the previous one."""
         now_s, others = time.monotonic(), len(self._sources) - 1
         dear = self._spent_s > MOST_SHARE * (now_s - self._began_s)
         if others < 1 or (dear and self._changes >= LEAST_CHANGES):
@@ -62,7 +62,7 @@ class Contents:
         self._changes += 1
 
     def mix(self, sets: Sequence[Buffers]) -> None:
-        """Fill sets so that consecutive calls never have the same content; the contents are drawn at random."""
+        """Fill sets with randomly drawn contents, so that consecutive calls never have the same content."""
         before, count = self.of(sets[-1]), len(self._sources)
         for buffers in sets if count > 1 else ():
             before = (before + 1 + int(self._rng.integers(count - 1))) % count

@@ -1,4 +1,4 @@
-"""Check the outputs of timed calls against the outputs that verification accepted."""
+"""Compares the outputs of timed calls with the verified outputs."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 
 class OutputCheck:
-    """Checks and counts outputs between samples. Identical bits pass; others are compared with the reference.
+    """Checks and counts outputs between samples; identical bits pass, others are compared with the reference.
 
     Args:
-        rights: for each content, a set that holds the verified outputs.
+        rights: for each content, a buffer set that holds the verified outputs.
         goldens: expected outputs of each content.
         contents: records which content a set holds.
-        deterministic: different bits are wrong even within the tolerance.
+        deterministic: different bits count as wrong even within the tolerance.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class OutputCheck:
         self._count(fault)
 
     def look_and_change(self, outputs: Buffers) -> None:
-        """Check the outputs, then change the inputs; the outputs keep the results of the previous inputs."""
+        """Check the outputs, then change the inputs; the outputs keep their previous results."""
         self.look(outputs)
         self._contents.change(outputs)
 
     def look_at(self, outputs: Buffers, golden: ExpectedOutput) -> None:
-        """Check the outputs of a call on inputs that are not one of the contents."""
+        """Check the outputs of a call on inputs that are not among the contents."""
         self._further += 1
         self._count(self._fault(outputs, golden))
 

@@ -1,4 +1,4 @@
-"""Check of consecutive calls whose inputs change, as fast as in a timed loop.
+"""Checks consecutive calls whose inputs change, as fast as in a timed loop.
 
 A kernel may store an answer by the address of its inputs, and drop it if a clock shows that time passed since the last
 call. In all other checks time has passed. Here another core changes the inputs in the middle of a batch of calls, at a
@@ -72,7 +72,7 @@ def judge_overtaken(
     rng: np.random.Generator,
     budget_s: float,
 ) -> int:
-    """Change inputs during consecutive calls, and judge the answer of the last call.
+    """Change inputs during consecutive calls, and judge the output of the last call.
 
     Args:
         buffers: the timed set; its inputs are changed afterwards.
@@ -133,8 +133,7 @@ def changing(
     rng: np.random.Generator,
     budget_s: float,
 ) -> Changing | None:
-    """Time consecutive calls while another core writes an element of their inputs: alternating values, or the same
-    value.
+    """Time consecutive calls while another core writes one input element: alternating values, or always the same value.
 
     A kernel that recognises its inputs and stores answers is slower if they change. Memory, addresses and number of
     writes are equal.
@@ -181,14 +180,14 @@ def changing(
 
 
 class _Overtaking:
-    """Changes inputs once, and ends the batch with the first call that surely begins afterwards.
+    """Changes inputs once, and ends the batch with the first call that certainly starts afterwards.
 
     Args:
         at: time of the change in calls, of which the first ones are counted.
         call_us: duration of a call, in µs.
 
     Attributes:
-        under_way: calls that had ended, or may have begun, when the inputs had changed.
+        under_way: calls that were complete, or may have started, when the inputs had changed.
     """
 
     def __init__(self, write: Callable[[], None], *, at: float, call_us: float) -> None:
@@ -210,7 +209,9 @@ def _write(buffers: Buffers, writes: Sequence[_Write]) -> None:
 
 
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
-    """Draw an element that differs between two inputs; return its argument and index. Any element if none differs."""
+    """Draw an element that differs between two inputs, or any element if none differs;
+    return its argument and index.
+    """
     sizes = {name: array.size for name, array in one.items()}
     shares = np.array(list(sizes.values())) / sum(sizes.values())
     for _ in range(_DRAWS):
@@ -222,7 +223,7 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
 
 
 def _writes(before: Arrays, after: Arrays) -> list[_Write]:
-    """Return what turns one input into another: each differing element, or large pieces if many differ."""
+    """Return the writes that turn one input into another: each differing element, or large pieces if many differ."""
     changed = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
     if sum(each.size for each in changed.values()) <= _FEW:
         return [(name, int(index), after[name].reshape(-1)[index]) for name in changed for index in changed[name]]

@@ -56,7 +56,7 @@ PATIENCE = 3
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
-    """Return the number of sets of a hot ring: the number of calls in a sample, within limits; at least 2."""
+    """Return the number of sets of a hot ring: the number of calls per sample, within limits; at least 2."""
     written_bytes = sum(each.bytes for each in arguments if each.written)
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(written_bytes, 1)), MOST_SETS))
 
@@ -101,7 +101,7 @@ def most_disagreement(
 def disagreement(
     slow: Timing, fast: Timing | None, limit: float, confidence: float = CONFIDENCE, *, what: str = "outputs"
 ) -> str | None:
-    """Return the reason for a refusal if calls on separate buffers take far longer than a repeated call; else None.
+    """Return why a kernel is rejected if calls on separate buffers take far longer than a repeated call; else None.
 
     Args:
         slow, fast: samples of calls on separate buffers, and of repeated calls; None: not taken.
@@ -121,7 +121,7 @@ def disagreement(
 
 
 def short_batch(timed: Timing, other: Timing) -> int:
-    """Return the length of a batch, in calls, that is clearly shorter than a sample of the timed rounds.
+    """Return a batch length, in calls, that is clearly shorter than a sample of the timed rounds.
 
     Args:
         other: times of the same calls outside the rounds; the longer of the two times counts.
@@ -131,7 +131,7 @@ def short_batch(timed: Timing, other: Timing) -> int:
 
 
 def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> str | None:
-    """Return the reason for a refusal if calls are far faster in the timed rounds than elsewhere; else None.
+    """Return why a kernel is rejected if calls are far faster in the timed rounds than elsewhere; else None.
 
     Code that changes the loop which calls it, for instance its count of calls, does so for batches that it recognises
     as timed ones.
@@ -152,7 +152,7 @@ def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> s
 
 
 def unsteady(timings: Iterable[Timing | None]) -> bool:
-    """True if equal calls took so different times that other programs must have used the device.
+    """Return True if the times of equal calls differ so much that other programs must have used the device.
 
     They also take caches from the calls, which costs those on many buffers more than repeated ones.
     """
@@ -168,7 +168,7 @@ def judge_mixed(
     calls: int,
     budget_s: float,
 ) -> None:
-    """Call a kernel on sets whose contents differ from call to call, and judge every answer.
+    """Call a kernel on sets whose contents differ from call to call, and verify every output.
 
     A kernel that answers some calls with stored results is correct as long as the same contents repeat, as in a timed
     loop. Here no two consecutive calls have the same answer.
@@ -191,7 +191,7 @@ def judge_mixed(
 
 
 class Filled:
-    """A timer of one turn of the ring, whose outputs and workspaces are overwritten before each sample.
+    """A timer of one call on each set of the ring, which overwrites outputs and workspaces before each sample.
 
     Args:
         sources: sets to overwrite with; calls find the contents of the last one. All contents are first copied to the
@@ -235,7 +235,7 @@ def overwrite_check(
     undecided: Callable[[OverwriteCheck], bool],
     repeated: Timer | None = None,
 ) -> OverwriteCheck:
-    """Take pairs of samples in turns until their ratio is precise enough or the time is up.
+    """Take pairs of samples in turn until their ratio is precise enough or the time limit is reached.
 
     Args:
         turn: calls the kernel once on each of `sets`.

@@ -29,7 +29,7 @@ def repetition(
     moment: Moment,
     budget_s: float,
 ) -> Repetition:
-    """Time calls on known and on new inputs in turns.
+    """Time calls on known inputs and on new inputs in turn.
 
     Args:
         turn: calls the kernel once on each of `sets`.

@@ -1,4 +1,4 @@
-"""Reentrancy check: two threads call a kernel at the same time, each on its own buffers, and both answers are judged.
+"""Reentrancy check: two threads call a kernel at the same time, each on its own buffers, and all outputs are verified.
 
 A kernel that keeps intermediate data in static memory is correct as long as a single thread calls it. If it keeps
 little there, or in few calls, most answers of two threads are right as well. Each call of a short kernel therefore has
@@ -43,7 +43,7 @@ def judge_two_threads(
     *,
     fixed: bool = False,
 ) -> None:
-    """Call a kernel from two threads, several times, and judge the outputs that each turn leaves.
+    """Call a kernel from two threads several times, and verify the outputs after each turn.
 
     Args:
         sets: two sets with different inputs.

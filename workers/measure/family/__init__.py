@@ -1,1 +1,1 @@
-"""A family's reference.py: inputs, expected outputs, and its `verify` function."""
+"""A family's reference.py: inputs, expected outputs and its `verify` function."""

@@ -1,4 +1,4 @@
-"""Checks the arrays that a family's reference.py makes against the declarations in family.toml."""
+"""Checks the arrays created by a family's reference.py against the declarations in family.toml."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +17,11 @@ _SQUARABLE = 1e-150, 1e150
 
 
 def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role], *, case: str, maker: str) -> None:
-    """Require one array for each operand of some roles, and no others.
+    """Require one array for each operand of the given roles, and no others.
 
     Args:
         roles: roles of the operands; the first one is suggested for an array that is not declared.
-        maker: name of the function that made them, for errors.
+        maker: name of the function that created them, for error messages.
 
     Raises:
         FamilyError: an array is missing, or family.toml does not declare it.
@@ -40,7 +40,7 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
 
 
 def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
-    """Return a contiguous copy of an input in native byte order, as family.toml declares it.
+    """Return a contiguous copy of an input in native byte order, checked against family.toml.
 
     Raises:
         FamilyError: it is not an array, or its shape or dtype differs.
@@ -73,7 +73,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
 
 def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return the yardstick's values of an output, from which its error follows exactly.
+    """Return the yardstick's values of an output, from which its error can be computed exactly.
 
     Raises:
         FamilyError: an integer output has values that float64 rounded, or that the output's dtype does not hold.
@@ -82,7 +82,7 @@ def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArr
 
 
 def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
-    """Return what reference.py made as an array of numbers in host memory. Python's integers keep all digits.
+    """Return a result of reference.py as an array of numbers in host memory, with all digits of Python's integers.
 
     Raises:
         FamilyError: it holds no real numbers.
@@ -102,7 +102,7 @@ def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
 
 
 def on_host(made: Any) -> Any:
-    """Return an array of PyTorch or CuPy as an array in host memory; return other values unchanged."""
+    """Copy an array of PyTorch or CuPy to host memory; return other values unchanged."""
     library = type(made).__module__.partition(".")[0]
     if library == "torch":
         tensor = made.detach().cpu()
@@ -115,7 +115,9 @@ def _are_integers(array: NDArray[Any]) -> bool:
 
 
 def _of_python(array: NDArray[Any], operand: Operand, where: str) -> NDArray[Any]:
-    """Return Python's integers as int64 or uint64; for a floating-point output, larger ones as float64."""
+    """Convert Python's integers to int64 or uint64, or to float64 if they are larger
+    and the output is floating-point.
+    """
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= each <= limits.max for each in array.flat):
@@ -151,7 +153,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
 
 
 def _is_held(values: NDArray[np.float64], dtype: str) -> NDArray[np.bool_]:
-    """Return a mask of the numbers that stay finite in a floating-point dtype; 8-bit dtypes saturate."""
+    """Return a mask of the values that stay finite in a floating-point dtype; 8-bit dtypes saturate."""
     with np.errstate(over="ignore"):
         return np.isfinite(decoded(encoded(values, dtype), dtype))
 
@@ -176,7 +178,7 @@ _REMEDIES = "change inputs() or reference() so that right answers are ordinary n
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:
-    """Raise FamilyError with the number of wrong elements and the first of them, if there are any."""
+    """Raise FamilyError with the number of wrong elements and the first one, if there are any."""
     count = int(np.count_nonzero(wrong))
     if count:
         first = np.argwhere(wrong)[0].tolist()
@@ -188,7 +190,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
 
 
 def _codes(operand: Operand) -> str:
-    """Explain how to make arrays of a dtype that NumPy lacks."""
+    """Explain how to create arrays of a dtype that NumPy lacks."""
     if operand.dtype not in FORMATS:
         return ""
     return f", the codes of {operand.dtype}: evo.reference.encoding.encoded(values, {operand.dtype!r})"

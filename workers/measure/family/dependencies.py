@@ -1,4 +1,4 @@
-"""Files outside the family's folder that reference.py depends on: modules that it imports, data that it reads."""
+"""Files outside the family's folder that reference.py depends on: imported modules and data that it reads."""
 
 import importlib.machinery
 import json
@@ -23,7 +23,7 @@ _reading = threading.local()
 
 
 class Siblings(MetaPathFinder):
-    """Finds modules of a family's folder, as Python does for the folder of a script.
+    """Finds modules in a family's folder, as Python does in the folder of a script.
 
     Modules of the standard library and of this program are never replaced by files of the same name.
     """
@@ -34,17 +34,17 @@ class Siblings(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a top-level module of the folder; None for all others."""
+        """Return the spec of a top-level module in the folder; None for all others."""
         if path is not None or fullname in sys.stdlib_module_names or fullname in OURS:
             return None
         return importlib.machinery.PathFinder.find_spec(fullname, [str(self.folder)])
 
     @classmethod
     def provide(cls, folder: Path, kept: Collection[str]) -> None:
-        """Let imports of this process find the folder's modules, in place of those of earlier families.
+        """Let this process import the folder's modules instead of those of earlier families.
 
         Args:
-            kept: names of modules of earlier folders that stay.
+            kept: names of modules of earlier folders that remain imported.
         """
         for earlier in [each for each in sys.meta_path if isinstance(each, cls)]:
             sys.meta_path.remove(earlier)
@@ -56,7 +56,7 @@ class Siblings(MetaPathFinder):
 
 @contextmanager
 def recorded() -> Iterator[None]:
-    """Record the files that this thread opens."""
+    """Record the files that this thread opens in the block."""
     _install_hook()
     before, _reading.now = getattr(_reading, "now", False), True
     try:
@@ -67,7 +67,7 @@ def recorded() -> Iterator[None]:
 
 @cache
 def _install_hook() -> None:
-    """Install the hook at most once, because a process cannot remove it."""
+    """Install the audit hook only once, because a process cannot remove it."""
     sys.addaudithook(_hook)
 
 
@@ -77,7 +77,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def dependencies(folder: Path) -> dict[str, list[int]]:
-    """Return the state of each file that was imported or opened so far, by path.
+    """Return the state of each file imported or opened so far, by path.
 
     The family's folder, the standard library and this program are left out: a cache key covers them. Of an installed
     package the file of its top-level module stands for the whole, since an installation rewrites it.
@@ -90,17 +90,17 @@ def dependencies(folder: Path) -> dict[str, list[int]]:
 
 
 def are_unchanged(recorded_states: Mapping[str, list[int]]) -> bool:
-    """Return True if every file is as it was when `dependencies` recorded it."""
+    """Return True if no file has changed since `dependencies` recorded it."""
     return all(_state(path) == state for path, state in recorded_states.items())
 
 
 def packed(found: Mapping[str, list[int]]) -> bytes:
-    """Return states as bytes, for a cache entry."""
+    """Serialize file states for a cache entry."""
     return json.dumps(found, sort_keys=True).encode("utf-8", "surrogateescape")
 
 
 def unpacked(content: bytes) -> dict[str, list[int]]:
-    """Return the states that `packed` made bytes of."""
+    """Deserialize file states written by `packed`."""
     found: dict[str, list[int]] = json.loads(content.decode("utf-8", "surrogateescape"))
     return found
 
@@ -134,7 +134,7 @@ def _is_below(module: ModuleType, folder: Path) -> bool:
 
 
 def _state(path: str) -> list[int] | None:
-    """Return size, time of change and inode of a regular file; None for anything else."""
+    """Return size, modification time and inode of a regular file; None for anything else."""
     with suppress(OSError, ValueError):
         found = os.stat(path)  # noqa: PTH116 - called for each module at each read of the cache
         if stat.S_ISREG(found.st_mode):

@@ -15,12 +15,12 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class FamilyError(EvoError, RuntimeError):
-    """The family's reference.py breaks its contract, so no candidate can be judged."""
+    """The family's reference.py violates its contract, so no candidate can be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """Absolute limits of one output of one case on one set of inputs."""
+    """Absolute error limits of one output of one case on one set of inputs."""
 
     rel_l2: float
     max_abs: float
@@ -28,7 +28,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedOutput:
-    """One set of inputs of one case with its expected outputs.
+    """One set of inputs of one case, with its expected outputs.
 
     Attributes:
         inputs: all declared inputs by name.
@@ -47,7 +47,7 @@ class ExpectedOutput:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of all outputs that are judged."""
+        """Names of all outputs that are checked."""
         return tuple(dict.fromkeys((*self.reference, *self.verified)))
 
     @cached_property
@@ -59,5 +59,5 @@ class ExpectedOutput:
         }
 
     def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:
-        """Return the inputs that a kernel with these arguments takes; implementations may omit some."""
+        """Return the inputs that a kernel with these arguments takes; it may omit some."""
         return {each.name: self.inputs[each.name] for each in arguments if each.drawn}

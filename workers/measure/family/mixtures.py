@@ -1,4 +1,4 @@
-"""Mixed inputs: elements and rows of several distributions of one problem in one set of inputs.
+"""Mixed inputs: elements and rows of several distributions of one problem, combined in one set of inputs.
 
 A kernel may look at a sample of its inputs and take a shortcut if they resemble one case. It is correct on every case,
 but wrong if nearly all elements resemble that case and one does not, or if rows come from different cases. Random
@@ -34,10 +34,10 @@ _MOST_BYTES = 1 << 27
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Inputs and a description of their difference from the nominal case.
+    """Inputs, and a description of how they differ from the nominal case.
 
     Attributes:
-        lone: one element stands out, so few outputs have the largest errors.
+        lone: one element is an outlier, so few outputs have the largest errors.
     """
 
     name: str
@@ -141,7 +141,9 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
 
 
 def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
-    """Return a copy whose elements are smaller by random parts up to `share`; none leaves the range of its dtype."""
+    """Return a copy whose elements are reduced by random fractions up to `share` and
+    stay in the range of their dtype.
+    """
     values = decoded(array, dtype)
     with np.errstate(invalid="ignore"):  # infinite elements stay so
         nearby = values * (1.0 - share * rng.random(array.shape))
@@ -149,7 +151,7 @@ def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Genera
 
 
 def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] | None:
-    """Return the value and the stored form of the largest or smallest finite element."""
+    """Return the largest or smallest finite element, as a value and as stored."""
     stored = array.reshape(-1)
     values = decoded(stored, dtype).astype(np.float64) * sign
     values[~np.isfinite(values)] = -np.inf
@@ -176,7 +178,7 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
 
 
 def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
-    """Return True if an array repeats itself along one of the axes: copies, equal halves, or equal neighbours."""
+    """Return True if an array repeats itself along an axis: copies, equal halves, or equal neighbours."""
     for axis in axes:
         along, size = np.moveaxis(array, axis, 0), array.shape[axis]
         pairs = [(along[1:], along[:-1])] if size > 1 else []
@@ -188,7 +190,7 @@ def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
 
 
 def _ordered(array: NDArray[Any]) -> bool:
-    """Return True if the elements have an order or symmetry that an exchange would break."""
+    """Return True if the elements have an order or symmetry that an exchange would destroy."""
     if array.size < 3:
         return False
     if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 1:

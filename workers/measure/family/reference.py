@@ -72,7 +72,7 @@ _CACHE_SHARE = 2
 
 
 def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
-    """Return a pool with as many threads as cores and memory allow for these inputs."""
+    """Return a pool with as many threads as cores and memory permit for these inputs."""
     largest = max((sum(np.asarray(array).nbytes for array in inputs.values()) for inputs in drawn), default=0)
     affordable = psutil.virtual_memory().available // (_GROWTH * max(largest, 1))
     return ThreadPoolExecutor(max(1, min(affordable, len(drawn), os.cpu_count() or 1)))
@@ -106,7 +106,7 @@ class Reference:
         self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of the module, wrapped so that its errors name it; None if there is none."""
+        """Return a function of the module, wrapped so that its errors name it; None if it does not exist."""
         function = getattr(self._module, name, None)
         if function is None:
             return None
@@ -122,13 +122,13 @@ class Reference:
         return named
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
-        """Return the inputs of each case and seed, drawn in parallel."""
+        """Draw the inputs of each case and seed in parallel."""
         asked = _cases_and_seeds(plans)
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
             return list(pool.map(self.draw, *zip(*asked, strict=True)))
 
     def goldens(self, plans: Sequence[CasePlan], drawn: Sequence[Arrays]) -> dict[str, tuple[ExpectedOutput, ...]]:
-        """Return one golden per case and seed, computed in parallel as far as cores and memory allow.
+        """Return the expected outputs of each case and seed, computed in parallel as far as cores and memory permit.
 
         Args:
             drawn: inputs of each case and seed.
@@ -144,7 +144,7 @@ class Reference:
         return {plan.name: tuple(golden for golden in made if golden.case == plan.name) for plan in plans}
 
     def _refuse_zeros(self, plans: Sequence[CasePlan], made: Sequence[ExpectedOutput]) -> None:
-        """Refuse expected outputs that are zero in all cases: a kernel that writes zeros would pass."""
+        """Reject expected outputs that are zero in all cases, because a kernel that writes zeros would pass."""
         if any(plan.verified for plan in plans):
             return
         if not any(norm for golden in made for norm in golden.norms.values()):
@@ -192,11 +192,11 @@ class Reference:
     def golden(
         self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None, *, few: bool = False
     ) -> ExpectedOutput:
-        """Return inputs drawn with `seed`, expected outputs and limits; the cache stores outputs and limits.
+        """Return inputs drawn with `seed`, expected outputs and limits; outputs and limits are cached.
 
         Args:
-            inputs: judge these instead.
-            few: True if few outputs have the largest errors, whatever their number.
+            inputs: use these instead of drawing.
+            few: True if few outputs have the largest errors, regardless of their number.
         """
         inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
@@ -207,7 +207,7 @@ class Reference:
         return golden
 
     def further(self, plan: CasePlan, seed: tuple[int, ...]) -> ExpectedOutput:
-        """Return one more set of inputs with expected outputs. It is used once, so it is not cached."""
+        """Return one more set of inputs with expected outputs, which is used once and therefore not cached."""
         inputs = self.draw(plan, seed)
         return self._complete(plan, inputs, self._compute(plan, inputs))
 
@@ -219,7 +219,7 @@ class Reference:
         return replace(golden, verify=verify, verified=tuple(each.name for each in plan.verified))
 
     def _cached_golden(self, key: str) -> Arrays | None:
-        """Return a cached golden, unless a file outside the family that it depends on has changed."""
+        """Return cached expected outputs, unless a file outside the family on which they depend has changed."""
         content = self._cache.get(key)
         if content is None:
             return None
@@ -227,7 +227,7 @@ class Reference:
         return stored if are_unchanged(unpacked(stored.pop(_DEPENDENCIES).tobytes())) else None
 
     def _compute_golden(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute a golden, and cache it if that saves time."""
+        """Compute expected outputs, and cache them if that saves time."""
         began = time.perf_counter()
         made = self._compute(plan, inputs)
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
@@ -238,7 +238,7 @@ class Reference:
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute expected outputs and, for tolerances relative to the yardstick, its largest error."""
+        """Compute expected outputs and, for tolerances relative to the yardstick, its maximum error."""
         began = time.perf_counter()
         stored = self._references(plan, inputs)
         if time.perf_counter() - began < _REPEATED_S:
@@ -266,7 +266,7 @@ class Reference:
         return stored
 
     def _check_repeats(self, plan: CasePlan, first: Arrays, second: Arrays) -> None:
-        """Refuse a reference if a repeated call differs by more than a kernel's tolerance."""
+        """Reject a reference if two calls differ by more than a kernel's tolerance."""
         for each in plan.outputs:
             right = first[f"reference/{each.name}"]
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
@@ -277,11 +277,11 @@ class Reference:
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
 
     def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Call `reference` or `yardstick` with copies of the inputs, which it may change in place."""
+        """Call `reference` or `yardstick` with copies of the inputs, because they may modify them."""
         return self._arrays(function, dict(plan.problem), {name: array.copy() for name, array in inputs.items()})
 
     def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
-        """Return the largest error of the yardstick's output."""
+        """Return the maximum error of the yardstick for an output."""
         where = f"{self._maker('yardstick')}: `{output.name}` of case {plan.name}"
         if values.shape != reference.shape:
             raise FamilyError(f"{where} has shape {values.shape}, while reference() says {reference.shape}")
@@ -314,14 +314,14 @@ class Reference:
         return f"{self.path.name}, {function}()"
 
     def _key(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> str:
-        """Return the cache key. It covers the inputs, because reference.py need not derive them from the seed alone."""
+        """Return the cache key, which covers the inputs because they may depend on more than the seed."""
         outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])
         return cache_key("golden", self._digest, self._helpers, what, np.__version__)
 
     def _refuse_timers(self, function: str, left: frozenset[int]) -> None:
-        """Refuse a function that leaves timers of this process running: their signals would count against a kernel."""
+        """Reject a function that leaves timers running, because their signals would be attributed to a kernel."""
         for which in left:
             signal.setitimer(which, 0.0)
         if left:
@@ -376,14 +376,14 @@ def _timers() -> frozenset[int]:
 
 
 def _dict_advice(error: BaseException) -> str:
-    """Return how to read a problem or inputs, for an attribute that a dict does not have; else nothing."""
+    """Return advice for an attribute that a problem or inputs dict does not have; else nothing."""
     if not isinstance(error, AttributeError) or not isinstance(error.obj, dict):
         return ""
     return f': problem and inputs are dicts, so write e.g. problem["{error.name}"]'
 
 
 def _import_advice(error: BaseException, path: Path) -> str:
-    """Return where modules are searched, for an import that failed; else nothing."""
+    """Return advice on where modules are searched, for a failed import; else nothing."""
     if not isinstance(error, ImportError):
         return ""
     if "relative import" in str(error):
@@ -401,7 +401,7 @@ def _provide_earlier_names() -> None:
 
 
 def _helpers(module: ModuleType) -> str:
-    """Return the source of the helpers in `evo` that reference.py imports; the family's digest does not cover them."""
+    """Return the source of the `evo` helpers that reference.py imports, which the family's digest does not cover."""
     used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
     ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
     return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
@@ -418,7 +418,7 @@ def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> Exp
 
 
 def _checksum(array: NDArray[Any]) -> str:
-    """Return the sum of all 8-byte words and a digest of evenly spaced bytes, which runs at memory speed."""
+    """Return the sum of all 8-byte words and a digest of evenly spaced bytes, computed at memory speed."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     aligned = data.size // 8 * 8
     total = int(data[:aligned].view(np.uint64).sum(dtype=np.uint64)) + int(data[aligned:].sum(dtype=np.uint64))
@@ -427,7 +427,7 @@ def _checksum(array: NDArray[Any]) -> str:
 
 
 def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
-    """Return the limits of an output; `few`: few of its elements have the largest errors."""
+    """Return the error limits of an output; `few` means that few of its elements have the largest errors."""
     tolerance = output.tolerance
     if tolerance is None:
         raise FamilyError(f"family.toml gives no tolerance for output `{output.name}`")

@@ -1,4 +1,4 @@
-"""``verify()`` of a family's reference.py: judges outputs that have several correct answers."""
+"""``verify()`` of a family's reference.py: checks outputs that have several correct answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from workers.runner.protocol import CasePlan
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """``verify()`` with a problem and its inputs.
+    """``verify()`` applied to one problem and its inputs.
 
     Args:
-        maker: names of file and function, for errors.
+        maker: names of file and function, for error messages.
     """
 
     function: Callable[..., Any]
@@ -28,7 +28,7 @@ class Verification:
     inputs: Arrays
 
     def __call__(self, outputs: Arrays) -> str | None:
-        """Return why outputs are wrong; None if they are right. An exception counts as a wrong output.
+        """Return why outputs are wrong; None if they are correct. An exception counts as a wrong output.
 
         Args:
             outputs: outputs by name, as the kernel stored them.
@@ -52,7 +52,7 @@ class Verification:
         )
 
     def check_refuses(self) -> None:
-        """Check that ``verify()`` refuses outputs that no kernel has written.
+        """Check that ``verify()`` rejects outputs that no kernel has written.
 
         Raises:
             FamilyError: it accepts zeros as well as other bytes, so it would accept every kernel.
