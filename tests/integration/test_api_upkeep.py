@@ -81,7 +81,7 @@ def ended_with_hook(stage: Stage, courier: WebhookDelivery) -> int:
     return search
 
 
-def test_webhook_is_signed_and_delivered_once_by_two_processes(stage: Stage) -> None:
+def test_signed_webhook_is_delivered_once_although_two_processes_deliver(stage: Stage) -> None:
     receiver = Receiver(204)
     search = ended_with_hook(stage, courier_of(stage, receiver))
     for _ in range(2):
@@ -329,7 +329,7 @@ def test_old_artefact_files_without_a_database_row_are_deleted(stage: Stage, tmp
     assert sorted(path.name for path in folder.iterdir()) == sorted([kept[2:], "young"])
 
 
-def test_search_that_cannot_be_collected_does_not_block_others(
+def test_failed_removal_of_an_old_search_does_not_block_other_removals(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = (stage.submit(seed=seed) for seed in range(4))

@@ -87,7 +87,7 @@ def test_whole_floats_are_accepted_as_integer_references(dtype: str) -> None:
     assert reference.dtype == stored(dtype)
 
 
-def test_reference_between_integers_is_compared_unrounded() -> None:
+def test_distance_of_an_integer_output_uses_the_unrounded_reference() -> None:
     reference = checked("int8", np.array([-2.5, 0.0, 2.25, 127.0]))
     found = distance(np.array([-2, 0, 2, 127], np.int8), reference)
     assert found.max_abs == 0.5

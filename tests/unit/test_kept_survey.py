@@ -41,7 +41,7 @@ def test_known_gpus_are_not_surveyed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["driver or GPU", "compiler", "visible GPUs"])
-def test_changed_driver_gpu_or_compiler_causes_a_survey(
+def test_changed_driver_gpu_or_compiler_causes_a_new_gpu_survey(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     survey = Survey([known("sm_90")])

@@ -98,7 +98,7 @@ def test_single_contradicted_samples_do_not_lengthen_the_others() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 3])
-def test_warm_up_takes_one_request_outside_the_ledger(samples: int) -> None:
+def test_warm_up_is_one_request_that_is_not_recorded_in_the_ledger(samples: int) -> None:
     process = Process(10.0)
     timer = timed(process, samples)
     before, ledger = process.requests, len(process.ledger)
@@ -149,7 +149,7 @@ def test_timer_reports_the_last_buffer_set_of_its_sample() -> None:
         assert timer.last == order[(timer.calls - 1) % len(order)]
 
 
-def test_one_shot_timer_calls_sets_without_an_order() -> None:
+def test_one_shot_timer_passes_no_order_of_the_buffer_sets() -> None:
     process = Process(10.0)
     sets = cast(Any, [object() for _ in range(7)])
     timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)

@@ -143,7 +143,7 @@ def test_report_that_does_not_answer_its_job_is_refused(report: Report, job: Job
         (ConfirmReport(failure=TimedOut(stage="measure", limit_s=1.0), failed="incumbent"), WITH_INCUMBENT),
     ],
 )
-def test_report_that_answers_its_job_is_accepted(report: Report, job: Job) -> None:
+def test_report_of_the_kind_of_its_job_is_accepted(report: Report, job: Job) -> None:
     assert refused_field(lambda: check_answer(report, job, TERMS)) is None
 
 

@@ -67,7 +67,7 @@ def test_sequential_bounds_equal_students_t_on_logarithms() -> None:
     assert against.pvalue == pytest.approx(at.level)
 
 
-def test_slow_processes_rarely_promote_a_kernel_over_itself() -> None:
+def test_randomly_slow_processes_rarely_cause_promotion_of_a_kernel_over_itself() -> None:
     """Of 1,000 confirmations. Testing the mean of five processes for the minimum gain would promote some 10 %."""
     rng = np.random.default_rng(0)
     promoted = 0

@@ -96,7 +96,9 @@ def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
 
 @settings(max_examples=300)
 @given(problem=problems())
-def test_valid_configs_equal_brute_force_in_lexicographic_order(problem: tuple[list[Tunable], list[str]]) -> None:
+def test_valid_configs_are_those_of_brute_force_in_lexicographic_order(
+    problem: tuple[list[Tunable], list[str]],
+) -> None:
     tunables, texts = problem
     expected = brute_force(tunables, texts, {"K": 2})
     if not expected:

@@ -143,7 +143,7 @@ def test_order_interval_excludes_the_published_ranks() -> None:
     assert order_interval([1.0] * 5000, 0.95).high == 1.0
 
 
-def test_unshared_removes_a_slowdown_common_to_both_series() -> None:
+def test_unshared_noise_excludes_a_slowdown_common_to_both_series() -> None:
     rng = np.random.default_rng(3)
     shared = rng.lognormal(0, 0.5, 200)
     first, second = (time_us * shared * rng.lognormal(0, 0.01, 200) for time_us in (95.0, 100.0))
@@ -184,5 +184,5 @@ def test_error_rate_bound_after_correct_outputs_has_its_nominal_coverage(right: 
     assert (1.0 - 1.0 / (one_in + 1)) ** right > 0.05, "and is no wider than necessary"
 
 
-def test_error_rate_bound_without_outputs_is_one_in_one() -> None:
+def test_error_rate_bound_without_checked_outputs_is_one() -> None:
     assert at_most_one_in(0, 0.95) == 1

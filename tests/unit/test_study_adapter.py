@@ -69,7 +69,7 @@ def test_first_value_of_a_config_replaces_a_failure_and_is_kept() -> None:
         assert [each.time_us for each in reader.read(study.get_trials(deepcopy=False)).finished] == known
 
 
-def test_best_value_of_several_parameters_on_one_grid_point_counts() -> None:
+def test_best_of_several_optuna_trials_on_one_grid_point_is_kept() -> None:
     wide = {"X": IntDistribution(0, 10**6)}
     study: Any = optuna.create_study()
     for value, place in ((3.0, 123_000), (1.0, 123_456), (2.0, 123_400)):

@@ -28,7 +28,7 @@ def permutation(problem: Any, inputs: Any, outputs: Any) -> str | None:
 
 
 @pytest.mark.parametrize("said", [None, True, np.bool_(True)])
-def test_verify_function_accepts_outputs_by_none_or_true(said: object) -> None:
+def test_verify_function_that_returns_none_or_true_accepts_the_outputs(said: object) -> None:
     assert verification(lambda *_: said)(RIGHT) is None
 
 
@@ -40,12 +40,12 @@ def test_verify_function_accepts_outputs_by_none_or_true(said: object) -> None:
         (np.bool_(False), "verify() refuses the outputs"),
     ],
 )
-def test_verify_function_refuses_outputs_by_text_or_false(said: object, reason: str) -> None:
+def test_verify_function_that_returns_text_or_false_refuses_the_outputs(said: object, reason: str) -> None:
     assert verification(lambda *_: said)(RIGHT) == reason
 
 
 @pytest.mark.parametrize("said", [1, 0, [], np.zeros(2)])
-def test_other_results_of_verify_are_an_error_of_the_family(said: object) -> None:
+def test_unsupported_return_value_of_verify_is_an_error_of_the_family(said: object) -> None:
     with pytest.raises(FamilyError, match="return None for right outputs"):
         verification(lambda *_: said)(RIGHT)
 
@@ -94,7 +94,7 @@ def test_verified_output_needs_no_tolerance() -> None:
     assert (operand.name, operand.tolerance) == ("out", None)
 
 
-def test_verified_key_is_refused_for_inputs() -> None:
+def test_verified_key_of_an_input_argument_is_refused() -> None:
     made = document()
     made["arguments"][0]["verified"] = True
     with pytest.raises(InvalidInput, match=r"arguments\[0\]\.verified"):
