@@ -32,7 +32,7 @@ class Champions(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[ChampionView]:
-        """Return one page; `history` adds replaced and rolled-back champions."""
+        """Return one page of champions; `history` adds replaced and rolled-back champions."""
         wanted = {"family": family, "problem": problem, "device": device, "history": history}
         return self._get("/champions", Page[ChampionView], **wanted, sort=sort, cursor=cursor, limit=limit)
 

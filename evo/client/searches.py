@@ -37,7 +37,7 @@ class Searches(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[SearchView]:
-        """Return one page; `cursor` is `next` of the previous page."""
+        """Return one page of searches; `cursor` is `next` of the previous page."""
         wanted = {"state": state, "family": family, "problem": problem, "device": device, "text": text}
         shown = {"archived": archived, "sort": sort, "cursor": cursor, "limit": limit}
         return self._get("/searches", Page[SearchView], **wanted, **shown)

@@ -199,7 +199,8 @@ class Plan:
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
         """Return the points that could still satisfy a constraint for some values of its unbound names.
 
-        All points are kept if none of a sample is removed: a point that cannot be completed is removed by a later step.
+        If no point of a sample is removed, all points are kept, because a later step removes points that cannot be
+        completed.
         """
         if partial.rows >= TRIED_FROM:
             tried = partial.take(np.linspace(0, partial.rows - 1, TRIED_FIRST).astype(np.intp))

@@ -199,7 +199,7 @@ class Abandoned:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """Its worker was lost as often as the policy allows. Says nothing about the config."""
+    """The search was cancelled before the trial ended. The outcome is no information about the config."""
 
     kind: Literal["cancelled"] = "cancelled"
 

@@ -396,8 +396,8 @@ def report(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Write report.md and report.html: findings, valid negatives, cost, and the resulting decision. Both use only the
-    database; no worker is needed.
+    """Write report.md and report.html: findings, values without gain, cost, and a decision. They need only the
+    database, and no worker.
     """
     from evo.cli.console.output import console, print_json, written
     from evo.cli.files.writing import writing_to

@@ -212,7 +212,9 @@ def begun(request: Request, connection: Connection, where: ServiceRef) -> Search
 
 
 def _require_compiler(request: Request) -> None:
-    """Add advice for machines without a GPU: estimate for a target instead."""
+    """Raise EvoError if this machine lacks what the requested device needs. Without a GPU, the error advises to
+    estimate.
+    """
     wanted = request.terms["device"]
     try:
         require_compiler(request.package.family, wanted)

@@ -94,7 +94,7 @@ class Operation:
         """Return the outputs of a kernel; if PyTorch must serve the call, count it and return None.
 
         Raises:
-            LookupError: no kernel serves it, and `strict` is set.
+            LookupError: no kernel serves the call, and `strict` is set.
         """
         key = key_of(self.name, inputs, terms)
         plan = PLANS.get(key)

@@ -43,7 +43,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """A launch as expressions.
+    """A launch that an implementation declares with expressions.
 
     Attributes:
         items: number of work items, if blocks share them.
