@@ -15,14 +15,14 @@ from evo.family import Implementation
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COMMENTS_AND_TEXTS = re.compile(
-    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|\bR"(?P<end>[^()\\\s]{0,16})\((?:.*?\)(?P=end)"|.*\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""",
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|\bR"(?P<end>[^()\\\s]{0,16})\((?:.*?\)(?P=end)"|.*\Z)|"(?:\\.|[^"\\\n])*+"?|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n]){1,16}'""",
     re.DOTALL,
 )
 _OF_PRAGMA = re.compile(r"\b_Pragma\s*\(\s*\Z")
 _DIRECTIVE = re.compile(r"\s*(?:#|%:)\s*(\w+)(.*)", re.DOTALL)
 _INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
-_TESTED = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
-_UNLESS = re.compile(r"\s*!\s*defined\s*\(?\s*(\w+)\s*\)?\s*")
+_TESTED = re.compile(r"defined\s*+\(?+\s*+(\w+)(?:\s*+\))?+")
+_UNLESS = re.compile(r"\s*+!\s*+defined\s*+\(?+\s*+(\w+)\s*+\)?+\s*+")
 _NEAR = 100
 """Number of characters before a string that are searched for ``#include``; without a limit, time is quadratic."""
 

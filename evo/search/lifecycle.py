@@ -59,7 +59,7 @@ def transition(state: State, command: Command) -> State:
 ALIKE = 6
 """Number of first trials that must fail with the same error before the source is blamed."""
 
-_ERROR = re.compile(r"\berror\b\s*(?:#?[A-Z]*\d+(?:-D)?)?\s*:\s*(?P<what>.+)", re.IGNORECASE)
+_ERROR = re.compile(r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)", re.IGNORECASE)
 _BY_CONFIG = re.compile(
     r"static.?assert|#error|too (?:much|many|large|big|small)|exceed|out of (?:range|memory|registers)|overflow|"
     r"must be|timed? ?out|ran past",

@@ -1,5 +1,7 @@
 """A compile error common to all configs ends a search early."""
 
+import time
+
 import pytest
 
 from evo.search.lifecycle import ALIKE, common_failure, same_error
@@ -93,3 +95,10 @@ def test_failures_that_depend_on_the_config_are_not_a_common_failure(outcome: Ou
 def test_launch_failures_with_different_reasons_are_not_a_common_failure() -> None:
     reasons = [LaunchFailed(reason=f"symbol {chr(97 + number)}") for number in range(ALIKE)]
     assert common_failure(trials(*reasons)) is None
+
+
+@pytest.mark.parametrize("blanks", [" " * 100_000, "\n" * 100_000])
+def test_hostile_compile_log_is_read_in_linear_time(blanks: str) -> None:
+    begun_s = time.process_time()
+    assert same_error(trials(*[failed(f"error{blanks}x")] * ALIKE)) is None
+    assert time.process_time() - begun_s < 2.0

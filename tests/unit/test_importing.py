@@ -1,5 +1,6 @@
 """Families drafted from existing sources: signatures, roles, macros, launches and references."""
 
+import time
 import tomllib
 from pathlib import Path
 
@@ -381,3 +382,13 @@ def test_import_notes_a_header_outside_the_family_folder(tmp_path: Path, outer: 
     place, found = write_imported(source, tmp_path / "f", entry=None, reference=None)
     assert {each.name for each in place.iterdir()} == {"family.toml", "reference.py", "scale.c", "near.h"}
     assert str(tmp_path / "far.h") in found.notes[0]
+
+
+@pytest.mark.parametrize("qualifier", ["", "static "])
+def test_source_with_a_large_table_is_read_in_linear_time(qualifier: str) -> None:
+    begun_s = time.process_time()
+    table = "1.0f, " * 50_000
+    text = f"static const float t[] = {{{table}}};\n{qualifier}void f(float *x) {{ x[0] = t[0]; }}\n"
+    assert [each.name for each in read_source(text, "c").functions] == ([] if qualifier else ["f"])
+    read_source("/* " * 50_000, "c")
+    assert time.process_time() - begun_s < 2.0

@@ -1,5 +1,6 @@
 """Macros of a source: used, redefined before any use, only tested, or absent."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -109,3 +110,17 @@ def test_source_with_unknown_headers_or_pasted_tokens_is_not_completely_read() -
     assert all_read({FILE: "int x;"}, implementation("-O2"))
     assert not all_read({FILE: "int x;"}, implementation("-I/opt/common"))
     assert not all_read({FILE: "#define GLUE(a, b) a##b"}, implementation())
+
+
+@pytest.mark.parametrize(
+    "text", ["#if defined" + " " * 100_000, "#if !defined" + " " * 100_000, "'" + "\\'" * 50_000, '"\\"' * 30_000]
+)
+def test_hostile_line_is_read_in_linear_time(text: str) -> None:
+    begun_s = time.process_time()
+    fates({FILE: f"{text}\nint x = TILE;\n"}, implementation(), ["TILE"])
+    words_of({FILE: text}, implementation())
+    assert time.process_time() - begun_s < 2.0
+
+
+def test_unclosed_text_ends_with_its_line() -> None:
+    assert fate("#error it's \"not closed\nint x = TILE;")[0] == "used"

@@ -1,5 +1,6 @@
 """Paths at which a new header would replace one that a compiler read."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,13 @@ End of search list.
         "/usr/lib/include/c++",
         "/a folder/with blanks",
     ]
+
+
+@pytest.mark.parametrize(
+    "text", ["defined ", "defined" + " " * 20, "/* ", "__has_include ", "__has_include( ", "#ifdef "]
+)
+def test_long_source_is_scanned_for_tested_headers_in_linear_time(text: str) -> None:
+    begun_s = time.process_time()
+    asked_headers(text * (200_000 // len(text)))
+    asked_headers(text[:-1] + " " * 200_000)
+    assert time.process_time() - begun_s < 2.0

@@ -136,14 +136,14 @@ def _hashed(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-_UNSEEN = re.compile(r"(?:\\|\?\?/)\r?\n|/\*.*?\*/|//[^\n]*", re.DOTALL)
+_UNSEEN = re.compile(r"(?:\\|\?\?/)\r?\n|/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
 """Matches line continuations and comments, which a preprocessor removes first."""
 
-_ASKS = re.compile(
-    r"""(?P<tested>\bdefined\s*\(?\s*|\#\s*(?:ifdef|ifndef|elifdef|elifndef|undef)\s+)?
-        \b__has_(?:include(?:_next)?|embed)\b(?:\s*\(\s*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>))?""",
-    re.VERBOSE,
-)
+_ASKS = re.compile(r"""\b__has_(?:include(?:_next)?|embed)\b(?:\s*+\(\s*+(?:"([^"\n]+)"|<([^>\n]+)>))?""")
+_TESTED = re.compile(r"(?:\bdefined\s*\(?|\#\s*(?:ifdef|ifndef|elifdef|elifndef|undef)\s)\s*\Z")
+_NEAR = 80
+"""Characters before a word among which `_TESTED` is looked for."""
+
 _LISTED = re.compile(r'^ignoring nonexistent directory "(.+)"$')
 _BEGINS, _ENDS = ("#include ", "search starts here:"), "End of search list."
 _OWN_FRAMEWORKS = " (framework directory)"
@@ -151,8 +151,11 @@ _OWN_FRAMEWORKS = " (framework directory)"
 
 def asked_headers(source: str) -> list[str] | None:
     """Return the headers that a source tests with ``__has_include``; None if a macro forms a name."""
-    found = list(_ASKS.finditer(_UNSEEN.sub(lambda seen: " " if seen[0].startswith("/") else "", source)))
-    names = [each["quoted"] or each["angled"] for each in found if not each["tested"]]
+    plain = _UNSEEN.sub(lambda seen: " " if seen[0].startswith("/") else "", source)
+    found = _ASKS.finditer(plain)
+    names = [
+        each[1] or each[2] for each in found if not _TESTED.search(plain[max(0, each.start() - _NEAR) : each.start()])
+    ]
     return None if None in names else names
 
 

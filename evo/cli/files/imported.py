@@ -18,7 +18,7 @@ from evo.text.encoding import not_utf8, python_text
 _INCLUDE = re.compile(
     r"^[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]*(?:\"([^\"\n]+)\"|<([^>\n]+)>)", re.MULTILINE
 )
-_COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_COMMENTS = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 """A part of a file's name in a family, as `templates.bundle` accepts it."""
 

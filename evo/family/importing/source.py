@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evo.family.source.language import Language
 
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _KERNEL = re.compile(
     r"(?P<template>template\s*<(?P<given>[^;{}]*?)>\s*)?"
     r"(?:(?:extern\s*\"C\"|static|inline)\s*)*__global__\s+(?:void\s+)?"
@@ -14,7 +14,10 @@ _KERNEL = re.compile(
     r"(?P<name>\w+)\s*\((?P<parameters>[^{};]*)\)\s*\{",
     re.DOTALL,
 )
-_FUNCTION = re.compile(r"(?P<head>[^;{}()#]*?)\bvoid\s+(?P<name>\w+)\s*\((?P<parameters>[^{};]*)\)\s*\{", re.DOTALL)
+_NEAR = 1_000
+"""Characters before a function among which its qualifiers are looked for."""
+
+_FUNCTION = re.compile(r"\bvoid\s+(?P<name>\w+)\s*\((?P<parameters>[^{};]*)\)\s*\{", re.DOTALL)
 _DEFINE = re.compile(r"\s*#\s*define\s+([A-Za-z_]\w*)\s+(-?\d+)\s*$")
 _GUARD = re.compile(r"\s*#\s*ifndef\s+([A-Za-z_]\w*)\s*$")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|struct|__restrict__|__restrict|restrict|__grid_constant__)\b")
@@ -103,7 +106,8 @@ def _kernels(text: str) -> Iterator[Function]:
 def _functions(text: str) -> Iterator[Function]:
     for match in _FUNCTION.finditer(text):
         outside = re.sub(r'extern\s*"C"\s*\{', "", text[: match.start()])
-        if outside.count("{") > outside.count("}") or re.search(r"\b(static|template)\b", match["head"]):
+        head = re.split(r"[;{}()#]", text[max(0, match.start() - _NEAR) : match.start()])[-1]
+        if outside.count("{") > outside.count("}") or re.search(r"\b(static|template)\b", head):
             continue
         yield Function(name=match["name"], parameters=_parameters(match["parameters"]), body=_body(text, match.end()))
 
