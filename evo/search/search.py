@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from evo.errors import Conflict, EvoError, InvalidInput
+from evo.promotion.bars import bars_of_elites, early_bars
 from evo.promotion.challenge import Challenge, Challengers
 from evo.promotion.goal import Goal
 from evo.promotion.policy import Policy
@@ -247,8 +248,6 @@ class Search:
     def bars(self) -> Bars:
         """Return the times above which a candidate is stopped early; no limits until a kernel is known.
 
-        Until there are enough elites, only candidates that are much slower than the fastest kernel get fewer samples.
-
         Under a metric or two objectives there are no limits: a slow kernel may still be the best, or on the front.
         """
         if self.goal is not None or self.second is not None:
@@ -256,20 +255,9 @@ class Search:
         elites = self.history.kernels(ELITES)
         if not elites:
             return Bars()
-        policy, few = self.policy, len(elites) < ELITES
-        known_us = self.history.cost(elites[0 if few else -1]) or 0.0
-
-        def limit_us(ratio: float | None) -> float | None:
-            return None if ratio is None else ratio * known_us
-
-        hopeless_us = limit_us(policy.hopeless_ratio)
-        if few:
-            return Bars(shorten_us=limit_us(policy.shorten_ratio and policy.prune_ratio), hopeless_us=hopeless_us)
-        return Bars(
-            prune_us=limit_us(policy.prune_ratio),
-            shorten_us=limit_us(policy.shorten_ratio),
-            hopeless_us=hopeless_us,
-        )
+        if len(elites) < ELITES:
+            return early_bars(self.policy, self.history.cost(elites[0]) or 0.0)
+        return bars_of_elites(self.policy, self.history.cost(elites[-1]) or 0.0)
 
 
 def _number(entry: Logged) -> int:

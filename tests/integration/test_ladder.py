@@ -287,6 +287,20 @@ def test_far_too_slow_candidate_is_pruned_before_verification_and_the_next_is_me
     assert isinstance(workshop.report(bars=Bars(hopeless_us=1000.0)).outcome, Measured)  # the same runner goes on
 
 
+def test_trial_proposed_before_the_first_result_is_compared_with_the_fastest_kernel(
+    workshop: Workshop,
+) -> None:
+    assert isinstance(workshop.report().outcome, Measured)
+    outcome = workshop.report("slow_tail").outcome
+    assert isinstance(outcome, Pruned) and not outcome.verified
+
+
+def test_slow_kernel_is_verified_on_every_case_if_a_metric_ranks(workshop: Workshop) -> None:
+    by_block = Objective(metric="UNROLL")
+    assert isinstance(workshop.report(objective=by_block).outcome, Measured)
+    assert isinstance(workshop.report("slow_tail", objective=by_block).outcome, WrongAnswer)
+
+
 @pytest.mark.parametrize(("fault", "hopeless_us"), [("tail", 1e-3), ("slow_tail", 1e6), ("slow_tail", None)])
 def test_candidate_that_is_not_far_too_slow_is_verified_on_every_case(
     workshop: Workshop, fault: str, hopeless_us: float | None

@@ -4,6 +4,7 @@ A slot takes these steps for leases; `workers.jobs.single` takes them without a 
 compile to the same binary are measured once.
 """
 
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from evo.device.estimate.roofline import device_roofline
 from evo.errors import EvoError
 from evo.lru_cache import LruCache
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease, SearchTerms
+from evo.promotion.bars import early_bars
 from evo.trial import Config
 from evo.trial.outcome import Impossible, Measured, Outcome, Pruned
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
@@ -107,6 +109,7 @@ class Ladder:
         self._runners = Runners(folder)
         self._overlaps = overlaps(kind)
         self._begun: set[str] = set()
+        self._fastest_us: LruCache[str, list[float]] = LruCache(SEARCHES)  # at most one time per search
         self._beginning = threading.Lock()
         self._status = status or Status()
         self._instruments = Instruments(
@@ -235,13 +238,13 @@ class Ladder:
     def _climb(
         self, work: Assignment, job: Evaluate, built: Built, watch: Stopwatch, environment: dict[str, str]
     ) -> Outcome:
-        terms = work.terms
+        terms, bars = work.terms, self._bars(work, job)
         try:
             with watch.stage("verify_s"):
                 child = self._runners.of(work)
-                verified = _verify(child, terms, built, job.bars)
+                verified = _verify(child, terms, built, bars)
             with watch.stage("measure_s"):
-                sampled = _measure(child, terms, job)
+                sampled = _measure(child, terms, bars)
         except CandidateFault as fault:
             return fault.outcome
         except TroubleError as error:
@@ -250,7 +253,7 @@ class Ladder:
             return trouble(error)
         environment.update(sampled.environment)
         if sampled.pruned:
-            return Pruned(timing=sampled.timing, threshold_us=job.bars.prune_us or 0.0)
+            return Pruned(timing=sampled.timing, threshold_us=bars.prune_us or 0.0)
         measured = Measured(
             timing=sampled.timing,
             other=sampled.other,
@@ -258,7 +261,19 @@ class Ladder:
             resources=built.resources,
             mechanisms=built.mechanisms,
         )
-        return _impossible(work, sampled.timing) or measured
+        if (impossible := _impossible(work, sampled.timing)) is not None:
+            return impossible
+        fastest_us = self._fastest_us.get(terms.key, list)
+        fastest_us[:] = [min(*fastest_us, sampled.timing.median_us, math.inf)]
+        return measured
+
+    def _bars(self, work: Assignment, job: Evaluate) -> Bars:
+        """Return the bars of a trial. Trials that were proposed before the first result have none of their own."""
+        objective, fastest_us = work.terms.objective, self._fastest_us.get(work.terms.key, list)
+        by_time = objective.metric is None and objective.second_metric is None
+        if job.bars != Bars() or not by_time or not fastest_us:
+            return job.bars
+        return early_bars(work.terms.policy, *fastest_us)
 
     @contextmanager
     def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:
@@ -279,13 +294,13 @@ def _verify(child: Child, terms: SearchTerms, built: Built, bars: Bars) -> Verif
     return ask(child, request, Verified, stage="verify", limit_s=terms.policy.verify_timeout_s)
 
 
-def _measure(child: Child, terms: SearchTerms, job: Evaluate) -> Sampled:
+def _measure(child: Child, terms: SearchTerms, bars: Bars) -> Sampled:
     samples = terms.policy.quick_samples
     request = Measure(
         candidate="candidate",
         samples=samples,
         other_samples=max(1, samples // _OTHER_SHARE),
-        bars=job.bars,
+        bars=bars,
     )
     return ask(child, request, Sampled, stage="measure", limit_s=terms.policy.measure_timeout_s)
 
