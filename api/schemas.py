@@ -141,8 +141,6 @@ class WorkerBody(Body):
     """A worker to register. `name` is shown to people; the default is the name of its token, or else its host.
 
     `incarnation` is the id of the process. Afterwards, requests of earlier processes are refused (409).
-
-    `incarnation` names the process: requests of earlier processes are refused (409) from then on.
     """
 
     name: Name | None = None

@@ -18,8 +18,6 @@ def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
     """Return the built-in recordings of a family on a device model that used the same objective.
 
     Recordings with another timing protocol count too, because their times are compared only with each other.
-
-    Times of another timing protocol count, because they are only compared with each other.
     """
     usual = Objective(deterministic=objective.deterministic, protocol=objective.protocol)
     if objective.first != usual:

@@ -304,8 +304,6 @@ def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 def _paths(path: Path) -> list[Path]:
     """Return all relevant files in a fixed order, without hidden files, caches and backups of editors.
 
-    Symbolic links are followed.
-
     Symbolic links to files and folders are followed.
     """
     if path.is_file():

@@ -87,8 +87,6 @@ def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
     """Return the free variables of a template, or the words of a source, including those of included files.
 
     Variables that the family does not declare and for which the template has a default are left out.
-
-    Variables that the family does not declare and that have a default in the template are left out.
     """
     implementation = package.family.implementation(kind)
     if implementation.mode == "triton":
@@ -113,8 +111,6 @@ def _needed(package: Package, implementation: Implementation) -> frozenset[str] 
 
     All are needed if family.toml lists the macros, or if words may come from other files. A macro that the source does
     not use is left out, because a system header may use its name.
-
-    A name that the source does not use is left out: a header of the system may use it as a name of its own.
     """
     texts = _texts(package)
     if implementation.macros is not None or not all_read(texts, implementation):

@@ -202,8 +202,6 @@ def _blank(match: re.Match[str]) -> str:
     """Replace a comment by a space and its line breaks, and a string by an empty string.
 
     The string of an ``#include`` is kept, and so are the words of a ``_Pragma``, in which compilers expand macros.
-
-    The string of an ``#include`` stays, and so do the words of a ``_Pragma``, in which compilers replace macros.
     """
     found = match[0]
     if found.startswith("/"):

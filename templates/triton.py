@@ -105,9 +105,6 @@ def _making_descriptors(
 
     The launch passes addresses on every architecture. Without a tensor memory accelerator, Triton converts descriptors
     back to addresses; otherwise it writes them to scratch memory at the start of each program.
-
-    The launch passes addresses, on every architecture: Triton turns descriptors into addresses where there is no
-    tensor memory accelerator, and else writes them into scratch memory at the start of each program.
     """
     described = _described(implementation)
     call = [each for each in implementation.arguments if each.present(problem)]

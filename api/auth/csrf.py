@@ -29,9 +29,6 @@ def masked(token: str) -> str:
 
     Pages are compressed. If the token were constant, an attacker who controls other text on the page could guess it
     from the size of the page (the BREACH attack).
-
-    Pages are compressed. A constant token next to text that an attacker chose could be guessed from a page's length
-    (the BREACH attack).
     """
     pad = secrets.token_bytes(MASK)
     return pad.hex() + _xor(pad, bytes.fromhex(token)).hex()

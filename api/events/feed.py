@@ -35,9 +35,6 @@ class Feed:
 
     Each process reads the log itself, so a client may connect to any process. `_recent` contains the events from
     `_since` to `_head`.
-
-    Each process reads the log on its own, so a client may connect to any of them. `_recent` holds the events from
-    `_since` to `_head`.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -59,10 +56,8 @@ class Feed:
     ) -> AsyncIterator[Sequence[ServerEvent]]:
         """Yield batches of events after a position until the feed is closed.
 
-        `search_id` selects the events of one search.
-        At least once a minute, a batch is yielded, possibly an empty one, so that the caller can end an old stream.
-
-        An empty batch comes at least once a minute, so that the caller can check the age of the stream.
+        `search_id` selects the events of one search. At least once a minute, a batch is yielded, possibly an empty one,
+        so that the caller can end an old stream.
         """
         with self._listening():
             while not self._news.closed:

@@ -48,8 +48,6 @@ def read_batch(
     """Return the events after a position, from at most `limit` rows of the log.
 
     Several rows about the same search or worker give one event. It follows the events of the trials.
-
-    A search or worker with several rows comes once, after the trials.
     """
     rows = Events(session).after(after, search_id=search_id, limit=limit)
     if not rows:

@@ -41,8 +41,6 @@ def sign_of_outside(headers: Headers) -> str | None:
     """Return a header, with its value, that shows a client on another machine; None if no header does.
 
     An address that cannot be parsed counts as another machine.
-
-    An address that cannot be parsed counts as one of another machine.
     """
     for name in (*HOST_HEADERS, *CLIENT_HEADERS):
         read = host_name if name in HOST_HEADERS else _address

@@ -129,8 +129,6 @@ def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Respon
     """Return a problem document. `extra` contains further members, e.g. ``field``.
 
     `detail` may contain parts of the request, so it is shortened to `MOST_DETAIL` characters.
-
-    `detail` may repeat parts of the request, so it is cut to a fixed length.
     """
     title, code = TITLES.get(status, HTTPStatus(status).phrase), code or CODES.get(status, EvoError.code)
     body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "code": code}
@@ -288,8 +286,6 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
     """Return the first `MOST_NAMED` invalid fields with the reasons.
 
     If a field accepts several types, the reason covers each type.
-
-    If a field accepts several types, its reason covers each of them.
 
     Args:
         body: the parsed body of the request; None for errors of query parameters.

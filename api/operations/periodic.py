@@ -153,8 +153,6 @@ class Collector:
         """Return True if ages can be trusted. After the clock jumped ahead, nothing is deleted by age for an hour.
 
         Otherwise a clock that is wrong for some minutes would make all data look old.
-
-        A clock that is wrong for some minutes would otherwise make everything look old.
         """
         lost_s, now_s = self._lost_s(), time.monotonic()
         if lost_s - self._known_lost_s >= JUMP_S:

@@ -113,8 +113,6 @@ def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) ->
 
     The state of the search is `ablating` until all effects are measured, and then `finished` again. Nothing is
     promoted.
-
-    The search is `ablating` until all effects are measured, then `finished` again. Nothing is promoted.
     """
     service.conductor.orders.ablate(search_id, values=body.values)
     with service.database.read() as session:

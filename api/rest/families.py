@@ -40,8 +40,6 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
     """Register a family under the digest of its files. If the digest is known, only its location changes.
 
     Callers without the role `author` can neither set nor remove a location, nor use the name of an author's family.
-
-    Callers without the role `author` can neither set nor remove a location, nor use the name of an author's family.
     """
     family = parsed(body.document)
     if family.name != body.name:

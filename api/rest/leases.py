@@ -94,8 +94,6 @@ def _with_lacking(service: Service, deliveries: Sequence[Delivery], answers: Seq
     """Add to each answer the artefacts that its report names and the service lacks.
 
     A worker uploads an artefact once. The service may have deleted it since, or lost it when a backup was restored.
-
-    A worker remembers what it has stored, but artefacts are collected, and databases and folders restored.
     """
     taken = [answer.status in {"accepted", "repeated"} for answer in answers]
     named = [_artefacts(each.report) if ok else set() for each, ok in zip(deliveries, taken, strict=True)]

@@ -87,8 +87,6 @@ def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
     """Return the trials on the Pareto front of both objectives, best in the first objective first.
 
     For a search with one metric, the objectives are time and metric. 409 if the time is the only objective.
-
-    A search with one metric has the front of time and metric. 409: the only objective is the time.
     """
     with service.database.read() as session:
         objective = Archive(session).search(search_id).objective

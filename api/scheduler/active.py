@@ -47,8 +47,6 @@ def beginning(space: Space, row: SearchRow) -> Context:
     """Return the context with which a strategy begins.
 
     Warm starts from recordings and from other problems come first in the row. The strategy gets them as advice only.
-
-    The first `warm_starts` come from recordings or from other problems, and are only advice.
     """
     recorded = 0 if row.warm_start is None else row.warm_start.used
     return Context(space=space, warm_starts=row.warm_starts[recorded:], advice=row.warm_starts[:recorded])
@@ -58,8 +56,6 @@ class ActiveSearch:
     """Terms, history and state of an unfinished search. Hold `lock` while reading or changing it.
 
     `load` rebuilds the object from the database, so a copy that may be wrong can be dropped.
-
-    `load` rebuilds all of it from the database, so a copy that may be wrong can be dropped.
 
     Attributes:
         has_queued: True if a queued job may exist; False saves the query for one.

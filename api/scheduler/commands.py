@@ -120,9 +120,6 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
     Otherwise the jobs of the search would wait forever. Workers on this machine read the same files as the service; a
     worker on another machine may still have the old version.
 
-    Its jobs would otherwise wait for ever. Workers on this machine read the same files as the service; a worker on
-    another machine may still have the old version.
-
     Raises:
         Conflict: all workers for the search are on this machine, where the family was changed or removed.
     """

@@ -269,9 +269,6 @@ class Conductor:
 
         In that time, workers could not reach the service and searches did not run. If the clock was set back, stored
         times that are too far in the future are reset as if their duration began now.
-
-        Workers could not reach the service in that time, and searches did not run. If the clock was set back, moments
-        further ahead than any term allows are reset as if their term began now.
         """
         now, lost_s = self.clock(), self._lost_s()
         missed_s, self._settled_s = lost_s - self._settled_s, lost_s
@@ -297,8 +294,6 @@ class Conductor:
 
     def _others_ran(self, session: Session, missed_s: float) -> bool:
         """Return True if another process ran the searches while this process did not run.
-
-        If all processes were stopped, as on a machine that slept, the first to wake adjusts the clocks for all.
 
         If all processes were stopped, as on a machine that slept, the first to wake adjusts the clocks for all.
         """

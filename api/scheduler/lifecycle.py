@@ -232,8 +232,6 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
     """Return True if one more confirmation stays within the budget share of confirmations.
 
     The next confirmation is assumed to take as long as the longest so far; the first one, as long as the baselines.
-
-    The next confirmation is estimated at the longest so far, the first one at the duration of the baselines.
     """
     active = transaction.active
     spent_s = Leases(transaction.session).confirming_s(active.id)

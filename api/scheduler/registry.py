@@ -56,9 +56,6 @@ class Registry:
 
         All changes are committed together at the end. After an error, they are rolled back, and the copy in memory is
         dropped and later rebuilt.
-
-        All changes are committed together at the end. An error rolls it back, and the copy in memory is
-        dropped, to be rebuilt when next needed.
         """
         while True:
             active = self._loaded(search_id)

@@ -117,8 +117,6 @@ def add_predicted(session: Session, row: SearchRow, request: SearchRequest, cata
     """Add configs predicted from other problems as warm starts, unless the request says how the search begins.
 
     `terms_of` does not do this, because predicting can take a second and is not needed to check a request.
-
-    Not part of `terms_of`, because predicting can take a second, and a request that is only checked does not need it.
     """
     if request.from_default or request.warm_start is not None:
         return
@@ -254,9 +252,6 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
 
     Only champions of the same device model count. On two of four recorded spaces, champions of other models kept the
     search in a slow region.
-
-    Only champions of the same device model count: on two of four recorded spaces, champions of other models kept the
-    search in a poor region.
     """
     here = [champion for champion in champions if champion.device_model == search.device.model]
     nearest = sorted(here, key=lambda champion: (_distance_to(search, champion), -champion.id))
@@ -310,10 +305,6 @@ def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
 
     The declared defaults are used if they are valid with the given values, else the values of the space's default
     config. That config may differ from the declared defaults only to be valid itself.
-
-    They are the declared defaults where these are valid with the part. The space's default may differ from them to be
-    valid on its own, which a part must not inherit without need: a row in registers needs two blocks, one in shared
-    memory does not.
     """
     declared, valid = space.declared_default(), space.default()
     configs = (({**declared, **part}, {**valid, **part}) for part in parts)

@@ -131,8 +131,6 @@ class VariantDesk:
         """Store a variant and its search, and return its number. Return None if another variant came in the meantime.
 
         Files are compared before the database is locked for writing, because they may be large.
-
-        Files are read before the database is locked for writing, because they may be large.
         """
         with self.database.read() as session:
             compared = Variants(session).next_number(base_id)

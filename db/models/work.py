@@ -146,10 +146,6 @@ class WorkerRow(Base):
     `left_at` is set when the worker shuts down normally and cleared when it registers again. `incarnation` identifies
     the process that registered last. `contested_at` is the last time at which an earlier process sent a request after
     that registration: then two processes use the same worker id.
-
-    `left_at` is set when a worker shuts down normally and cleared when it registers again. `incarnation` identifies the
-    process that registered last. `contested_at` is the last time an earlier process sent a request after that, which
-    means that two processes use the same worker id.
     """
 
     __tablename__ = "workers"

@@ -65,8 +65,6 @@ class Leaderboard:
         """Return a page of selected trials, and the number of selected trials up to `most`.
 
         With a text filter, one query serves both: if it finds fewer than `most` trials, they are sorted in memory.
-
-        A text search runs once for both: if fewer than `most` trials match, they are sorted in memory.
         """
         order = selection.order
         if not selection.text or order.texts:

@@ -76,8 +76,6 @@ class Archive:
         """Store a family under its digest. If the digest is known, update only the location and the registration time.
 
         A location in the artefact store is kept, because every worker can fetch the family from there.
-
-        A family in the artefact store keeps that location, because every worker can fetch it from there.
         """
         at = self._after_others(digest, name, now)
         row = self.session.get(FamilyRow, digest)

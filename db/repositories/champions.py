@@ -187,8 +187,6 @@ class Champions:
 
         Two kernels are the same if their binaries are equal, or if their configs are equal and the family has not
         changed.
-
-        Kernels are the same if their binaries are equal, or if their configs are and the family was not edited since.
         """
         same: ColumnElement[bool] = and_(
             TrialRow.config_key == trial.config_key, ChampionRow.family_digest == search.family_digest

@@ -121,8 +121,6 @@ class Leases:
 
         Jobs that another transaction is leasing are skipped.
 
-        Jobs that another transaction is leasing are skipped.
-
         Args:
             baselines: False excludes baselines.
         """

@@ -89,7 +89,7 @@ def test_unresponsive_gpu_does_not_hide_other_gpus(monkeypatch: pytest.MonkeyPat
     assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]
     assert report["obstacle"] == f"GPU 1 cannot be used: {BUSY} (`nvidia-smi` may say more)"
     assert (index_of(FIRST), index_of(THIRD)) == (0, 2)
-    with pytest.raises(CudaUnusableError, match=r"GPU-0: there is no such GPU .*; GPU 1 cannot be used: cudaErrorDev"):
+    with pytest.raises(CudaUnusableError, match=r"GPU-0: this GPU is no longer .*; GPU 1 cannot be used: cudaErrorD"):
         index_of("GPU-0")
 
 

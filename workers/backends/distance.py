@@ -40,8 +40,6 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
 
     Integers and bools are subtracted as integers, so that a difference of one is visible even between large values.
 
-    Integers and bools are subtracted as integers, so that a difference of one is visible even between large values.
-
     Args:
         values, reference: arrays of the same shape. For integers the reference may be integers or float64.
         dtype: dtype that the values encode, if NumPy has no such dtype.

@@ -240,8 +240,6 @@ def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
     """Return an error message if a header redefines a macro of the family; None if no header does.
 
     The source itself may redefine a macro after its last use.
-
-    The source itself may do so after its last use of the macro.
     """
     if macros is None:
         return None

@@ -96,8 +96,6 @@ def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> lis
     """Return the absent paths at which a new file would change the build; None if they are unknown.
 
     A header in quotes is first searched in the folder of the file that includes it.
-
-    A header in quotes is first looked for in the folder of the file that includes it.
     """
     default = tuple(f"{folder}{os.sep}" for folder in searched)
     read = [*_read_outside_systems(reads)]

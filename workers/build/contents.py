@@ -67,8 +67,6 @@ def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
 
     Names matter even if no compiler has read the files, because a new file may replace a header from another folder.
 
-    A new file may take the place of a header found elsewhere, so it matters before any compiler has read it.
-
     Args:
         lasting: True if the folder does not change while the process runs.
     """

@@ -15,8 +15,6 @@ def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
     """Yield files of NVIDIA's Python packages, e.g. in nvidia/cu13/lib, newest version first.
 
     Packages of CUDA 12 and 13 may both be installed. A library of one version cannot use headers of the other.
-
-    Packages of CUDA 12 and 13 may both be installed; the library of one version cannot read the headers of the other.
     """
     spec = find_spec("nvidia")
     for root in sorted(spec.submodule_search_locations or ()) if spec else ():
@@ -34,9 +32,6 @@ def include_folders() -> tuple[str, ...]:
 
     PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. In that case, the library of
     an installed CUDA toolkit with the same major version is used.
-
-    PyTorch installs NVIDIA's package of the headers, but not that of the C++ library. The library of a CUDA toolkit of
-    the same version is then used.
     """
     found = sorted({header.parent for header in in_wheels("include", "cuda_runtime.h")})
     folders = [each for root in found or [_TOOLKIT] for each in (root, root / "cccl")]

@@ -11,8 +11,6 @@ class Held:
 
     Leases are identified by id and token, because a restored or new database assigns the same ids again.
 
-    Leases are kept by id and token: a restored or new database gives the ids of attempts again.
-
     Attributes:
         drain: True if the service grants no more jobs.
         closing: True if the worker requests no more jobs because it will end.

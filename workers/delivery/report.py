@@ -15,8 +15,6 @@ def refused(job: Job, built: Preparation) -> bool:
     """Return True if the build refused the config of a job, so that no device is needed.
 
     An ablation needs only the config of its champion. Refused changes are reported with the measured ones.
-
-    An ablation is refused only with its champion's config; it reports refused changes with the others.
     """
     needed = [built["champion"]] if isinstance(job, Ablate) and built else built.values()
     return any(each.refusal is not None for each in needed)

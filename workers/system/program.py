@@ -115,8 +115,6 @@ def keeping_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which Python writes bytecode to the user's cache, if it would otherwise write none.
 
     No bytecode is written next to sources, and a folder that the user chose is kept.
-
-    Nothing is written next to sources, and a folder chosen by the user is kept.
     """
     if not environment.get(_REFUSED) or environment.get(_FOLDER):
         return dict(environment)

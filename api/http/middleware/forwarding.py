@@ -127,8 +127,6 @@ def _origin_form(scope: Scope) -> dict[str, Any]:
     """Return the path and host of a request target in absolute form, `GET http://host/path` (RFC 9112, section 3.2.2).
 
     Clients send this form to proxies, and some proxies forward it. Its host has precedence over the `Host` header.
-
-    Clients send it to proxies, and some proxies pass it on. The host in it has precedence over the `Host` header.
     """
     raw: bytes = scope.get("raw_path") or b""
     if (target := ABSOLUTE.match(raw)) is None:

@@ -81,8 +81,6 @@ class Idempotency:
         """Run the request, and store its answer before sending it, so that a repetition gets the same answer.
 
         If the answer cannot be stored, it is still sent, because the request was carried out.
-
-        If the answer cannot be stored, it is sent anyway, because the request was carried out.
         """
         messages: list[Message] = []
         failed: EvoError | None = None

@@ -174,10 +174,6 @@ class Batcher(Generic[RequestT, ResponseT]):
     batch takes them in order of arrival. A request costs less under load, and never waits for others without load. A
     request that was served returns at once, without waiting for the next batch.
 
-    A batch costs one transaction for any number of requests. While one runs, further requests gather, and the next
-    batch takes them in order of arrival. Under load each request costs less; without load none waits for others.
-    A served request returns at once, without waiting for the next batch.
-
     Args:
         serve: handles several requests for one search, and returns their responses in order.
     """

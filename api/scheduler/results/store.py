@@ -104,8 +104,6 @@ def end_trial(
 
     Memory is changed first, because it determines the order of trials. If the commit fails, the registry drops the copy
     in memory.
-
-    Memory is changed first, because it decides the order. If the commit fails, the registry drops the copy in memory.
     """
     search = transaction.active.search
     full, most_pending = search.full, search.most_pending

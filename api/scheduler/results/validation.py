@@ -240,8 +240,6 @@ def check_figures(where: str, content: Any, within: Range = FIGURE) -> None:
 
     The error of a wrong output may be any finite number, because it may come from uninitialised memory.
 
-    The error of a wrong output may be any finite number, because it may come from uninitialised memory.
-
     Raises:
         InvalidInput: a figure is out of range. The error contains its path.
     """

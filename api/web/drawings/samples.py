@@ -105,8 +105,6 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
 
     Samples with the same index have the same horizontal position, because interleaved series are measured together.
 
-    Entries i of all series share a horizontal position, because interleaved samples were taken together.
-
     Args:
         first: index of the first series, which selects its colour and shape.
     """

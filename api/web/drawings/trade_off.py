@@ -66,8 +66,6 @@ def trade_off(
     """Return the drawing of a search with a metric or two objectives; None for fewer than two trials.
 
     The lower the first cost, the further left a trial is; the lower the second cost, the further down.
-
-    The better a trial, the further left (first objective) and down (second objective) it is.
     """
     if len(trials) < 2:
         return None

@@ -75,9 +75,6 @@ class Files(StaticFiles):
 
         A shared worker has the content security policy of its script, not that of a page. Browsers must check every
         file for changes, because new scripts do not work with cached old ones after an upgrade.
-
-        A shared worker has the policy of its own script, not that of a page. Browsers revalidate every file (304 if
-        unchanged), because after an upgrade new scripts do not work with cached old ones.
         """
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["Content-Security-Policy"] = WORKER_POLICY

@@ -50,8 +50,6 @@ def sign_in(
     """Begin a session. Worker tokens and join tokens are refused, because they may not see pages.
 
     A refusal redirects to a page that can be reloaded safely. `api.auth.admission` counts these redirects.
-
-    A refusal redirects to its own address, which is safe to reload; `api.auth.admission` counts these redirects.
     """
     who = service.gate.by_token(token.strip())
     if who is None or who.token_id is None or not who.can("viewer"):

@@ -48,8 +48,6 @@ class CompileProcesses:
 
         If the process has ended, a new one gets the request, because the system may have killed an idle process to free
         memory.
-
-        If a process has ended, a new one gets the request: the system may have killed it while idle, to free memory.
         """
         deadline_s = time.monotonic() + timeout_s
         ends: list[str] = []

@@ -178,8 +178,6 @@ def serve() -> None:
     """Answer each line of JSON ``{source, options, names}`` with a line ``{binary, log, ptx, headers}``.
 
     The binary is in hexadecimal.
-
-    The binary is hexadecimal.
     """
     nvrtc = Nvrtc()
     with scratch() as folder:

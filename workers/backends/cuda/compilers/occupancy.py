@@ -21,8 +21,6 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
     The registers of a warp are in one partition, so a multiprocessor holds four times the warps that fit in one
     partition.
 
-    A warp's registers lie in one partition, so registers allow four times the warps that fit in one partition.
-
     Args:
         registers: per thread.
         shared_memory_bytes: static and dynamic, per block.

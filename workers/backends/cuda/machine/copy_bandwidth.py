@@ -32,8 +32,6 @@ def with_measured_copies(devices: Sequence[Device], folder: Path) -> list[Device
     """Return the devices with their measured copy bandwidth as a ceiling.
 
     A device that cannot be measured now is returned unchanged, and measured when this is called again.
-
-    A device that cannot be measured now is returned unchanged and is measured next time.
     """
     until_s = time.monotonic() + TIMEOUT_S
     return [_with_measured_copy(each, folder, until_s) for each in devices]

@@ -43,8 +43,6 @@ def installed() -> str | None:
     """Return the driver's version and the UUIDs of all GPUs in one string; None if NVML does not answer.
 
     The string changes when a GPU or the driver is replaced.
-
-    It changes when a GPU or the driver is exchanged.
     """
     nvml = _library()
     driver, count = (None, None) if nvml is None else (_try(nvml.nvmlSystemGetDriverVersion), _count(nvml))
