@@ -487,7 +487,7 @@ def test_promising_challenger_is_sanitized_and_timed_in_further_processes(
     one, further = "process 1 of 4 at most", [f"timing, process {process} of 4 at most" for process in (2, 3)]
     monkeypatch.setattr(Status, "say", lambda _, words: said.append(words))
     report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
-    assert said[:2] == [f"proving, {one}", f"timing, {one}"]
+    assert said[:2] == [f"verifying, {one}", f"timing, {one}"]
     assert [str(words).partition("; so far ")[0] for words in said[2:]] == [*further, "sanitizing"]
     assert all("as fast as the incumbent" in str(words) for words in said[2:])
     assert [step.name for step in report.steps if step.process == 2][:3] == ["start", "device", "references"]
