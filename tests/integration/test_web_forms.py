@@ -149,7 +149,7 @@ def test_start_form_keeps_the_input_when_the_family_changes(page: httpx.Client) 
 def test_query_parameters_fill_in_the_start_form(page: httpx.Client) -> None:
     shown = page.get("/start?family=toy&problem.N=48&requirements.toolkit=gcc>%3D12&notes=a%0Ab&device_uuid=cpu-0")
     assert shown.status_code == 200
-    assert "nothing is wrong with it" in shown.text
+    assert "and all are valid" in shown.text
     assert value_of(shown.text, "problem.N") == "48"
     assert value_of(shown.text, "requirements.toolkit") == "gcc>=12"
     assert page.get("/start?family=toy&problem.M=1").status_code == 422
