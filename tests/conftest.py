@@ -13,6 +13,7 @@ from unittest.mock import patch
 import httpx
 import pytest
 
+from tests.small_caches import small_last_level
 from workers.system import machine
 
 TOGETHER = ("tests/e2e/web/",)
@@ -68,21 +69,10 @@ def _shared_authorities() -> Iterator[None]:
         yield
 
 
-LAST_LEVEL_BYTES = 4 << 20
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _small_last_level_cache() -> Iterator[None]:
-    """Let the last-level cache of this machine count as small.
-
-    Cold calls use buffers of five times its size. On a server with a cache of 480 MiB, they take seconds per kernel.
-    """
-    sizes = machine.cache_bytes
-
-    def smaller() -> dict[str, int]:
-        return {name: min(size, LAST_LEVEL_BYTES) if name == "l3_bytes" else size for name, size in sizes().items()}
-
-    with patch.object(machine, "cache_bytes", smaller):
+    """Let cold calls use small buffers."""
+    with small_last_level():
         yield
 
 

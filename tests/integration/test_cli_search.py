@@ -105,7 +105,8 @@ def test_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> N
 def test_seed_determines_the_search(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
     """Both searches start on an empty database."""
     again = CommandLine(home=tmp_path, cache=line.cache)
-    ended = again.run("search", str(line.home / "bowl.json"), "--minutes", "1", "--seed", "3", "--json")
+    with again.working():
+        ended = again.run("search", str(line.home / "bowl.json"), "--minutes", "1", "--seed", "3", "--json")
     assert ended.json["finished"] == 36
     assert "Search 1" in ended.err
 

@@ -77,7 +77,19 @@ class Bench:
     def worker_process(self) -> Iterator["subprocess.Popen[bytes]"]:
         """Run a worker in its own process."""
         folders = ["--data", str(self._folder / "data"), "--cache", str(self._cache)]
-        command = [sys.executable, "-m", "evo", "worker", "--url", self.url, "--kind", "cpu", "--id", "w", *folders]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.small_caches",
+            "worker",
+            "--url",
+            self.url,
+            "--kind",
+            "cpu",
+            "--id",
+            "w",
+            *folders,
+        ]
         with (self._folder / "worker.log").open("ab") as log, subprocess.Popen(command, stderr=log) as process:
             try:
                 self._connected()
