@@ -26,7 +26,8 @@ def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
     """
     if search.device.kind not in FORMS:
         raise NotExportable(
-            f"champion {champion.id} is of a {search.device.kind} device: only {' and '.join(FORMS)} kernels export"
+            f"champion {champion.id} is of a {search.device.kind} device: "
+            f"only {' and '.join(FORMS)} kernels can be exported"
         )
 
 

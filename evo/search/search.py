@@ -136,7 +136,7 @@ class Search:
         if trial.outcome is None:
             raise EvoError(f"trial {trial.number} has no outcome to record")
         if trial.number not in self.history.pending:
-            raise Conflict(f"trial {trial.number} is not pending: it was never asked, or has ended before")
+            raise Conflict(f"trial {trial.number} is not pending: it was never proposed, or has ended before")
         for goal in (self.goal, self.second):
             trial = trial if goal is None else goal.judged(trial)
         self._end(trial)

@@ -90,7 +90,7 @@ def test_ablate_prints_every_change_and_refuses_a_changed_family(line: CommandLi
 def test_champion_of_a_recorded_space_cannot_be_exported(line: CommandLine, searched: Ended) -> None:
     refused = line.run("champion", "export", "1")
     assert refused.code == 3
-    assert "only cpu and cuda kernels export" in refused.err
+    assert "only cpu and cuda kernels can be exported" in refused.err
 
 
 def test_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> None:

@@ -82,7 +82,7 @@ Cache = Annotated[
 ]
 LaunchMode = Annotated[
     Literal["plain", "pdl"],
-    typer.Option(help="pdl: a launch may begin while the one before it ends (sm_90 and newer)."),
+    typer.Option(help="pdl: a launch may begin while the previous launch ends (sm_90 and newer)."),
 ]
 WarmStart = Annotated[
     str | None,
@@ -107,7 +107,7 @@ PolicyName = Annotated[
         help="Gates and thresholds: default, l4-notes, l4-final, or a .toml or .json file.", metavar="NAME|FILE"
     ),
 ]
-ProposerName = Annotated[str, typer.Option(metavar="KIND:ARGUMENT", help="Who proposes variants.")]
+ProposerName = Annotated[str, typer.Option(metavar="KIND:ARGUMENT", help="Proposer of the variants.")]
 _MODEL = "Model"
 ModelUrl = Annotated[
     str | None,

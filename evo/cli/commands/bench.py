@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 
 def kernelbench(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of problems: .py files in its format.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of problems in KernelBench's format (.py).")],
     *,
     proposer: ProposerName,
     only: Annotated[

@@ -24,7 +24,7 @@ Why = Annotated[
     typer.Option("--reason", help="Reason, stored with the champion; a terminal asks for it if omitted."),
 ]
 ChampionId = Annotated[
-    int, typer.Argument(min=1, metavar="CHAMPION", help="Number, as `kernel-evo champion show` lists.")
+    int, typer.Argument(min=1, metavar="CHAMPION", help="Number of the champion, as `kernel-evo champion show` lists.")
 ]
 
 
@@ -102,7 +102,7 @@ def export(
         typer.Argument(
             min=1,
             metavar="CHAMPION…",
-            help="Champion to export; several of a family give one folder that picks by shape.",
+            help="Champion to export; several champions of a family give one folder that picks the kernel by shape.",
         ),
     ],
     *,

@@ -128,7 +128,7 @@ def render(
     device: DeviceName = "auto",
     target: Annotated[
         str | None,
-        typer.Option(help="A GPU that this machine need not have: an architecture or a model, in place of --device."),
+        typer.Option(help="Architecture or model of a GPU, which this machine need not have; replaces --device."),
     ] = None,
     to: Annotated[Path | None, typer.Option(help="File to write; without it, standard output.")] = None,
 ) -> None:

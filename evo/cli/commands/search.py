@@ -106,7 +106,7 @@ def search(
             min=1,
             max=MOST,
             metavar="N",
-            help="Stop after this many trials without a better one.",
+            help="Stop after this many trials without a better trial.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
@@ -122,7 +122,7 @@ def search(
             min=0.0001,
             max=MOST,
             metavar="MONEY",
-            help="Cost of all machines that work for it; the report then states the total.",
+            help="Hourly cost of all machines that work for the search; the report then states the total cost.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
@@ -190,7 +190,7 @@ def search(
         ),
     ] = None,
     priority: Annotated[
-        int, typer.Option(min=-1000, max=1000, metavar="N", help="Searches with a higher priority are served first.")
+        int, typer.Option(min=-1000, max=1000, metavar="N", help="Workers serve searches with a higher priority first.")
     ] = 0,
     notes: Annotated[str, typer.Option(metavar="TEXT", help="Notes shown with the search.")] = "",
     resume: Annotated[
@@ -201,10 +201,10 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="OBJECTIVE",
-            help="What to look for: `time` (the shortest; the default), of a suite also `worst` (the least loss of any "
-            "call), or a metric of your own as `minimise: EXPRESSION` or `maximise: EXPRESSION` over time_us, "
-            "energy_uj, gflop_s, gb_s, registers …, tunables and fields. Give it twice to look for the Pareto front of "
-            "two; the first decides which trial is the champion.",
+            help="Objective: `time` (default); for a suite also `worst` (minimise the largest loss of any call); or "
+            "your own metric as `minimise: EXPRESSION` or `maximise: EXPRESSION` over time_us, energy_uj, gflop_s, "
+            "gb_s, registers …, tunables and fields. Give the option twice to search for the Pareto front of two "
+            "objectives; the first decides which trial is the champion.",
         ),
     ] = None,
     ablate: Annotated[

@@ -107,9 +107,9 @@ def trials(
         list[str] | None,
         typer.Option(
             metavar="EXPRESSION",
-            help="A figure to weigh against the time, or give two: expressions over time_us, resources such as "
-            "registers, tunables and problem fields. Less is better, or `maximise: EXPRESSION`. Trials that "
-            "no other beats in both are marked.",
+            help="Metric to compare with the time, or two metrics: expressions over time_us, resources such as "
+            "registers, tunables and problem fields. Less is better, unless written as `maximise: EXPRESSION`. "
+            "Trials of the Pareto front are marked.",
         ),
     ] = None,
     front_only: Annotated[
@@ -285,9 +285,7 @@ def edit(
     notes: Annotated[str | None, typer.Option(help="Notes shown with the search.", metavar="TEXT")] = None,
     priority: Annotated[
         int | None,
-        typer.Option(
-            min=-1000, max=1000, metavar="N", help="Searches with a higher priority are served first; the default is 0."
-        ),
+        typer.Option(min=-1000, max=1000, metavar="N", help="Workers serve higher priorities first; the default is 0."),
     ] = None,
     archive: Annotated[
         bool | None, typer.Option("--archive/--unarchive", help="Keep an ended search, but hide it from lists.")
@@ -376,7 +374,7 @@ def report(
             min=0.0001,
             max=MOST,
             metavar="MONEY",
-            help="Cost of its machines per hour; by default the rate of its budget.",
+            help="Cost per hour of the machines that worked for the search; by default the rate of its budget.",
         ),
     ] = None,
     calls_per_second: Annotated[

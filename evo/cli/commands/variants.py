@@ -23,7 +23,7 @@ LOOK_S = 1.0
 
 Of = Annotated[
     int,
-    typer.Option("--search", min=1, metavar="SEARCH", help="Search for whose problem and terms the variant is made."),
+    typer.Option("--search", min=1, metavar="SEARCH", help="Number of the search to which the variants belong."),
 ]
 Number = Annotated[
     int, typer.Argument(min=0, metavar="VARIANT", help="Number of the variant; 0: the family's own implementation.")
@@ -59,7 +59,9 @@ def submit(
     parent: Annotated[
         list[int] | None,
         typer.Option(
-            min=0, metavar="VARIANT", help="Variant from which it is derived; may be repeated. Default: the family."
+            min=0,
+            metavar="VARIANT",
+            help="Variant from which this variant is derived; may be repeated. Default: the family.",
         ),
     ] = None,
     trials: Annotated[

@@ -146,7 +146,7 @@ class Table:
         """
         new = Fallback(function, family, dict(problem), reason)
         if self.strict:
-            raise LookupError(f"{function}, {new.text}: {reason}; strict(False) lets PyTorch answer")
+            raise LookupError(f"{function}, {new.text}: {reason}; strict(False) lets PyTorch compute the call")
         return self.fallbacks.setdefault((function, new.text, reason), new)
 
     def offers(self, family: str, kind: str, **fields: Any) -> bool:

@@ -40,7 +40,7 @@ def serve(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free port.")
     ] = 8765,
     db: ServedDb = None,
     public_url: Annotated[
@@ -108,10 +108,10 @@ def worker(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="Name shown to people; by default that of its join token, or the host's name."),
+        typer.Option(help="Name shown to people; by default the name of the join token, or the host's name."),
     ] = None,
     id_: Annotated[
-        str | None, typer.Option("--id", help="Fixed identity of the worker; by default one stored in --data.")
+        str | None, typer.Option("--id", help="Fixed id of the worker; by default an id stored in --data.")
     ] = None,
     data: Annotated[
         Path | None,
