@@ -34,8 +34,8 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
 
 
 def returned_names(source: bytes) -> frozenset[str] | None:
-    """Return the keys of all dicts that the function `inputs` returns; None if they
-    cannot be determined from the text.
+    """Return the keys of all dicts that the function `inputs` returns; None if they cannot be determined from the
+    text.
     """
     try:
         tree = ast.parse(source)

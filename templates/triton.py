@@ -164,8 +164,8 @@ def _build(
 def _passed(
     kernel: Kernel, implementation: Implementation, call: Sequence[Any], known: Sequence[str] | Mapping[str, Value]
 ) -> list[Parameter]:
-    """Return the parameters that the call passes: those without a value from a field,
-    tunable, derived value or default.
+    """Return the parameters that the call passes: those without a value from a field, tunable, derived value or
+    default.
     """
     passed = [each for each in kernel.parameters if each.name not in known and not _has_default(each)]
     for each in passed:

@@ -139,8 +139,8 @@ def composed(
 
 
 def table_of(document: Mapping[str, Any], kind: DeviceKind) -> str:
-    """Return the name of the table in a document that contains the implementation for
-    a kind; the kind if there is none.
+    """Return the name of the table in a document that contains the implementation for a kind; the kind if there is
+    none.
     """
     return "triton" if kind == "cuda" and "cuda" not in document and "triton" in document else kind
 

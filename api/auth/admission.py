@@ -164,8 +164,8 @@ def _unknown(request: Request, reason: str) -> Response:
 
 
 def _no_token_yet(request: Request, sign: str) -> Response:
-    """Refuse a caller from another machine that reaches the service through a local
-    proxy before the first token exists.
+    """Refuse a caller from another machine that reaches the service through a local proxy before the first token
+    exists.
     """
     host, port = request.scope["server"]
     there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

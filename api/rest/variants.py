@@ -109,8 +109,8 @@ def _desk(service: Service) -> VariantDesk:
 
 
 def _texts_of(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
-    """Return the texts of an implementation: the folder of a variant, or the template
-    of a family with the files it includes.
+    """Return the texts of an implementation: the folder of a variant, or the template of a family with the files it
+    includes.
     """
     main = str(table.get("template", table.get("source", "")))
     folder = f"{FOLDER}/"

@@ -49,7 +49,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def _divisor(scale: Array) -> Array:
-    """Scale each head; a head of zeros has scale 0 and stays zero."""
+    """Return the scale of each head as a divisor that broadcasts; 1 for a head of zeros, whose scale is 0."""
     return np.where(scale > 0, scale, np.float32(1))[..., None, None]
 
 

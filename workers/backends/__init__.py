@@ -240,8 +240,8 @@ class Session(Protocol):
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Limit the memory that kernels may allocate which are loaded from now on, if the
-        device can count it separately.
+        """Limit the memory that kernels may allocate which are loaded from now on, if the device can count it
+        separately.
         """
         ...
 

@@ -88,8 +88,8 @@ class Cache:
             self._evict()
 
     def _evict(self) -> None:
-        """Delete the least recently used entries until a tenth of the limit is free, so
-        that only few writes need this.
+        """Delete the least recently used entries until a tenth of the limit is free, so that only few writes need
+        this.
         """
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)

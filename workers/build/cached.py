@@ -71,8 +71,9 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
 
 
 def _question(compiler: Compiler, unit: Unit) -> str | None:
-    """Return the key of the first part: the unit and the names of the headers in its
-    folders; None if there are too many.
+    """Return the key of an entry's first part; None if the folders have too many files.
+
+    It covers the unit and the names of all files in the folders that are searched for headers.
     """
     offered = [digest_of_names(str(folder), lasting=True) for folder in unit.folders]
     offered += [digest_of_names(folder) for folder in header_folders(unit.placed_flags)]

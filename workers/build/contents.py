@@ -118,8 +118,8 @@ def is_library(path: str) -> bool:
 
 
 def _names_libraries(path: str, content: bytes) -> bool:
-    """Return True for a linker script or a thin archive outside system folders: the
-    linker reads the files that it lists.
+    """Return True for a linker script or a thin archive outside system folders: the linker reads the files that it
+    lists.
     """
     return not path.startswith(("/usr/", "/lib")) and (content.startswith(b"!<thin>") or b"\0" not in content)
 

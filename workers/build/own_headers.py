@@ -31,8 +31,8 @@ def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
 
 
 def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the contents of headers by name; empty if a header is missing or they are
-    too large to store with a trial.
+    """Return the contents of headers by name; empty if a header is missing or they are too large to store with a
+    trial.
     """
     try:
         total = sum(Path(path).stat().st_size for path in headers.values())

@@ -151,8 +151,8 @@ class Ladder:
                 return replace(self.baseline(work), warnings=self._effects.warnings(work))
 
     def _prepare_runner(self, work: Assignment) -> None:
-        """Compute the references of a new search during the build of its first candidate,
-        if that disturbs no measurement.
+        """Compute the references of a new search during the build of its first candidate, if that disturbs no
+        measurement.
         """
         with self._beginning:
             begun = work.terms.key in self._begun
@@ -357,8 +357,8 @@ class Duplicates:
         return self._searches.get(terms.key, _Search)
 
     def _measured_all_before(self, lease: Lease) -> bool:
-        """Return True if this process measured all earlier trials of the search, so that
-        the service has no other reports.
+        """Return True if this process measured all earlier trials of the search, so that the service has no other
+        reports.
         """
         if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:
             return False

@@ -24,8 +24,8 @@ class ResultReceiver:
         self._queue = queue
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[ReceiptOrRefusal], list[int]]:
-        """Return the receipt of each delivery, and the ids of searches for which
-        `api.scheduler.lifecycle.advance` must run.
+        """Return the receipt of each delivery, and the ids of searches for which `api.scheduler.lifecycle.advance`
+        must run.
         """
         receipts: dict[int, ReceiptOrRefusal] = {}
         due: list[int] = []

@@ -190,7 +190,10 @@ def _attributes(folder: str, status: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _mappings(folder: str) -> tuple[tuple[str, ...], tuple[range, ...], tuple[int, ...]]:
-    """Return memory that no kernel needs, inaccessible memory, and start addresses of mappings that no judge made."""
+    """Return memory that no kernel needs, inaccessible memory, and the start addresses of foreign mappings.
+
+    `KernelState` defines these in `mappings`, `closed` and `foreign`.
+    """
     found, closed, foreign = set(), list[range](), list[int]()
     for line in _text(f"{folder}/maps").splitlines():
         span, access, _, _, inode, *path = line.split(maxsplit=5)

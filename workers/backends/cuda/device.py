@@ -209,8 +209,8 @@ class CudaSession:
             self._cuda.runtime.deviceSynchronize()
 
     def _warm(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Call each function before the capture, because libraries choose kernels and
-        allocate workspaces on first calls.
+        """Call each function before the capture, because libraries choose kernels and allocate workspaces on first
+        calls.
         """
         torch = sys.modules.get("torch")
         for call in [*calls[:3], *calls]:

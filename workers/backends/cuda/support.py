@@ -54,8 +54,8 @@ class SupportKernels:
         return self._timer(self._bound("empty", 1, threads=32))
 
     def copies(self, size: int, sets: int = 1) -> list[Timer]:
-        """Return timers of copies of `size` bytes, a multiple of 16, between pairs of
-        buffers: by a kernel, and by the driver.
+        """Return timers of copies of `size` bytes, a multiple of 16, between pairs of buffers: by a kernel, and by the
+        driver.
         """
         source, target = (Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to"))
         count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)

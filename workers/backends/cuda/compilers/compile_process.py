@@ -34,8 +34,8 @@ class CompileProcesses:
         self._choosing = threading.Lock()
 
     def of(self, unit: Unit) -> "CompileProcesses":
-        """Return the processes for a unit: confined processes if the unit is untrusted and
-        the system supports sandboxes.
+        """Return the processes for a unit: confined processes if the unit is untrusted and the system supports
+        sandboxes.
         """
         if not (unit.untrusted and sandbox_here()):
             return self

@@ -107,8 +107,8 @@ class NvccCompiler:
 
 
 def _instances(names: list[str]) -> str:
-    """Return source lines that make nvcc compile template instances. nvcc compiles an
-    instance only if host code uses it.
+    """Return source lines that make nvcc compile template instances. nvcc compiles an instance only if host code uses
+    it.
     """
     lines = (
         f"__attribute__((used)) static void *const kernel_evo_instance_{index} = (void *)({name});\n"

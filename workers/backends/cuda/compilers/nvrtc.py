@@ -216,8 +216,8 @@ def _threads(launch: Launch | None) -> int:
 def _hard_limits(
     resources: Resources, launch: Launch | None, limits: Mapping[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield (resource, used, limit) of the limits that a launch must not exceed; see
-    also `workers.build.launch_checks`.
+    """Yield (resource, used, limit) of the limits that a launch must not exceed; see also
+    `workers.build.launch_checks`.
     """
     unlimited = float("inf")
     threads = _threads(launch)

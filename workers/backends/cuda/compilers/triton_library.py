@@ -116,8 +116,8 @@ def _compiled(facts: Any) -> Compiled:
 
 
 def _failure(error: BaseException | None, printed: str, source: str, folder: Path) -> str:
-    """Return the error with its innermost cause first, with line numbers of the file
-    and without paths of this machine.
+    """Return the error with its innermost cause first, with line numbers of the file and without paths of this
+    machine.
     """
     reasons, reason = list[str](), error
     while reason is not None:
