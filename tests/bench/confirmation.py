@@ -27,7 +27,7 @@ from templates.registry import find
 from tests.bench.strategy.tables import table
 from workers.backends import driver
 from workers.build.families import Assignment, Families
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 
 PROBLEMS = {
     "cuda": ("sdpa:B=2,H=16,S=1024,D=192", "softmax:rows=2048,cols=50257"),
@@ -67,7 +67,7 @@ class Workshop:
         )
         self.kind = kind
         self.work = Assignment(terms=terms, copy=Families(folder / "families").add(package))
-        self.ladder = Ladder(kind, folder, folder / "place")
+        self.evaluator = Evaluator(kind, folder, folder / "place")
         self.space = package.family.space(terms.problem, device, terms.objective)
 
     @property
@@ -85,17 +85,17 @@ class Workshop:
         return min(tried, key=self._time_us)
 
     def _time_us(self, config: Config) -> float:
-        outcome = self.ladder.evaluate(
-            self.work, Evaluate(number=0, config=config), self.ladder.build(self.work, config)
+        outcome = self.evaluator.evaluate(
+            self.work, Evaluate(number=0, config=config), self.evaluator.build(self.work, config)
         ).outcome
         return outcome.timing.median_us if isinstance(outcome, Measured) else float("inf")
 
     def confirmed(self, label: str, challenger: Config, incumbent: Config | None) -> Timed:
         """Build the configs, then confirm the challenger. Only the confirmation is timed."""
         job = Confirm(challenger=challenger, incumbent=incumbent, seed=SEED)
-        built = self.ladder.prepare(self.work, job)
+        built = self.evaluator.prepare(self.work, job)
         begun = time.perf_counter()
-        report = self.ladder.confirm(self.work, job, built)
+        report = self.evaluator.confirm(self.work, job, built)
         total_s = time.perf_counter() - begun
         verdict = decide(report, self.work.terms.policy, 1, np.random.default_rng(SEED), kind=self.kind)
         return Timed(label=label, total_s=total_s, report=report, summary=verdict.summary)
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
                     found.append(shop.confirmed(label, *pair))
                     print(shown(found[-1]), flush=True)
             finally:
-                shop.ladder.close()
+                shop.evaluator.close()
     print(
         table(
             ["confirmation", "seconds", "processes"],

@@ -26,7 +26,7 @@ from tests.bench.searching import BenchError, Effort, Match
 from workers.backends.cuda.machine.copy_bandwidth import copy_us, with_measured_copies
 from workers.build.families import Assignment, Families
 from workers.build.kernel import KernelFile
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 from workers.runner.pool import Runners, ask
 from workers.runner.protocol import Compare, Compared, Verified, Verify
 from workers.system.device_lock import exclusive
@@ -78,12 +78,12 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
     found, again = champion(match, effort, folder)
     package = find(found.family)
     device = device_at_hand(found, package, effort.device, folder)
-    with workshop(terms_of(found, device, package, effort.seed), package, folder) as (ladder, runners, work):
+    with workshop(terms_of(found, device, package, effort.seed), package, folder) as (evaluator, runners, work):
         space = _space(work)
         configs = {CHAMPION: found.whole(space), DEFAULT: space.default()}
-        if sampled := _sample(ladder, work, effort):
+        if sampled := _sample(evaluator, work, effort):
             configs[TYPICAL] = sampled[len(sampled) // 2][1]
-        built = {name: ladder.build(work, config) for name, config in configs.items()}
+        built = {name: evaluator.build(work, config) for name, config in configs.items()}
         if (refusal := built[CHAMPION].refusal) is not None:
             raise BenchError(f"{found.family} {found.problem}: its champion is refused: {detail_text(refusal)}")
         kernels = {name: each.kernels for name, each in built.items() if each.refusal is None}
@@ -135,14 +135,14 @@ def _in_other_mode(work: Assignment) -> Assignment:
 
 
 @contextmanager
-def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tuple[Ladder, Runners, Assignment]]:
+def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tuple[Evaluator, Runners, Assignment]]:
     """Hold the device and yield what builds and times configs on it."""
     with scratch() as name, exclusive(terms.device.uuid):
-        ladder, runners = Ladder(terms.device.kind, folder, Path(name)), Runners(folder)
+        evaluator, runners = Evaluator(terms.device.kind, folder, Path(name)), Runners(folder)
         try:
-            yield ladder, runners, Assignment(terms=terms, copy=Families(Path(name)).add(package))
+            yield evaluator, runners, Assignment(terms=terms, copy=Families(Path(name)).add(package))
         finally:
-            ladder.close()
+            evaluator.close()
             runners.close()
 
 
@@ -163,7 +163,7 @@ def _space(work: Assignment) -> Space:
     return work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective)
 
 
-def _sample(ladder: Ladder, work: Assignment, effort: Effort) -> list[tuple[float, Config]]:
+def _sample(evaluator: Evaluator, work: Assignment, effort: Effort) -> list[tuple[float, Config]]:
     """Return the times of correct random configs, fastest first.
 
     Raises:
@@ -173,8 +173,8 @@ def _sample(ladder: Ladder, work: Assignment, effort: Effort) -> list[tuple[floa
     drawn = _space(work).sample(np.random.default_rng(effort.seed), effort.sample, set())
     for number, config in enumerate(drawn):
         print(f"\rsampling {problem_key(work.terms.problem)}: {number + 1} of {len(drawn)} ", end="", file=sys.stderr)
-        built = ladder.build(work, config)
-        outcome = ladder.evaluate(work, Evaluate(number=number, config=config), built).outcome
+        built = evaluator.build(work, config)
+        outcome = evaluator.evaluate(work, Evaluate(number=number, config=config), built).outcome
         built.discard()
         if isinstance(outcome, Measured):
             timed.append((outcome.timing.median_us, config))

@@ -150,11 +150,11 @@ def discover(task: Task, effort: Effort, folder: Path) -> Discovery:
         first_s = None
     package = find(found.family)
     device = device_at_hand(found, package, effort.device, folder)
-    with workshop(terms_of(found, device, package, effort.seed), package, folder) as (ladder, runners, work):
+    with workshop(terms_of(found, device, package, effort.seed), package, folder) as (evaluator, runners, work):
         space = package.family.space(work.terms.problem, device, work.terms.objective)
         known = known_configs(task.match, package.family, device, space)
         configs = {"found": found.whole(space), "default": space.default(), **known}
-        built = {name: ladder.build(work, config) for name, config in configs.items()}
+        built = {name: evaluator.build(work, config) for name, config in configs.items()}
         if (refusal := built["found"].refusal) is not None:
             raise BenchError(f"{task.match.name}: what was found is refused: {detail_text(refusal)}")
         kernels = {name: each.kernels for name, each in built.items() if each.refusal is None}

@@ -22,7 +22,7 @@ from tests.bench.found import Found, kept
 from tests.bench.searching import BenchError
 from tests.bench.strategy.tables import table
 from workers.build.families import Assignment
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 from workers.runner.pool import Runners
 from workers.runner.protocol import Compared
 
@@ -61,19 +61,21 @@ def _changes(text: str) -> Config:
 def _rows(found: Found, changes: Sequence[Config], options: argparse.Namespace, folder: Path) -> str:
     package = find(found.family)
     device = device_at_hand(found, package, options.device, folder)
-    with workshop(terms_of(found, device, package, seed=0), package, folder) as (ladder, runners, work):
+    with workshop(terms_of(found, device, package, seed=0), package, folder) as (evaluator, runners, work):
         space = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective)
         configs = {"champion": found.whole(space)}
         for each in changes:
             space.check(config := {**configs["champion"], **each})
             configs[" ".join(f"{name}={value}" for name, value in each.items())] = config
-        return _ratio_table(_timed(ladder, runners, work, configs, options.rounds))
+        return _ratio_table(_timed(evaluator, runners, work, configs, options.rounds))
 
 
-def _timed(ladder: Ladder, runners: Runners, work: Assignment, configs: Mapping[str, Config], rounds: int) -> Compared:
+def _timed(
+    evaluator: Evaluator, runners: Runners, work: Assignment, configs: Mapping[str, Config], rounds: int
+) -> Compared:
     kernels = {}
     for name, config in configs.items():
-        built = ladder.build(work, config)
+        built = evaluator.build(work, config)
         if built.refusal is not None:
             print(f"refused: {name}: {detail_text(built.refusal)}", file=sys.stderr)
             continue

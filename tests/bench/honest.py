@@ -35,7 +35,7 @@ from evo.trial.results import ConfirmReport
 from templates.registry import find
 from workers.backends import driver
 from workers.build.families import Assignment, Families
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 from workers.system import machine
 from workers.system.scratch import scratch
 
@@ -136,26 +136,26 @@ def judged(part: Part) -> list[Finding]:
     configs = list(space.sample(np.random.default_rng(part.seed), part.sampled))
     found: list[Finding] = []
     with scratch() as folder, scratch() as own:
-        ladder = Ladder(kind, folder, own, raise_trouble=True)
+        evaluator = Evaluator(kind, folder, own, raise_trouble=True)
         work = Assignment(terms=terms, copy=Families(own).add(package))
         try:
             for number in part.numbers:
                 if number >= len(configs) or time.monotonic() > part.until_s:
                     break
-                found.append(_judged(ladder, work, configs[number], number, part))
+                found.append(_judged(evaluator, work, configs[number], number, part))
         finally:
-            ladder.close()
+            evaluator.close()
     return found
 
 
-def _judged(ladder: Ladder, work: Assignment, config: Config, number: int, part: Part) -> Finding:
-    built = ladder.build(work, config)
-    outcome = ladder.evaluate(work, Evaluate(number=number, config=config), built).outcome
+def _judged(evaluator: Evaluator, work: Assignment, config: Config, number: int, part: Part) -> Finding:
+    built = evaluator.build(work, config)
+    outcome = evaluator.evaluate(work, Evaluate(number=number, config=config), built).outcome
     reason, confirmed = f"{config}: {_reason(outcome)}" if outcome.kind in FALSE else "", None
     if isinstance(outcome, Measured) and number < part.confirmed:
         job = Confirm(challenger=config, incumbent=None, seed=number)
         confirming = replace(work, terms=replace(work.terms, policy=CONFIRMING))
-        fault = _fault(ladder.confirm(confirming, job, {"challenger": built}))
+        fault = _fault(evaluator.confirm(confirming, job, {"challenger": built}))
         reason, confirmed = f"{config}: confirmation: {fault}" if fault else "", fault is None
     return Finding(
         device=part.device.model,

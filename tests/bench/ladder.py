@@ -31,7 +31,7 @@ from tests.bench.report import aligned, figure
 from tests.bench.steps import Step, steps
 from workers.build.families import Assignment
 from workers.build.kernel import KernelFile
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 from workers.runner.protocol import Compared
 
 POLICY = Policy(name="ladder", quick_samples=10)
@@ -92,7 +92,7 @@ def replay(
         return climbed, compare(runners, work, kernels, {name: name for name in kernels}, rounds)
 
 
-def _climb(ladder: Ladder, work: Assignment, number: int, step: Step) -> Climbed:
+def _climb(ladder: Evaluator, work: Assignment, number: int, step: Step) -> Climbed:
     """Verify and time a step. The result of a step that the device does not support has the reason, not a failure."""
     print(f"\rstep {number + 1}: {step.name:40}", end="", file=sys.stderr, flush=True)
     built = ladder.build(work, step.config)

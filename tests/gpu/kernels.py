@@ -13,7 +13,7 @@ from tests.integration.workbench import QUICK
 from workers.backends.cuda.device import DRIVER, CudaSession
 from workers.build import Artefact, Launch, Unit
 from workers.build.kernel import Argument
-from workers.jobs.single import climb
+from workers.jobs.single import evaluate_config
 
 X = Argument(name="x", role="input", dtype="float32", shape=(1024,))
 OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))
@@ -83,4 +83,6 @@ class Changeable:
         package = find(str(place))
         problem = package.family.problem("", "cuda")
         config = package.family.space(problem, self.gpu, Objective()).default() | tunables
-        return climb(package, config, problem=problem, device=self.gpu, folder=self.cache, policy=QUICK).report
+        return evaluate_config(
+            package, config, problem=problem, device=self.gpu, folder=self.cache, policy=QUICK
+        ).report

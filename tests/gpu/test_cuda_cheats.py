@@ -20,7 +20,7 @@ pytestmark = pytest.mark.gpu
 def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     made = Workshop(gpu, tmp_path_factory.mktemp("workshop"), family=FAMILY, tunable="TRICK")
     yield made
-    made.ladder.close()
+    made.evaluator.close()
 
 
 @pytest.mark.parametrize("trick", [value for value in TRICK.values if value != "none"])

@@ -11,7 +11,7 @@ from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from evo.trial.outcome import Measured, OverResources
 from templates.registry import find
-from workers.jobs.single import Climbed, climb
+from workers.jobs.single import EvaluatedConfig, evaluate_config
 
 pytestmark = pytest.mark.gpu
 
@@ -19,17 +19,17 @@ TARGET = Objective(target="NVIDIA L4")
 QUICK = Policy(quick_samples=5, seeds=1)
 
 
-def climbed(gpu: Device, folder: Path, policy: Policy) -> Climbed:
+def evaluated(gpu: Device, folder: Path, policy: Policy) -> EvaluatedConfig:
     package = find("softmax")
     problem = package.family.problem("rows=512,cols=1024", "cuda")
     config = package.family.space(problem, aimed_at(gpu, TARGET), TARGET).default()
-    return climb(package, config, problem=problem, device=gpu, folder=folder, objective=TARGET, policy=policy)
+    return evaluate_config(package, config, problem=problem, device=gpu, folder=folder, objective=TARGET, policy=policy)
 
 
 def test_kernel_built_for_the_local_gpu_is_timed(gpu: Device, tmp_path: Path) -> None:
     if gpu.architecture == "sm_89":
         pytest.skip("this GPU is the target")
-    done = climbed(gpu, tmp_path, QUICK)
+    done = evaluated(gpu, tmp_path, QUICK)
     assert isinstance(done.report.outcome, Measured), done.report.outcome
     assert {"registers", "native_registers"} <= set(done.report.outcome.resources)
     assert f"'{gpu.architecture}'" in done.built.log
@@ -37,6 +37,6 @@ def test_kernel_built_for_the_local_gpu_is_timed(gpu: Device, tmp_path: Path) ->
 
 
 def test_resource_limits_apply_to_the_build_for_the_target(gpu: Device, tmp_path: Path) -> None:
-    outcome = climbed(gpu, tmp_path, replace(QUICK, max_registers=4)).report.outcome
+    outcome = evaluated(gpu, tmp_path, replace(QUICK, max_registers=4)).report.outcome
     assert isinstance(outcome, OverResources)
     assert outcome.resource == "registers"

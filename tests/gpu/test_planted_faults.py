@@ -20,7 +20,7 @@ from tests.gpu.record import Recorder
 from workers.backends.cuda.tools.sanitizer import CudaSanitizer, read
 from workers.backends.cuda.tools.toolkit import find_tool
 from workers.build.families import Assignment, Families
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 
 pytestmark = pytest.mark.gpu
 
@@ -37,25 +37,27 @@ POLICY = Policy(
 
 
 class Workshop:
-    """A ladder on this GPU; it evaluates and confirms kernels with planted faults."""
+    """An evaluator on this GPU; it evaluates and confirms kernels with planted faults."""
 
     def __init__(self, gpu: Device, folder: Path, family: Path = FAMILY, tunable: str = "FAULT") -> None:
         self.gpu, self.tunable = gpu, tunable
         self.package = find(str(family))
-        self.ladder = Ladder("cuda", folder / "cache", folder)
+        self.evaluator = Evaluator("cuda", folder / "cache", folder)
         self.copy = Families(folder / "families").add(self.package)
 
     def outcome(self, fault: str, **changes: object) -> Outcome:
         work = self._work(**changes)
         config: Config = {self.tunable: fault, "REPEAT": 1}
-        return self.ladder.evaluate(work, Evaluate(number=0, config=config), self.ladder.build(work, config)).outcome
+        return self.evaluator.evaluate(
+            work, Evaluate(number=0, config=config), self.evaluator.build(work, config)
+        ).outcome
 
     def confirmed(self, fault: str) -> tuple[ConfirmReport, Verdict]:
         """Confirm a kernel against a correct kernel that does all work eight times."""
         work = self._work()
         slow: Config = {self.tunable: "none", "REPEAT": 8}
         job = Confirm(challenger={self.tunable: fault, "REPEAT": 1}, incumbent=slow, seed=5)
-        report = self.ladder.confirm(work, job, self.ladder.prepare(work, job))
+        report = self.evaluator.confirm(work, job, self.evaluator.prepare(work, job))
         return report, judge(report, POLICY, 1, np.random.default_rng(0))
 
     def _work(self, **changes: object) -> Assignment:
@@ -76,7 +78,7 @@ class Workshop:
 def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     made = Workshop(gpu, tmp_path_factory.mktemp("workshop"))
     yield made
-    made.ladder.close()
+    made.evaluator.close()
 
 
 @pytest.mark.parametrize(

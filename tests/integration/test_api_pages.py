@@ -142,7 +142,7 @@ def test_finished_search_shows_champion_and_verdict_and_stops_refreshing(stage: 
     search = stage.submit(budget={"trials": 4})
     live = page.get(f"/searches/{search}/live").text
     assert 'data-live="yes"' in live
-    assert "No worker with Toy CPU is connected and takes work" in text_of(live), (
+    assert "No worker with Toy CPU is connected and takes jobs" in text_of(live), (
         "the stage's worker was last seen long ago"
     )
     assert "silent" in page.get("/workers").text

@@ -14,7 +14,7 @@ from evo.trial.results import EvaluateReport
 from templates.registry import find
 from tests.integration.workbench import QUICK, cpu
 from tests.measured import measured
-from workers.jobs.single import climb
+from workers.jobs.single import evaluate_config
 
 KERNELS = Path(__file__).parent.parent / "data" / "kernels"
 
@@ -52,7 +52,7 @@ class Kernels:
         package = find(str(place))
         chosen = package.family.problem(problem, "cpu")
         space = package.family.space(chosen, self._device, Objective())
-        return climb(
+        return evaluate_config(
             package,
             space.default(),
             problem=chosen,

@@ -18,7 +18,7 @@ from tests.integration.test_variant_cheats import FAMILY, REFERENCE
 from tests.integration.workbench import cpu, terms
 from tests.measured import measured
 from workers.build.families import Assignment, Families
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 from workers.system import machine
 
 pytestmark = pytest.mark.skipif(
@@ -34,13 +34,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ladder(cache: Path, tmp_path: Path) -> Iterator[Ladder]:
-    ladder = Ladder("cpu", cache, tmp_path / "place", raise_trouble=True)
-    yield ladder
-    ladder.close()
+def evaluator(cache: Path, tmp_path: Path) -> Iterator[Evaluator]:
+    evaluator = Evaluator("cpu", cache, tmp_path / "place", raise_trouble=True)
+    yield evaluator
+    evaluator.close()
 
 
-def verdict(ladder: Ladder, kernel: str, cache: Path, folder: Path) -> tuple[bool, str]:
+def verdict(evaluator: Evaluator, kernel: str, cache: Path, folder: Path) -> tuple[bool, str]:
     """Evaluate and confirm a kernel; return whether it would be promoted, and the reason of a refusal."""
     place = folder / "line"
     place.mkdir()
@@ -50,29 +50,29 @@ def verdict(ladder: Ladder, kernel: str, cache: Path, folder: Path) -> tuple[boo
     of_search = terms(cpu(cache), package, problem=package.family.problem("", "cpu"), policy=POLICY)
     work = Assignment(terms=of_search, copy=Families(folder / "families").add(package))
     config = package.family.space(of_search.problem, of_search.device, of_search.objective).default()
-    built = ladder.build(work, config)
-    outcome = ladder.evaluate(work, Evaluate(number=0, config=config), built).outcome
+    built = evaluator.build(work, config)
+    outcome = evaluator.evaluate(work, Evaluate(number=0, config=config), built).outcome
     if outcome.kind != "measured":
         return False, str(outcome)
-    report = ladder.confirm(work, Confirm(challenger=config, incumbent=None, seed=3), {"challenger": built})
+    report = evaluator.confirm(work, Confirm(challenger=config, incumbent=None, seed=3), {"challenger": built})
     found = judge(report, POLICY, 1, np.random.default_rng(0))
     return found.promote, found.summary
 
 
 @pytest.mark.parametrize("trick", OF_LOOP)
 def test_confirmation_refuses_a_kernel_that_detects_the_timing_loop(
-    ladder: Ladder, cache: Path, tmp_path: Path, trick: str
+    evaluator: Evaluator, cache: Path, tmp_path: Path, trick: str
 ) -> None:
     if len(machine.cores()) < 2:
         pytest.skip("one core")
     kernel, words = OF_LOOP[trick]
-    promoted, reason = verdict(ladder, kernel, cache, tmp_path)
+    promoted, reason = verdict(evaluator, kernel, cache, tmp_path)
     assert not promoted
     assert words in reason, reason
 
 
-def test_honest_kernel_is_promoted(ladder: Ladder, cache: Path, tmp_path: Path) -> None:
-    assert verdict(ladder, source("plain", "right(x, y); spend(4000);"), cache, tmp_path) == (
+def test_honest_kernel_is_promoted(evaluator: Evaluator, cache: Path, tmp_path: Path) -> None:
+    assert verdict(evaluator, source("plain", "right(x, y); spend(4000);"), cache, tmp_path) == (
         True,
         "Promoted: the first champion.",
     )

@@ -40,8 +40,8 @@ from tests.tiers import one_in
 from workers.build.families import Assignment, Families
 from workers.jobs import evaluation
 from workers.jobs.confirmation import NOT_WON
-from workers.jobs.evaluation import Ladder
-from workers.jobs.single import climb
+from workers.jobs.evaluation import Evaluator
+from workers.jobs.single import evaluate_config
 from workers.jobs.stopwatch import Status
 from workers.runner.child import Child
 from workers.runner.pool import TroubleError, open_limit_s
@@ -50,11 +50,11 @@ from workers.system.device_lock import exclusive
 
 
 class Workshop:
-    """A ladder on this CPU, and the outcome of any config of the faulty family."""
+    """An evaluator on this CPU, and the outcome of any config of the faulty family."""
 
     def __init__(self, device: Device, folder: Path, scratch: Path) -> None:
         self.device = device
-        self.ladder = Ladder("cpu", folder, scratch)
+        self.evaluator = Evaluator("cpu", folder, scratch)
         self.copy = Families(scratch / "families").add(faulty())
 
     def work(self, **changes: object) -> Assignment:
@@ -64,7 +64,7 @@ class Workshop:
     def report(self, fault: str = "none", unroll: int = 1, bars: Bars = Bars(), **changes: object) -> EvaluateReport:
         work = self.work(**changes)
         job = Evaluate(number=0, config=config(fault, unroll), bars=bars)
-        return self.ladder.evaluate(work, job, self.ladder.build(work, job.config))
+        return self.evaluator.evaluate(work, job, self.evaluator.build(work, job.config))
 
 
 SHORT = """
@@ -91,7 +91,7 @@ def device(folder: Path) -> Device:
 def workshop(device: Device, folder: Path, tmp_path: Path) -> Iterator[Workshop]:
     workshop = Workshop(device, folder, tmp_path)
     yield workshop
-    workshop.ladder.close()
+    workshop.evaluator.close()
 
 
 def test_correct_kernel_is_verified_on_every_case_and_timed_in_both_cache_modes(workshop: Workshop) -> None:
@@ -333,11 +333,11 @@ def test_time_below_the_physical_limit_is_impossible(workshop: Workshop) -> None
 
 def test_single_config_is_built_and_measured_without_a_service(device: Device, folder: Path) -> None:
     problem = faulty().family.problem("N=256", "cpu")
-    climbed = climb(faulty(), config(), problem=problem, device=device, folder=folder, policy=QUICK)
-    assert isinstance(climbed.report.outcome, Measured)
-    assert climbed.built.source is not None
-    assert "void faulty" in climbed.built.source
-    assert not climbed.built.folder.exists()
+    evaluated = evaluate_config(faulty(), config(), problem=problem, device=device, folder=folder, policy=QUICK)
+    assert isinstance(evaluated.report.outcome, Measured)
+    assert evaluated.built.source is not None
+    assert "void faulty" in evaluated.built.source
+    assert not evaluated.built.folder.exists()
 
 
 def test_objective_selects_the_cache_mode_with_the_full_number_of_samples(workshop: Workshop) -> None:
@@ -353,10 +353,10 @@ def test_objective_selects_the_cache_mode_with_the_full_number_of_samples(worksh
 
 def test_measuring_works_without_a_writable_cache_and_reports_the_cause(workshop: Workshop, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ladder = Ladder("cpu", tmp_path / "file" / "cache", tmp_path)
+    evaluator = Evaluator("cpu", tmp_path / "file" / "cache", tmp_path)
     work, job = workshop.work(), Evaluate(number=0, config=config())
-    report = ladder.evaluate(work, job, ladder.build(work, job.config))
-    ladder.close()
+    report = evaluator.evaluate(work, job, evaluator.build(work, job.config))
+    evaluator.close()
     assert isinstance(report.outcome, Measured)
     assert "cannot be written (Not a directory)" in report.environment["cache"]
 
@@ -371,8 +371,10 @@ def test_broken_reference_is_reported_as_reference_failed(workshop: Workshop, tm
 def test_compile_failure_is_reported_while_the_device_is_locked(device: Device, folder: Path) -> None:
     problem = faulty().family.problem("N=256", "cpu")
     with exclusive(device.uuid):
-        climbed = climb(faulty(), config("syntax"), problem=problem, device=device, folder=folder, policy=QUICK)
-    assert isinstance(climbed.report.outcome, CompileFailed)
+        evaluated = evaluate_config(
+            faulty(), config("syntax"), problem=problem, device=device, folder=folder, policy=QUICK
+        )
+    assert isinstance(evaluated.report.outcome, CompileFailed)
 
 
 @pytest.mark.parametrize(
@@ -401,7 +403,7 @@ def test_broken_reference_of_a_single_config_raises_an_error_with_its_cause(
     (tmp_path / "faulty" / "reference.py").write_text(text)
     broken = find(str(tmp_path / "faulty"))
     with pytest.raises(TroubleError, match=reason):
-        climb(broken, config(), problem=broken.family.problem("N=256", "cpu"), device=device, folder=tmp_path)
+        evaluate_config(broken, config(), problem=broken.family.problem("N=256", "cpu"), device=device, folder=tmp_path)
 
 
 def test_reference_time_limit_is_at_least_60_s_and_four_times_the_candidates() -> None:
@@ -446,12 +448,12 @@ def test_runner_killed_between_trials_is_replaced(workshop: Workshop) -> None:
 
 def test_equal_builds_have_equal_digests_and_different_builds_do_not(workshop: Workshop) -> None:
     work = workshop.work()
-    digests = [workshop.ladder.build(work, config(unroll=unroll)).digest for unroll in (1, 1, 2)]
+    digests = [workshop.evaluator.build(work, config(unroll=unroll)).digest for unroll in (1, 1, 2)]
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_baselines_are_timed_or_have_a_reason_for_their_absence(workshop: Workshop) -> None:
-    report = workshop.ladder.baseline(workshop.work())
+    report = workshop.evaluator.baseline(workshop.work())
     assert set(report.timings) == {"numpy"}
     assert len(report.timings["numpy"].samples_us) == QUICK.quick_samples
     assert report.unavailable == {
@@ -464,7 +466,7 @@ def test_baselines_are_timed_or_have_a_reason_for_their_absence(workshop: Worksh
 def test_confirmation_interleaves_challenger_incumbent_and_baselines(workshop: Workshop) -> None:
     job = Confirm(challenger=config(unroll=2), incumbent=config(), seed=5)
     work = workshop.work()
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert report.failure is None
     series = [report.challenger, report.challenger_again, report.incumbent, *report.baselines.values()]
     assert {len(timing.samples_us) for timing in series} == {QUICK.confirm_samples}
@@ -486,7 +488,7 @@ def test_promising_challenger_is_sanitized_and_timed_in_further_processes(
     said: list[str | None] = []
     one, further = "process 1 of 4 at most", [f"timing, process {process} of 4 at most" for process in (2, 3)]
     monkeypatch.setattr(Status, "say", lambda _, words: said.append(words))
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert said[:2] == [f"verifying, {one}", f"timing, {one}"]
     assert [str(words).partition("; so far ")[0] for words in said[2:]] == [*further, "sanitizing"]
     assert all("as fast as the incumbent" in str(words) for words in said[2:])
@@ -508,7 +510,7 @@ def test_unpromising_challenger_skips_sanitizers_and_further_processes(
 ) -> None:
     monkeypatch.setattr("workers.jobs.confirmation.promising", lambda *_: False)
     work, job = workshop.work(), Confirm(challenger=config(), incumbent=config(unroll=2), seed=5)
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert [each.skipped for each in report.sanitizers] == [NOT_WON]
     assert report.repeats == ()
 
@@ -516,7 +518,7 @@ def test_unpromising_challenger_skips_sanitizers_and_further_processes(
 def test_fault_without_wrong_output_is_found_by_the_sanitizer(workshop: Workshop) -> None:
     job = Confirm(challenger=config("undefined"), incumbent=None, seed=5)
     work = workshop.work()
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert all(case.passed for case in report.cases), "undefined behaviour changes no result"
     finding = report.sanitizers[0].findings[0]  # cases are examined in parallel, so others may follow
     assert "shift exponent" in finding
@@ -537,7 +539,7 @@ def test_failed_confirmation_names_the_failed_kernel_and_its_failure(
 ) -> None:
     job = Confirm(challenger=config(challenger), incumbent=config(incumbent), seed=5)
     work = workshop.work()
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert (report.failed, type(report.failure)) == (failed, kind)
     assert report.challenger is None
 
@@ -545,7 +547,7 @@ def test_failed_confirmation_names_the_failed_kernel_and_its_failure(
 def test_confirmation_without_an_incumbent_times_the_challenger_twice(workshop: Workshop) -> None:
     job = Confirm(challenger=config(), incumbent=None, seed=5)
     work = workshop.work()
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert report.incumbent is None
     assert report.challenger is not None
     assert report.challenger_again is not None
@@ -563,7 +565,7 @@ def test_kernel_that_skips_work_if_its_outputs_hold_the_result_is_not_promoted(w
     problem = faulty().family.problem("N=65536", "cpu")
     work = workshop.work(problem=problem, objective=Objective(cache="cold"))
     job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     if report.failure is not None:
         assert isinstance(report.failure, WrongAnswer)
         assert re.search("has inputs and outputs of its own|after its inputs had changed", report.failure.reason)
@@ -578,7 +580,7 @@ def test_kernel_that_skips_work_if_its_outputs_hold_the_result_is_not_promoted(w
 def test_kernel_that_skips_repeated_calls_fails_its_confirmation(workshop: Workshop) -> None:
     work = workshop.work(problem=faulty().family.problem("N=65536", "cpu"))
     job = Confirm(challenger=config("lazy"), incumbent=None, seed=5)
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert isinstance(report.failure, WrongAnswer)
     assert re.search(
         "where each has (inputs and )?outputs of its own|after its inputs had changed", report.failure.reason
@@ -590,7 +592,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     work = workshop.work()
     for seed in range(5, 25):
         job = Confirm(challenger=config("rare"), incumbent=None, seed=seed)
-        report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+        report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
         if report.failure is None:
             break
         assert isinstance(report.failure, WrongAnswer)
@@ -603,7 +605,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     assert verdict.summary.startswith(f"{counted} a wrong answer, first call ")
     assert "`y` is off the reference" in verdict.summary
     job = Confirm(challenger=config(unroll=2), incumbent=config("late"), seed=5)
-    report = workshop.ladder.perform(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert (report.failed, type(report.failure)) == ("incumbent", WrongAnswer)
 
 
@@ -611,7 +613,7 @@ def test_ablation_times_each_change_and_a_failing_change_affects_no_other(worksh
     """One change is wrong after verification, one does not compile, and one gives the champion's own binary."""
     changed = (config("late"), config(unroll=4), config("syntax"), config("nan"), config())
     job, work = Ablate(champion=config(), changed=changed, seed=3), workshop.work()
-    report = workshop.ladder.ablate(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.ablate(work, job, workshop.evaluator.prepare(work, job))
     late, good, syntax, nan, same = report.changes
     assert report.failure is None
     assert [each.failure and each.failure.kind for each in (late, syntax, nan)] == [
@@ -627,5 +629,5 @@ def test_ablation_times_each_change_and_a_failing_change_affects_no_other(worksh
 
 def test_ablation_fails_if_its_champion_is_wrong(workshop: Workshop) -> None:
     job, work = Ablate(champion=config("nan"), changed=(config(),), seed=3), workshop.work()
-    report = workshop.ladder.ablate(work, job, workshop.ladder.prepare(work, job))
+    report = workshop.evaluator.ablate(work, job, workshop.evaluator.prepare(work, job))
     assert (report.changes, report.failure and report.failure.kind) == ((), "wrong_answer")

@@ -11,7 +11,7 @@ from evo.trial.results import EvaluateReport
 from tests.integration.workbench import cpu, faulty, terms
 from tests.measured import measured
 from workers.build.families import Assignment, Families
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 from workers.runner.plan import imports
 from workers.runner.pool import Runners, TroubleError, ask
 from workers.runner.protocol import Save, Saved
@@ -170,39 +170,39 @@ def test_standby_runner_starts_while_another_runner_opens(runners: Runners, work
 
 
 @pytest.fixture
-def ladder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ladder]:
-    """Return a ladder of a device that measures while references are computed."""
+def evaluator(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Evaluator]:
+    """Return an evaluator of a device that measures while references are computed."""
     monkeypatch.setattr("workers.jobs.evaluation.overlaps", lambda kind: True)
-    ladder = Ladder("cpu", folder, tmp_path / "place")
-    yield ladder
-    ladder.close()
+    evaluator = Evaluator("cpu", folder, tmp_path / "place")
+    yield evaluator
+    evaluator.close()
 
 
-def test_references_are_computed_while_the_first_candidate_is_built(ladder: Ladder, work: Assignment) -> None:
+def test_references_are_computed_while_the_first_candidate_is_built(evaluator: Evaluator, work: Assignment) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     job = Evaluate(number=0, config=config)
-    built = ladder.prepare(work, job)
-    (ahead,) = ladder._runners._ahead
-    assert isinstance(ladder.perform(work, job, built), EvaluateReport)
-    assert list(ladder._runners._kept.values()) == [ahead._child]
-    ladder.prepare(work, job)
-    assert not ladder._runners._ahead
+    built = evaluator.prepare(work, job)
+    (ahead,) = evaluator._runners._ahead
+    assert isinstance(evaluator.perform(work, job, built), EvaluateReport)
+    assert list(evaluator._runners._kept.values()) == [ahead._child]
+    evaluator.prepare(work, job)
+    assert not evaluator._runners._ahead
 
 
-def test_confirmation_references_are_computed_while_configs_are_built(ladder: Ladder, work: Assignment) -> None:
+def test_confirmation_references_are_computed_while_configs_are_built(evaluator: Evaluator, work: Assignment) -> None:
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     job = Confirm(challenger=config, incumbent=None, seed=5)
-    ladder.prepare(work, job)
-    (ahead,) = ladder._runners._ahead
-    child = ladder._runners.fresh(work, 5, process=1, modules=imports(work, baselines=True))
+    evaluator.prepare(work, job)
+    (ahead,) = evaluator._runners._ahead
+    child = evaluator._runners.fresh(work, 5, process=1, modules=imports(work, baselines=True))
     assert child is ahead._child
     child.kill()
 
 
 def test_cpu_device_prepares_no_runner_ahead(folder: Path, tmp_path: Path, work: Assignment) -> None:
-    ladder = Ladder("cpu", folder, tmp_path / "place")
+    evaluator = Evaluator("cpu", folder, tmp_path / "place")
     config = work.copy.family.space(work.terms.problem, work.terms.device, work.terms.objective).default()
     for job in (Evaluate(number=0, config=config), Confirm(challenger=config, incumbent=None, seed=5)):
-        ladder.prepare(work, job)
-    assert not ladder._runners._ahead
-    ladder.close()
+        evaluator.prepare(work, job)
+    assert not evaluator._runners._ahead
+    evaluator.close()

@@ -165,7 +165,7 @@ def test_search_page_shows_the_requirements(page: httpx.Client) -> None:
     assert (view["requirements"]["toolkit"], view["priority"], view["notes"]) == ({"gcc": "12"}, 3, "only there")
     html = unescape(page.get(search).text)
     assert "gcc 12 or newer" in html
-    assert "Pinned to the unit cpu-0 alone" in html
+    assert "Only the device cpu-0 gets jobs" in html
     assert page.post(f"{search}/cancel").status_code == 303
 
 

@@ -28,7 +28,7 @@ from workers.daemon.leases import Held
 from workers.daemon.slot import LONGEST_PAUSE_S, PAUSE_S, Slot
 from workers.delivery.outbox import Outbox
 from workers.jobs.estimated import Estimator
-from workers.jobs.evaluation import Ladder, Performer
+from workers.jobs.evaluation import Evaluator, Performer
 from workers.jobs.replayed import Replay
 from workers.jobs.stopwatch import Status
 from workers.system.backoff import Backoff
@@ -146,7 +146,7 @@ class Worker:
         self._devices = discover(settings.kinds, settings.cache)
         self._folder = folder
         self._failure: BaseException | None = None
-        self._ladders: list[Ladder] = []
+        self._evaluators: list[Evaluator] = []
         self._context = WorkerContext(
             client=client,
             worker_id=worker_id,
@@ -168,14 +168,14 @@ class Worker:
         Raises:
             EvoError: the service refuses this worker.
         """
-        for ladder in self._ladders:
-            ladder.stand_by()
+        for evaluator in self._evaluators:
+            evaluator.stand_by()
         try:
             self._register_when_there()
             self._serve()
         finally:
-            for ladder in self._ladders:
-                ladder.close()
+            for evaluator in self._evaluators:
+                evaluator.close()
         if self._failure is not None:
             raise self._failure
 
@@ -226,9 +226,9 @@ class Worker:
         cache, folder = self._settings.cache, self._folder / device.uuid
         if device.runs == "nothing":
             return Estimator(driver(device.kind).compiler, cache, folder)
-        ladder = Ladder(device.kind, cache, folder, status=status)
-        self._ladders.append(ladder)
-        return ladder
+        evaluator = Evaluator(device.kind, cache, folder, status=status)
+        self._evaluators.append(evaluator)
+        return evaluator
 
     def _guard(self, slot: Slot) -> None:
         """Run a slot in its thread. An unexpected failure ends the worker."""

@@ -85,7 +85,7 @@ class Performer(Protocol):
     def close(self) -> None: ...
 
 
-class Ladder:
+class Evaluator:
     """Evaluates candidates on one kind of device. `build` may run in several threads, the other methods in one.
 
     Args:

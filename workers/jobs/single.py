@@ -20,13 +20,13 @@ from evo.trial.results import BaselineReport, EvaluateReport
 from templates.registry import Package
 from workers.build.build import Built
 from workers.build.families import Assignment, Families
-from workers.jobs.evaluation import Ladder
+from workers.jobs.evaluation import Evaluator
 from workers.system.device_lock import exclusive, log_busy
 from workers.system.scratch import scratch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Climbed:
+class EvaluatedConfig:
     """Result of evaluating one config.
 
     Attributes:
@@ -41,7 +41,7 @@ class Climbed:
     baselines: BaselineReport | None = None
 
 
-def climb(
+def evaluate_config(
     package: Package,
     config: Config,
     *,
@@ -53,7 +53,7 @@ def climb(
     seed: int = 0,
     baselines: bool = False,
     on_busy: Callable[[int | None], None] = log_busy,
-) -> Climbed:
+) -> EvaluatedConfig:
     """Render, compile, verify and time one config in the way a slot does.
 
     Args:
@@ -80,15 +80,15 @@ def climb(
         seed=seed,
     )
     with scratch() as own:
-        ladder = Ladder(device.kind, folder, own, raise_trouble=True)
+        evaluator = Evaluator(device.kind, folder, own, raise_trouble=True)
         work = Assignment(terms=terms, copy=Families(own).add(package))
         try:
-            built = ladder.build(work, config)
+            built = evaluator.build(work, config)
             holding = nullcontext(0.0) if built.refusal else exclusive(device.uuid, on_busy=on_busy)
             with holding as waited_s:
-                report = ladder.evaluate(work, Evaluate(number=0, config=config), built)
+                report = evaluator.evaluate(work, Evaluate(number=0, config=config), built)
                 measured = isinstance(report.outcome, Measured)
-                beside = ladder.baseline(work) if baselines and measured else None
+                beside = evaluator.baseline(work) if baselines and measured else None
         finally:
-            ladder.close()
-    return Climbed(report=report, built=built, waited_s=waited_s, baselines=beside)
+            evaluator.close()
+    return EvaluatedConfig(report=report, built=built, waited_s=waited_s, baselines=beside)

@@ -74,7 +74,7 @@ def measure(
     from evo.text.wording import spaced_text
     from evo.trial.objective import Objective
     from evo.trial.outcome import Measured
-    from workers.jobs.single import climb
+    from workers.jobs.single import evaluate_config
 
     objective = Objective(cache=cache, threads=threads, deterministic=not any_order)
     gates = policy_from(read_policy(policy))
@@ -87,7 +87,7 @@ def measure(
         about = f" {spaced_text(candidate.problem)} on {chosen.model}"
         out.print(Text.assemble((package.family.name, "bold cyan"), about))
         out.print(Text(f"{spaced_text(candidate.config)}\n"))
-    climbed = climb(
+    evaluated = evaluate_config(
         package,
         candidate.config,
         problem=candidate.problem,
@@ -100,11 +100,11 @@ def measure(
         on_busy=partial(_print_busy, chosen),
     )
     if as_json:
-        print_json({**vars(climbed.report), "baselines": climbed.baselines, "waited_s": climbed.waited_s})
+        print_json({**vars(evaluated.report), "baselines": evaluated.baselines, "waited_s": evaluated.waited_s})
     else:
         limit = device_roofline(chosen, package.family.work(candidate.problem), objective)
-        print_climb(out, climbed, cache, limit)
-    raise typer.Exit(Exit.DONE if isinstance(climbed.report.outcome, Measured) else Exit.NOTHING_FOUND)
+        print_climb(out, evaluated, cache, limit)
+    raise typer.Exit(Exit.DONE if isinstance(evaluated.report.outcome, Measured) else Exit.NOTHING_FOUND)
 
 
 def _print_busy(device: "Device", holder: int | None) -> None:

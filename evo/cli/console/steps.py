@@ -13,12 +13,12 @@ from evo.trial.outcome import CaseError, Measured, WrongAnswer
 from evo.trial.results import BaselineReport, Stages
 from evo.trial.timing import Timing
 from workers.build.build import Built
-from workers.jobs.single import Climbed
+from workers.jobs.single import EvaluatedConfig
 
 
-def print_climb(out: Console, climbed: Climbed, cache: str, roofline: Roofline | None) -> None:
+def print_climb(out: Console, evaluated: EvaluatedConfig, cache: str, roofline: Roofline | None) -> None:
     """Print every step, up to the step at which the config failed."""
-    report, built = climbed.report, climbed.built
+    report, built = evaluated.report, evaluated.built
     _print_build(out, built, report.stages)
     for case, reason in built.uncovered.items():
         _step(out, "", None, f"case {case} is not covered: {reason}")
@@ -30,8 +30,8 @@ def print_climb(out: Console, climbed: Climbed, cache: str, roofline: Roofline |
         _print_timing(out, cache, outcome.timing, roofline)
         if outcome.other is not None:
             _print_timing(out, "cold" if cache == "hot" else "hot", outcome.other, None)
-        if climbed.baselines is not None:
-            _print_baselines(out, climbed.baselines, outcome.timing)
+        if evaluated.baselines is not None:
+            _print_baselines(out, evaluated.baselines, outcome.timing)
         _print_environment(out, report.environment)
         return
     _step(out, "outcome", False, f"{outcome_text(outcome.kind)}: {detail_text(outcome)}")

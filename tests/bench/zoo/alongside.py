@@ -47,8 +47,8 @@ def alongside(view: SearchView, *, kind: str, budget_s: float, rounds: int = ROU
     found, folder = found_by(view, effort), cache_folder()
     package = find(found.family)
     device = device_at_hand(found, package, kind, folder)
-    with workshop(terms_of(found, device, package, effort.seed), package, folder) as (ladder, runners, work):
-        built = ladder.build(work, found.config)
+    with workshop(terms_of(found, device, package, effort.seed), package, folder) as (evaluator, runners, work):
+        built = evaluator.build(work, found.config)
         if built.refusal is not None:
             raise BenchError(f"the best config is refused: {detail_text(built.refusal)}")
         compared = compare(runners, work, {"best": built.kernels}, {"best": "best"}, rounds, budget_s=budget_s)
