@@ -198,7 +198,7 @@ def compare(
     """Compare all contestants and, if wanted, baselines, interleaved, in a new process with new inputs.
 
     Args:
-        kernels: by contestant and case; each is verified again.
+        kernels: kernel of each contestant and case; all are verified again.
         series: name of each series → the contestant.
         budget_s: seconds for the rounds; see `Compare.budget_s`.
     """

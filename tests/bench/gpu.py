@@ -16,24 +16,24 @@ def _long(problem: str, flash: float) -> Match:
 
 
 def _row_kernel(family: str) -> Match:
-    """Memory-bound: 128 MiB are read, and as much written except by a reduction."""
+    """Return the contest of a memory-bound kernel, which reads 128 MiB and, unless it reduces, writes 128 MiB."""
     problem = "rows=16384,cols=4096"
     least = {"torch": 1.0, "torch-compile": 1.0}
     return Match(family=family, problem=problem, minutes=1.0, cache="cold", least_share=0.92, least=least)
 
 
 def _decode(problem: str, share: float | None = None) -> Match:
-    """Memory-bound as well: the cache is read once."""
+    """Return the contest of a decode kernel, which is memory-bound: it reads the cache of keys and values once."""
     return Match(family="sdpa_decode", problem=problem, minutes=1.5, cache="cold", least_share=share, least=_best(1.0))
 
 
 def _fp8(problem: str) -> Match:
-    """FP8: results of another GPU do not apply to an L4; see the family's note."""
+    """Return an FP8 contest. Results of another GPU do not apply to an L4; see the family's note."""
     return Match(family="sdpa_fp8", problem=problem, minutes=1.5)
 
 
 def _skinny(m: int, n: int, k: int) -> Match:
-    """Few rows, bound by reading b. At least three of five must be faster than PyTorch."""
+    """Return the contest of a product with few rows, limited by reading b; three of five must beat PyTorch."""
     return Match(family="gemm", problem=f"M={m},N={n},K={k}", minutes=1.0, cache="cold")
 
 

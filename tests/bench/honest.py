@@ -232,7 +232,7 @@ def run(todo: Sequence[Part], jobs: int) -> Iterator[list[Finding]]:
 
 
 def _groups(cores: Sequence[int], jobs: int) -> list[list[int]]:
-    """Return as many groups of cores as jobs, of equal size; with more jobs than cores they share them."""
+    """Divide the cores into one group of equal size per job; with more jobs than cores, jobs share cores."""
     size = max(1, len(cores) // jobs)
     return [[cores[(job * size + each) % len(cores)] for each in range(size)] for job in range(jobs)]
 
@@ -253,7 +253,7 @@ def read(file: Path | None) -> list[Finding]:
 
 
 def table(findings: Iterable[Finding], families: Sequence[str]) -> str:
-    """Return a row for each family, in Markdown."""
+    """Return a Markdown table with a row for each family."""
     rows = [
         "| family | sampled | measured | other outcomes | confirmed | false refusals |",
         "| --- | ---: | ---: | --- | ---: | ---: |",

@@ -44,7 +44,7 @@ class Climbed:
     """Result of one step.
 
     Attributes:
-        kernels: by case; empty if the step failed.
+        kernels: kernel of each case; empty if the step failed.
     """
 
     step: Step

@@ -172,7 +172,7 @@ def write(session: Session, search: int, batch: Sequence[Made]) -> None:
 
 
 def made(path: Path, count: int) -> int:
-    """Create a database with such a search; return the search's id."""
+    """Create a database with a paused search of `count` ended trials; return the search's id."""
     database = Database.open(path)
     try:
         return fill(database, count)

@@ -118,7 +118,7 @@ def key(call: Call) -> str:
 def _built(
     calls: Sequence[Call], device: Device, options: argparse.Namespace, folder: Path
 ) -> Iterator[tuple[str, Bundle]]:
-    """Yield a bundle for each call that a kernel can be built for; the others are named on standard error."""
+    """Yield a bundle for each call with a kernel; print the calls without a kernel on standard error."""
     terms = Terms(device=options.device, seconds=options.seconds, confirming=0.0)
     for number, call in enumerate({key(each): each for each in calls}.values(), start=1):
         try:

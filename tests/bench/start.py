@@ -64,13 +64,13 @@ class Start:
     """Stages of one start in seconds, in chronological order.
 
     Attributes:
-        worker_s: from the command until the worker has registered.
-        space_s: until the search is stored; its space is built meanwhile.
-        lease_s: until the first job is given to the worker.
+        worker_s: time from the command until the worker has registered.
+        space_s: time until the search is stored, including the building of its space.
+        lease_s: time until the worker gets its first job.
         baselines_s: time of baselines performed before the first candidate.
-        build_s, verify_s, measure_s: of the first measured candidate; references are computed while verifying.
+        build_s, verify_s, measure_s: times of the first measured candidate; `verify_s` includes its references.
         other_s: the rest: waiting for builds, failed candidates, delivery.
-        total_s: from the command until the first candidate's time is stored.
+        total_s: time from the command until the first candidate's time is stored.
         failed: candidates that ended before it without a time.
     """
 
@@ -116,7 +116,7 @@ def timed(family: str, problem: str, device: str, folder: Path, cache: Path) -> 
 
 
 def _compile_modules() -> None:
-    """Write the bytecode of our packages beside their sources."""
+    """Compile all modules of this project to bytecode next to their sources."""
     root = Path(__file__).parents[2]
     for package in ("evo", "api", "db", "templates", "workers"):
         compileall.compile_dir(root / package, quiet=2)

@@ -162,7 +162,7 @@ def count(database: Path, statement: str) -> int:
 
 
 def killed(words: list[str], folder: Path, moment: Callable[[], bool]) -> None:
-    """Start a command and kill it with SIGKILL once `moment` has come."""
+    """Start a command and kill it with SIGKILL once `moment` returns true."""
     running = subprocess.Popen(
         words, cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""Pages: their content, and what must never reach a browser."""
+"""Pages: their content, and content that must not reach a browser."""
 
 import re
 from collections.abc import Iterator

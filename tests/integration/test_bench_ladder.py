@@ -1,4 +1,4 @@
-"""Replay of a ladder: valid steps are timed together; failed and refused ones keep their rows."""
+"""Replay of a ladder: valid steps are timed together; failed and refused steps keep their rows in the table."""
 
 import shutil
 from pathlib import Path

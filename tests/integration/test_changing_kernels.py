@@ -78,7 +78,7 @@ def test_in_place_kernel_is_measured(kernels: Kernels) -> None:
 
 
 def test_restoring_in_place_arguments_is_not_timed(kernels: Kernels) -> None:
-    """A kernel that changes nothing of a large in-place argument takes a fraction of one that changes all of it.
+    """A kernel that changes nothing in a large in-place argument takes far less time than one that changes all of it.
 
     Were restoring part of the time, both would take longer than a copy of the argument.
     """

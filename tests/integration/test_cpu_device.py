@@ -54,7 +54,7 @@ def test_peak_rates_of_the_cpu_are_measured_once(folder: Path, monkeypatch: pyte
 
 
 def test_repeated_measurement_keeps_the_higher_peak_rates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine lowers a measurement. An hour later it is repeated, and the better figure is kept."""
+    """A busy machine gives too low rates. The measurement is repeated after an hour, and the higher rates are used."""
     before = cpu(folder).ceilings
     assert before is not None
     later = {**before.flops_per_s, "float32": 2 * before.flops_per_s["float32"], "bytes_per_s": 1.0}

@@ -497,7 +497,7 @@ def test_registers_taken_by_consumer_warps_are_at_most_those_released_by_produce
 
 
 class Installed:
-    """Libraries of a machine in place of `ctypes.CDLL`: the installed ones, and the version of each NVRTC."""
+    """A replacement of `ctypes.CDLL` with a fake set of installed libraries and NVRTC versions."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, versions: dict[str, tuple[int, int]], builtins: set[str]

@@ -37,7 +37,7 @@ def page(stage: Stage) -> Iterator[httpx.Client]:
 
 
 def typed(**fields: str) -> dict[str, str]:
-    """Return the filled-in form; two underscores stand for a dot."""
+    """Return the values of a filled-in form; two underscores in a name mean a dot."""
     usual = {"family": "toy", "problem.N": "32", "device": "auto", "budget.minutes": "", "budget.trials": "4"}
     return {**usual, **{name.replace("__", "."): value for name, value in fields.items()}}
 

@@ -15,7 +15,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failing(*errors: ServiceUnreachable) -> Callable[[Client], str]:
-    """Return a request that raises these errors in turn, then returns the address it used."""
+    """Return a request that raises these errors one after the other, and then returns the address it used."""
     left = list(errors)
 
     def question(client: Client) -> str:

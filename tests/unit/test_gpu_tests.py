@@ -1,4 +1,4 @@
-"""Configs of GPU tests that only a Hopper can run are checked for validity without one."""
+"""Configs of GPU tests that need a Hopper GPU are checked for validity without a GPU."""
 
 import pytest
 

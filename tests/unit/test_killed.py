@@ -22,7 +22,7 @@ MEASURED = EvaluateReport(outcome=Measured(timing=FAIR), stages=Stages(measure_s
 
 @pytest.fixture(autouse=True)
 def kills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the system's counts of kills in turn; the last one repeats."""
+    """Fake the system's count of killed processes: it takes the list's values in order and repeats the last."""
     counts = [0]
     monkeypatch.setattr(killed, "memory_kills", lambda: counts.pop(0) if len(counts) > 1 else counts[0])
     return counts

@@ -91,7 +91,7 @@ def test_ratio_interval_cancels_drift_that_both_series_share() -> None:
 
 
 def test_paired_p_value_matches_the_signed_rank_distribution() -> None:
-    """All eight rounds faster: one sign pattern in 2⁸."""
+    """If all eight rounds are faster, the p-value is the probability of one sign pattern, 1 / 2⁸."""
     a = np.arange(1.0, 9.0)
     assert paired_p_value(a, a + np.linspace(0.1, 0.8, 8)) == pytest.approx(1 / 2**8)
     assert paired_p_value(a + np.linspace(0.1, 0.8, 8), a) == pytest.approx(1.0)

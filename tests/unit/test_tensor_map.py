@@ -153,7 +153,7 @@ def test_exported_kernel_passes_its_tensor_maps(
 def test_exported_kernel_allows_the_largest_shared_memory_of_its_launches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[int, ...]
 ) -> None:
-    """49,152 bytes beside a static array exceed what a function may use without permission."""
+    """With a static array, 49,152 dynamic bytes exceed the default limit of a function's shared memory."""
     first, *further = ({"grid": [1], "block": [32], "shared_memory_bytes": each, "tensor_maps": []} for each in given)
     described = {"entry": "f", "binary": "kernel.cubin", "architecture": "sm_90", "build": "", "arguments": []}
     described |= {"launch": {**first, "further": further}, "problem": {}, "config": {}}

@@ -42,7 +42,7 @@ def test_warm_starts_are_near_champions_then_family_starts_then_default(
 
 
 def test_family_start_is_completed_with_declared_defaults() -> None:
-    """A row kept in registers needs two blocks here, one kept in shared memory does not."""
+    """A constraint requires BLOCKS = 2 if rows are kept in registers, but not in shared memory."""
     text = "KEEP == 'shared' or BLOCKS == 2"
     together = Constraint(expression=Expression.parse(text, "here"), because="a row must fit")
     space = Space(

@@ -79,7 +79,7 @@ def _by_cores(cores: Sequence[int], server: postgresql.Server, options: Namespac
 
 
 def _keep_to(cores: Sequence[int], server: postgresql.Server) -> None:
-    """Restrict this process, its future children and the database server to these cores."""
+    """Restrict this process, its future child processes and the database server to these cores."""
     os.sched_setaffinity(0, cores)
     for process in server.processes():
         with contextlib.suppress(psutil.NoSuchProcess):

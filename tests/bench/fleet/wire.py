@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 class Wire:
-    """Keeps connections to several service processes and uses them in turn, as a round-robin proxy would."""
+    """Connections to several service processes, used alternately as by a round-robin proxy."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._ports = cycle([int(url.rpartition(":")[2]) for url in urls])

@@ -19,7 +19,7 @@ class Tally:
 
     Attributes:
         claims_ms, reports_ms: durations of the answers, without claims that waited for work.
-        statuses: of the reported results.
+        statuses: number of reported results by status.
     """
 
     claims_ms: list[float] = field(default_factory=list)

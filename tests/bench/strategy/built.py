@@ -32,7 +32,7 @@ class Log:
     """Measured trials in the order in which they ended.
 
     Attributes:
-        points: of the configs, shape (n, coordinates).
+        points: coordinates of the configs, shape (n, coordinates).
         names: True for a coordinate whose values are names.
         figures: figures of the builds that vary, each scaled logarithmically to 0..1; shape (n, figures).
     """

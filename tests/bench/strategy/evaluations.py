@@ -24,7 +24,7 @@ class Standing:
 
     Attributes:
         p100, p200: mean score over the spaces after 100 and 200 evaluations.
-        p200_by_space: in the order of the spaces.
+        p200_by_space: score after 200 evaluations of each space.
         trials_by_space: mean number of evaluations to the optimum; 200 for a run that took more.
         ratios: median of best/optimum over all runs after 50, 100 and 200 evaluations.
         mean_ratio: mean of best/optimum over all runs after 200 evaluations.

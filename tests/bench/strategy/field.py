@@ -20,7 +20,7 @@ class Effort:
     Attributes:
         seeds: repetitions of each contestant on each space; slow contestants run only a share of the seeds.
         processes: number of processes; with 0 only stored runs are read.
-        share: of the way to the optimum that random search covers until the time axis ends.
+        share: share of the way to the optimum that random search covers by the end of the time axis.
     """
 
     archive: Archive

@@ -292,7 +292,7 @@ class Forest:
         return self._worth[tree][leaves]
 
     def select(self, points: Floats, count: int) -> list[int]:
-        """Return the positions of the most promising points that differ from each other."""
+        """Choose points by their probability of being good, less their similarity to chosen points; return indices."""
         leaves: Nodes = self._model.apply(points)
         worth = np.mean([worth[leaves[:, tree]] for tree, worth in enumerate(self._worth)], axis=0)
         alike, chosen = np.zeros(len(points)), []

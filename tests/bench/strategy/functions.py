@@ -22,7 +22,7 @@ class Function:
     """A function to minimise.
 
     Attributes:
-        bounds: of each parameter.
+        bounds: bounds of each parameter.
         optimum: its minimum.
     """
 

@@ -27,10 +27,10 @@ class Ground:
 
     Attributes:
         digest: digest of the recording: equal digests mean equal places.
-        entries, keys: by place.
-        places: key → place.
-        times_us: by place; infinite for a failed config.
-        costs_s: compile, verify and benchmark time together, by place.
+        entries, keys: entry and key of the config at each place.
+        places: place of each key.
+        times_us: time of the config at each place; infinite for a failed config.
+        costs_s: sum of compile, verify and benchmark time of the config at each place.
         falling_us: times of all measured configs, slowest first.
     """
 

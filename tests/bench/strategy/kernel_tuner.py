@@ -205,7 +205,7 @@ class Budget:
 
 
 def _fresh(searchspace: Any) -> Any:
-    """Return the space with empty caches of neighbours; used caches would make runs depend on each other."""
+    """Return the space with empty caches of neighbours, so that runs do not depend on earlier runs."""
     fresh = copy(searchspace)
     methods = tuple(fresh._Searchspace__neighbor_cache)
     fresh._Searchspace__neighbor_cache = {method: {} for method in methods}

@@ -63,7 +63,7 @@ def mean_over_spaces(
     """Return the mean scores over the spaces, and the resampled means for their intervals.
 
     Args:
-        curves: of each space, seeds first.
+        curves: curves of each space; the first axis is the seed.
         score: scores of a space, from its position and (resampled) curves.
 
     Returns:

@@ -72,7 +72,7 @@ class SmacPlayer:
 
 @lru_cache(maxsize=2)
 def _space(ground: Ground) -> tuple[Any, list[Any]]:
-    """Return the space and its valid configs, by place."""
+    """Return the space, and its valid configs by index in the recording."""
     from ConfigSpace import CategoricalHyperparameter, Configuration, ConfigurationSpace, OrdinalHyperparameter
 
     space = ConfigurationSpace()
