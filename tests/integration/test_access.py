@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.auth import caller as callers
+from api.auth.caller import JOINER
 from api.auth.permission import rules
 from api.http.middleware.body import BodyLimit
 from api.scheduler.conductor import Conductor
@@ -33,7 +33,7 @@ JSON_DEVICE = {"kind": "cpu", "model": "Toy CPU", "architecture": "x86_64", "uui
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Callers"]:
+def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Callers"]:
     with serving(tmp_path_factory.mktemp("access") / "evo.db", requests_per_s=1e6, allow_family_upload=True) as service:
         yield Callers(service)
 
@@ -81,17 +81,17 @@ def test_every_route_has_an_access_rule() -> None:
     assert without == []
 
 
-def test_every_route_admits_exactly_the_roles_of_its_access_rule(house: Callers) -> None:
+def test_every_route_admits_exactly_the_roles_of_its_access_rule(callers: Callers) -> None:
     """Every role calls every route: the access rule refuses an empty request before it is validated."""
     checked = 0
-    for method, path, rule in rules(house.service.app):
+    for method, path, rule in rules(callers.service.app):
         if path in {"/sign-in", "/sign-out", "/static"}:
             continue
         url = path.format_map(_Places()) + (
             "?after=nowhere" if path.endswith("/events") else ""
         )  # otherwise the stream would not end
-        for role, client in house.clients.items():
-            granted = effective([role]) if role in ROLES else {role} & {callers.JOINER}  # type: ignore[list-item]
+        for role, client in callers.clients.items():
+            granted = effective([role]) if role in ROLES else {role} & {JOINER}  # type: ignore[list-item]
             response = client.request(method, url, headers={"Range": "bytes=0-0"}, extensions={"timeout": {}})
             allowed = not rule or bool(rule & granted)
             to_the_door = response.headers.get("location", "").startswith("/sign-in")
@@ -102,17 +102,17 @@ def test_every_route_admits_exactly_the_roles_of_its_access_rule(house: Callers)
             assert response.status_code < 500
             checked += 1
     assert checked > 100
-    assert {house.admin.get(f"{API}/searches/{each}").status_code for each in ("1.0", "+1", "01", "1e0")} == {422}
+    assert {callers.admin.get(f"{API}/searches/{each}").status_code for each in ("1.0", "+1", "01", "1e0")} == {422}
 
 
-def test_error_names_the_unknown_query_parameter_on_every_route(house: Callers) -> None:
+def test_error_names_the_unknown_query_parameter_on_every_route(callers: Callers) -> None:
     """The unknown parameter is named even if the request has other errors."""
-    paths = [(method, path) for method, path, _ in rules(house.service.app) if path.startswith(API)]
+    paths = [(method, path) for method, path, _ in rules(callers.service.app) if path.startswith(API)]
     assert len(paths) > 50
     for method, path in paths:
-        client = house.clients["joiner" if path == f"{API}/join" else "admin"]
+        client = callers.clients["joiner" if path == f"{API}/join" else "admin"]
         if (response := client.request(method, f"{path.format_map(_Places())}?unheard=1")).status_code == 403:
-            response = house.clients["worker"].request(method, f"{path.format_map(_Places())}?unheard=1")
+            response = callers.clients["worker"].request(method, f"{path.format_map(_Places())}?unheard=1")
         assert (response.status_code, response.json().get("field")) in {(422, "unheard"), (403, None)}, (
             f"{method} {path}"
         )
@@ -123,8 +123,8 @@ class _Places(dict[str, str]):
         return PLACEHOLDERS.get(name, "987654")
 
 
-def test_worker_token_acts_only_for_its_own_worker(house: Callers) -> None:
-    mine, other = house.service.client(house.token("worker")), house.service.client(house.token("worker"))
+def test_worker_token_acts_only_for_its_own_worker(callers: Callers) -> None:
+    mine, other = callers.service.client(callers.token("worker")), callers.service.client(callers.token("worker"))
     assert register(mine, "mine").status_code == 200
     assert register(mine, "another").status_code == 403, "a token is bound to the first worker it registers"
     assert register(other, "mine").status_code == 409, "the token belongs to that worker"
@@ -139,112 +139,112 @@ def test_worker_token_acts_only_for_its_own_worker(house: Callers) -> None:
     assert mine.post(f"{API}/leases", json=lease).json()["leases"] == []
 
 
-def test_join_token_can_be_exchanged_only_once(house: Callers) -> None:
-    secret = house.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"]
-    joiner = house.service.client(secret)
+def test_join_token_can_be_exchanged_only_once(callers: Callers) -> None:
+    secret = callers.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"]
+    joiner = callers.service.client(secret)
     assert joiner.get(f"{API}/workers").status_code == 403
     body = {"worker_id": "spot-1", "name": "spot 1"}
     issued = joiner.post(f"{API}/join", json=body)
     assert issued.status_code == 201
     assert issued.json()["token"]["worker_id"] == "spot-1"
     assert joiner.post(f"{API}/join", json=body).status_code == 401
-    worker = house.service.client(issued.json()["secret"])
+    worker = callers.service.client(issued.json()["secret"])
     assert register(worker, "spot-2").status_code == 403
     assert register(worker, "spot-1").status_code == 200
-    anybodys = house.service.client(house.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"])
+    anybodys = callers.service.client(callers.admin.post(f"{API}/tokens/join", json={"name": "spot"}).json()["secret"])
     assert anybodys.post(f"{API}/join", json=body).status_code == 409, "it is connected"
     assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 200
     assert worker.delete(f"{API}/workers/spot-1").status_code == 204
     replaced = anybodys.post(f"{API}/join", json=body)
     assert replaced.status_code == 201, "the join token was not used up, and the worker has left"
-    worker = house.service.client(replaced.json()["secret"])
+    worker = callers.service.client(replaced.json()["secret"])
     assert register(worker, "spot-1").status_code == 200
-    again = house.admin.post(f"{API}/tokens/join", json={"name": "spot", "worker_id": "spot-1"}).json()["secret"]
-    wrong = house.service.client(again).post(f"{API}/join", json={"worker_id": "spot-3", "name": "x"})
+    again = callers.admin.post(f"{API}/tokens/join", json={"name": "spot", "worker_id": "spot-1"}).json()["secret"]
+    wrong = callers.service.client(again).post(f"{API}/join", json={"worker_id": "spot-3", "name": "x"})
     assert wrong.status_code == 409
-    assert house.service.client(again).post(f"{API}/join", json=body).status_code == 201
+    assert callers.service.client(again).post(f"{API}/join", json=body).status_code == 201
     assert worker.post(f"{API}/workers/spot-1/heartbeat", json={}).status_code == 401, "the earlier token is refused"
 
 
-def test_joined_worker_without_a_name_gets_the_name_of_its_join_token(house: Callers) -> None:
-    secret = house.admin.post(f"{API}/tokens/join", json={"name": "l4-vm"}).json()["secret"]
-    issued = house.service.client(secret).post(f"{API}/join", json={"worker_id": "joined-1"}).json()
-    worker, unnamed = house.service.client(issued["secret"]), {"host": "vm-20480", "devices": []}
+def test_joined_worker_without_a_name_gets_the_name_of_its_join_token(callers: Callers) -> None:
+    secret = callers.admin.post(f"{API}/tokens/join", json={"name": "l4-vm"}).json()["secret"]
+    issued = callers.service.client(secret).post(f"{API}/join", json={"worker_id": "joined-1"}).json()
+    worker, unnamed = callers.service.client(issued["secret"]), {"host": "vm-20480", "devices": []}
     assert issued["token"]["name"] == "l4-vm"
     assert worker.put(f"{API}/workers/joined-1", json=unnamed).json()["name"] == "l4-vm"
     assert worker.put(f"{API}/workers/joined-1", json={**unnamed, "name": "mine"}).json()["name"] == "mine"
 
 
-def test_rotated_revoked_and_expired_tokens_are_refused(house: Callers) -> None:
-    secret = house.token("viewer", expires_in_s=1000)
-    old = house.service.client(secret)
+def test_rotated_revoked_and_expired_tokens_are_refused(callers: Callers) -> None:
+    secret = callers.token("viewer", expires_in_s=1000)
+    old = callers.service.client(secret)
     token_id = secret.split("_")[1]
     assert old.get(f"{API}/searches").status_code == 200
-    listed = {each["id"]: each for each in house.admin.get(f"{API}/tokens").json()["items"]}
+    listed = {each["id"]: each for each in callers.admin.get(f"{API}/tokens").json()["items"]}
     assert listed[token_id]["last_used_at"] is not None
     assert "secret" not in str(listed)
     assert secret not in str(listed)
-    renewed = house.admin.post(f"{API}/tokens/{token_id}/rotate", json={"grace_s": 100}).json()
-    new = house.service.client(renewed["secret"])
+    renewed = callers.admin.post(f"{API}/tokens/{token_id}/rotate", json={"grace_s": 100}).json()
+    new = callers.service.client(renewed["secret"])
     assert (old.get(f"{API}/searches").status_code, new.get(f"{API}/searches").status_code) == (200, 200)
-    once_more = house.admin.post(f"{API}/tokens/{renewed['token']['id']}/rotate", json={}).json()
+    once_more = callers.admin.post(f"{API}/tokens/{renewed['token']['id']}/rotate", json={}).json()
     assert new.get(f"{API}/searches").status_code == 401
-    last = house.service.client(once_more["secret"])
+    last = callers.service.client(once_more["secret"])
     assert last.get(f"{API}/searches").status_code == 200
-    assert house.admin.delete(f"{API}/tokens/{once_more['token']['id']}").json()["revoked_at"] is not None
+    assert callers.admin.delete(f"{API}/tokens/{once_more['token']['id']}").json()["revoked_at"] is not None
     assert last.get(f"{API}/searches").status_code == 401
-    assert house.admin.post(f"{API}/tokens/{once_more['token']['id']}/rotate", json={}).status_code == 409
-    conductor = house.service.app.state.service.conductor
+    assert callers.admin.post(f"{API}/tokens/{once_more['token']['id']}/rotate", json={}).status_code == 409
+    conductor = callers.service.app.state.service.conductor
     now = conductor.clock
     try:
-        house.service.app.state.service.gate._clock = lambda: now() + timedelta(seconds=200)
+        callers.service.app.state.service.gate._clock = lambda: now() + timedelta(seconds=200)
         assert old.get(f"{API}/searches").status_code == 401, "its grace period has ended"
     finally:
-        house.service.app.state.service.gate._clock = now
-        house.service.app.state.service.gate.forget()
+        callers.service.app.state.service.gate._clock = now
+        callers.service.app.state.service.gate.forget()
 
 
-def test_token_expiry_follows_the_clock_of_the_service(house: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
-    token_id = house.token("viewer", expires_in_s=1000).split("_")[1]
+def test_token_expiry_follows_the_clock_of_the_service(callers: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
+    token_id = callers.token("viewer", expires_in_s=1000).split("_")[1]
 
     def expired() -> bool:
-        return {each["id"]: each for each in house.admin.get(f"{API}/tokens").json()["items"]}[token_id]["expired"]
+        return {each["id"]: each for each in callers.admin.get(f"{API}/tokens").json()["items"]}[token_id]["expired"]
 
     assert expired() is False
-    conductor = house.service.app.state.service.conductor
+    conductor = callers.service.app.state.service.conductor
     now = conductor.clock
     monkeypatch.setattr(conductor, "clock", lambda: now() + timedelta(seconds=1001))
     assert expired() is True
 
 
 @pytest.mark.parametrize("secret", ["", "nonsense", "kev_0123456789ab_" + "x" * 43, "ключ", "kev_" + "0" * 500])
-def test_invalid_tokens_are_refused(house: Callers, secret: str) -> None:
-    client = house.service.client(address=f"10.0.0.{len(secret) % 200}")
+def test_invalid_tokens_are_refused(callers: Callers, secret: str) -> None:
+    client = callers.service.client(address=f"10.0.0.{len(secret) % 200}")
     response = client.get(f"{API}/searches", headers={"Authorization": b"Bearer " + secret.encode()})
     assert response.status_code == 401
     assert response.headers["www-authenticate"].startswith("Bearer")
     assert secret not in response.text or not secret
 
 
-def test_browser_signs_in_and_out(house: Callers) -> None:
-    browser = house.service.client()
+def test_browser_signs_in_and_out(callers: Callers) -> None:
+    browser = callers.service.client()
     turned_away = browser.get("/workers?x=1")
     assert (turned_away.status_code, turned_away.headers["location"]) == (303, "/sign-in?next=/workers%3Fx%3D1")
     assert browser.get("/workers", headers={"Sec-Fetch-Mode": "cors"}).status_code == 401
     for path, client, status in (
         ("/metrics", browser, 401),
-        ("/metrics", house.clients["worker"], 403),
+        ("/metrics", callers.clients["worker"], 403),
         ("/x", browser, 401),
     ):
         refused = client.get(path, headers={"Accept": "*/*"})
         assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
     assert 'name="token"' in browser.get(turned_away.headers["location"]).text
-    secret = house.token("viewer")
+    secret = callers.token("viewer")
     entered = browser.post("/sign-in", data={"token": secret, "next": "/workers?x=1"})
     assert (entered.status_code, entered.headers["location"]) == (303, "/workers?x=1")
     cookie = entered.headers["set-cookie"]
     assert all(
-        word in cookie for word in (house.service.app.state.service.gate.cookie, "HttpOnly", "SameSite=lax", "Path=/")
+        word in cookie for word in (callers.service.app.state.service.gate.cookie, "HttpOnly", "SameSite=lax", "Path=/")
     )
     assert "Secure" not in cookie
     assert secret not in cookie
@@ -260,32 +260,32 @@ def csrf_in(html: str) -> str:
     return html.partition('name="csrf" value="')[2].partition('"')[0]
 
 
-def test_session_cookie_is_secure_over_tls_and_invalid_after_token_revocation(house: Callers) -> None:
-    secret = house.token("viewer")
-    browser = house.service.client(base="https://127.0.0.1")
+def test_session_cookie_is_secure_over_tls_and_invalid_after_token_revocation(callers: Callers) -> None:
+    secret = callers.token("viewer")
+    browser = callers.service.client(base="https://127.0.0.1")
     entered = browser.post("/sign-in", data={"token": secret})
     assert "Secure" in entered.headers["set-cookie"]
     assert entered.headers["strict-transport-security"]
     assert browser.get("/workers").status_code == 200
-    house.admin.delete(f"{API}/tokens/{secret.split('_')[1]}")
+    callers.admin.delete(f"{API}/tokens/{secret.split('_')[1]}")
     assert browser.get("/workers").status_code == 303
 
 
 @pytest.mark.parametrize(
     "wanted", ["https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil", "javascript:x"]
 )
-def test_sign_in_never_redirects_to_another_site(house: Callers, wanted: str) -> None:
-    entered = house.service.client(address="10.1.0.1").post(
-        "/sign-in", data={"token": house.token("viewer"), "next": wanted}
+def test_sign_in_never_redirects_to_another_site(callers: Callers, wanted: str) -> None:
+    entered = callers.service.client(address="10.1.0.1").post(
+        "/sign-in", data={"token": callers.token("viewer"), "next": wanted}
     )
     assert entered.headers["location"] == "/"
 
 
 @pytest.mark.parametrize("role", ["worker", "joiner"])
-def test_worker_and_join_tokens_cannot_sign_in(house: Callers, role: str) -> None:
-    secret = house.clients[role].headers["authorization"].removeprefix("Bearer ")
+def test_worker_and_join_tokens_cannot_sign_in(callers: Callers, role: str) -> None:
+    secret = callers.clients[role].headers["authorization"].removeprefix("Bearer ")
     form = {"token": secret, "next": "/workers"}
-    refused = house.service.client(address="10.1.0.2").post("/sign-in", data=form, follow_redirects=True)
+    refused = callers.service.client(address="10.1.0.2").post("/sign-in", data=form, follow_redirects=True)
     assert refused.status_code == 401
     assert 'name="next" value="/workers"' in refused.text
     assert [each.status_code for each in refused.history] == [303], "the refusal has its own address"
@@ -294,9 +294,9 @@ def test_worker_and_join_tokens_cannot_sign_in(house: Callers, role: str) -> Non
     assert secret not in refused.text
 
 
-def test_write_requests_with_a_cookie_need_the_csrf_token(house: Callers) -> None:
-    browser = house.signed_in(house.token("submitter"), address="10.1.0.3")
-    other = house.signed_in(house.token("submitter"), address="10.1.0.3")
+def test_write_requests_with_a_cookie_need_the_csrf_token(callers: Callers) -> None:
+    browser = callers.signed_in(callers.token("submitter"), address="10.1.0.3")
+    other = callers.signed_in(callers.token("submitter"), address="10.1.0.3")
     mine, theirs = (csrf_in(each.get("/workers").text) for each in (browser, other))
     assert len(mine) == len(theirs) == 128
     page = browser.get("/workers", headers={"Accept-Encoding": "gzip"})
@@ -312,39 +312,39 @@ def test_write_requests_with_a_cookie_need_the_csrf_token(house: Callers) -> Non
     assert browser.post(path, headers={"X-CSRF-Token": mine, "Origin": "https://evil.example"}).status_code == 403
 
 
-def test_refused_form_links_back_to_its_filled_in_fields(house: Callers) -> None:
+def test_refused_form_links_back_to_its_filled_in_fields(callers: Callers) -> None:
     """After signing out or in again elsewhere, the refusal links back to the filled-in form."""
     typed = {"family": "toy", "problem.N": "48", "notes": "a & b\nc", "csrf": "of another session"}
-    signed_out = house.service.client().post("/start", data=typed)
+    signed_out = callers.service.client().post("/start", data=typed)
     assert signed_out.status_code == 401
     (link,) = re.findall(r'href="(/sign-in[^"]*)"', signed_out.text)
     form = parse_qs(urlsplit(unescape(link)).query)["next"][0]
     assert parse_qs(urlsplit(form).query) == {"family": ["toy"], "problem.N": ["48"], "notes": ["a & b\nc"]}
-    stale = house.signed_in(house.token("submitter")).post("/start", data=typed)
+    stale = callers.signed_in(callers.token("submitter")).post("/start", data=typed)
     assert stale.status_code == 403
     assert f'href="{escape(form)}"' in stale.text
-    endless = house.service.client().post("/start", data=typed | {"notes": "ä" * 9_000})
+    endless = callers.service.client().post("/start", data=typed | {"notes": "ä" * 9_000})
     (link,) = re.findall(r'href="(/sign-in[^"]*)"', endless.text)
-    entered = house.service.client().get(unescape(link))
+    entered = callers.service.client().get(unescape(link))
     assert entered.status_code == 200
     assert "problem.N=48" in unescape(entered.text)
-    unread = house.service.client().post("/start", data=typed | {"notes": "x" * 100_000})
+    unread = callers.service.client().post("/start", data=typed | {"notes": "x" * 100_000})
     assert (unread.status_code, "next=" in unread.text) == (401, False), "a caller without token may send only a form"
 
 
-def test_token_guessing_is_throttled_per_address_and_not_for_valid_tokens(house: Callers) -> None:
-    guesser = house.service.client(address="10.2.0.1")
+def test_token_guessing_is_throttled_per_address_and_not_for_valid_tokens(callers: Callers) -> None:
+    guesser = callers.service.client(address="10.2.0.1")
     codes = [guesser.post("/sign-in", data={"token": f"guess {n}"}).status_code for n in range(15)]
     assert codes == [303] * 10 + [429] * 5
     assert guesser.get(f"{API}/searches", headers={"Authorization": "Bearer guess"}).status_code == 429
     late = guesser.post("/sign-in", data={"token": "guess"})
     assert 0 < int(late.headers["retry-after"]) <= 10
-    secret = house.token("viewer")
+    secret = callers.token("viewer")
     valid = guesser.post("/sign-in", data={"token": secret})
     assert valid.headers["location"] == "/", "a valid token is admitted"
-    good = house.service.client(secret, address="10.2.0.1")
+    good = callers.service.client(secret, address="10.2.0.1")
     assert good.get(f"{API}/searches").status_code == 200
-    other = house.service.client(address="10.2.0.2").post("/sign-in", data={"token": "guess"})
+    other = callers.service.client(address="10.2.0.2").post("/sign-in", data={"token": "guess"})
     assert other.headers["location"].startswith("/sign-in?wrong=token")
 
 
@@ -360,10 +360,10 @@ def test_request_rate_is_limited_per_token(tmp_path: Path) -> None:
         assert other.get(f"{API}/searches").status_code == 200
 
 
-def test_request_body_limit_applies_with_and_without_content_length(house: Callers) -> None:
+def test_request_body_limit_applies_with_and_without_content_length(callers: Callers) -> None:
     form = {"content-type": "application/x-www-form-urlencoded"}
-    stranger = house.service.client(address="10.3.0.1")
-    for client, path, size in ((stranger, "/sign-in", 70_000), (house.admin, f"{API}/searches", 65 << 20)):
+    stranger = callers.service.client(address="10.3.0.1")
+    for client, path, size in ((stranger, "/sign-in", 70_000), (callers.admin, f"{API}/searches", 65 << 20)):
         told = client.post(path, content=b"", headers={**form, "content-length": str(size)})
         grown = client.post(path, content=b"token=" + b"x" * size, headers=form)
         for refused in (told, grown):
@@ -405,9 +405,9 @@ def test_oversized_request_body_is_read_up_to_four_times_the_limit(
     assert (told[0]["status"], len(parts) - len(sending)) == (413, read)
 
 
-def test_large_body_with_an_idempotency_key_is_refused(house: Callers) -> None:
+def test_large_body_with_an_idempotency_key_is_refused(callers: Callers) -> None:
     content = iter([b" " * (9 << 20)])
-    refused = house.admin.post(f"{API}/searches", content=content, headers={"idempotency-key": "k"})
+    refused = callers.admin.post(f"{API}/searches", content=content, headers={"idempotency-key": "k"})
     assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
 
 
@@ -434,14 +434,14 @@ def test_no_secret_is_stored_and_the_last_administrator_is_kept(tmp_path: Path) 
         assert owner.delete(mine).status_code == 200, "the key's holder may, and can still sign in"
 
 
-def test_every_response_has_security_headers(house: Callers) -> None:
+def test_every_response_has_security_headers(callers: Callers) -> None:
     for client, path in (
-        (house.admin, f"{API}/searches"),
-        (house.admin, "/workers"),
-        (house.clients["nobody"], f"{API}/searches"),
-        (house.clients["nobody"], "/static/live/live.js"),
-        (house.clients["nobody"], "/sign-in"),
-        (house.admin, "/nowhere"),
+        (callers.admin, f"{API}/searches"),
+        (callers.admin, "/workers"),
+        (callers.clients["nobody"], f"{API}/searches"),
+        (callers.clients["nobody"], "/static/live/live.js"),
+        (callers.clients["nobody"], "/sign-in"),
+        (callers.admin, "/nowhere"),
     ):
         headers = client.get(path).headers
         assert headers["x-content-type-options"] == "nosniff", path

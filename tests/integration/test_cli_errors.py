@@ -165,7 +165,7 @@ def test_command_on_a_file_that_is_not_a_database_creates_no_files(tmp_path: Pat
     assert [path.name for path in line.home.glob(f"{line.database.name}*")] == [line.database.name]
 
 
-def made(line: CommandLine) -> None:
+def create_database(line: CommandLine) -> None:
     """Create an empty database."""
     prepared(line.database)
 
@@ -178,7 +178,7 @@ def broken(home: Path, *, how: str) -> CommandLine:
         case "not a database":
             line.database.write_text("these are my notes, not a database\n" * 100)
         case "of a newer version":
-            made(line)
+            create_database(line)
             with sqlite3.connect(line.database) as connection:
                 connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
             connection.close()
@@ -230,7 +230,7 @@ def test_error_of_an_unusable_database_states_reason_and_remedy(tmp_path: Path, 
 
 def test_locked_database_is_reported(tmp_path: Path) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
-    made(line)
+    create_database(line)
     code = f"import sqlite3; c = sqlite3.connect({str(line.database)!r}, isolation_level=None)"
     code += "; c.execute('BEGIN EXCLUSIVE'); print('held', flush=True); input()"
     holder = [sys.executable, "-c", code]  # in this process, closing the file anywhere would drop the lock
@@ -247,7 +247,7 @@ def test_locked_database_is_reported(tmp_path: Path) -> None:
 def test_read_only_database_is_reported(tmp_path: Path) -> None:
     line = CommandLine(home=tmp_path / "home", cache=tmp_path / "cache")
     line.home.mkdir()
-    made(line)
+    create_database(line)
     line.database.chmod(0o400)
     line.home.chmod(0o500)
     try:

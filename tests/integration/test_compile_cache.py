@@ -31,7 +31,7 @@ SPELLINGS = [
 ]
 
 
-class Counting:
+class CountingCompiler:
     """A compiler that counts compilations."""
 
     def __init__(self, compiler: Compiler) -> None:
@@ -60,8 +60,8 @@ def plain(language: str) -> Compiler:
 
 
 @pytest.fixture
-def compiler(plain: Compiler) -> Counting:
-    return Counting(plain)
+def compiler(plain: Compiler) -> CountingCompiler:
+    return CountingCompiler(plain)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def compiled(compiler: Compiler, cache: Cache, unit: Unit) -> Artefact:
 
 @pytest.mark.parametrize("head", SPELLINGS)
 def test_cache_key_covers_a_header_in_every_include_spelling(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str, head: str
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str, head: str
 ) -> None:
     folder = tmp_path / "common"
     header(folder, 2)
@@ -124,7 +124,7 @@ def test_cache_key_covers_a_header_in_every_include_spelling(
 
 
 def test_cache_key_covers_the_content_of_family_headers_but_not_their_path(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     for name, factor in (("one", 2), ("two", 2), ("three", 3)):
         header(tmp_path / name, factor)
@@ -137,7 +137,7 @@ def test_cache_key_covers_the_content_of_family_headers_but_not_their_path(
 
 
 def test_new_header_in_an_earlier_include_folder_causes_recompilation(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
@@ -149,7 +149,7 @@ def test_new_header_in_an_earlier_include_folder_causes_recompilation(
 
 
 def test_cache_key_covers_a_header_included_by_a_flag(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     path = header(tmp_path / "common", 2)
     asked = unit(language, "", "-include", str(path))
@@ -159,14 +159,14 @@ def test_cache_key_covers_a_header_included_by_a_flag(
 
 
 def test_relative_include_flags_refer_to_the_family_folder(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     header(tmp_path / "include", 2)
     compiled(compiler, cache, unit(language, "#include <factor.h>", "-Iinclude", folders=(tmp_path,), root=tmp_path))
 
 
 def test_working_directory_of_the_caller_is_not_searched_for_headers(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str, monkeypatch: pytest.MonkeyPatch
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header(tmp_path, 2)
     monkeypatch.chdir(tmp_path)
@@ -176,7 +176,7 @@ def test_working_directory_of_the_caller_is_not_searched_for_headers(
 
 
 def test_changed_linked_library_causes_recompilation(tmp_path: Path, cache: Cache) -> None:
-    compiler = Counting(CCompiler(find_compiler()))
+    compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", "int factor(void);\n#define FACTOR factor()", f"-L{tmp_path}", "-lfactor")
 
     def library(factor: int) -> None:
@@ -204,7 +204,7 @@ def test_source_with_a_file_included_by_the_assembler_is_always_recompiled(
     data.write_bytes(b"\2\0\0\0" if "bin" in directive else b".long 2\n")
     head = f'__asm__(".data\\nvalue: {directive} \\"{data}\\"\\n.text");\n'
     head += 'extern int value __attribute__((visibility("hidden")));\n#define FACTOR value'
-    compiler = Counting(CCompiler(find_compiler()))
+    compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", head)
     two = compiled(compiler, cache, asked)
     data.write_bytes(b"\3\0\0\0" if "bin" in directive else b".long 3\n")
@@ -225,7 +225,7 @@ def test_new_header_in_an_earlier_default_folder_causes_recompilation(
 ) -> None:
     first, second = default_folders
     header((second / name).parent, 2)
-    compiler = Counting(CCompiler(find_compiler()))
+    compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", f"#include <{name}>")
     two = compiled(compiler, cache, asked)
     compiled(compiler, cache, asked)
@@ -239,7 +239,7 @@ def test_new_header_in_a_default_folder_precedes_an_idirafter_folder(
 ) -> None:
     late = tmp_path / "late"
     header(late, 2)
-    compiler = Counting(CCompiler(find_compiler()))
+    compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", "#include <factor.h>", "-idirafter", str(late))
     two = compiled(compiler, cache, asked)
     compiled(compiler, cache, asked)
@@ -251,7 +251,7 @@ def test_new_header_in_a_default_folder_precedes_an_idirafter_folder(
 def test_new_header_tested_with_has_include_causes_recompilation(
     cache: Cache, default_folders: tuple[Path, Path]
 ) -> None:
-    compiler = Counting(CCompiler(find_compiler()))
+    compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", "#if __has_include(<factor.h>)\n#include <factor.h>\n#else\n#define FACTOR 2\n#endif")
     two = compiled(compiler, cache, asked)
     compiled(compiler, cache, asked)
@@ -261,7 +261,7 @@ def test_new_header_tested_with_has_include_causes_recompilation(
 
 
 def test_new_header_next_to_the_including_header_precedes_include_folders(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     header(tmp_path / "folder", 2)
     (tmp_path / "beside").mkdir()
@@ -276,7 +276,7 @@ def test_new_header_next_to_the_including_header_precedes_include_folders(
 
 
 def test_header_behind_a_formerly_broken_symlink_causes_recompilation(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
@@ -289,7 +289,7 @@ def test_header_behind_a_formerly_broken_symlink_causes_recompilation(
 
 
 def test_parent_folder_of_a_symlink_is_that_of_its_target(
-    compiler: Counting, cache: Cache, tmp_path: Path, language: str
+    compiler: CountingCompiler, cache: Cache, tmp_path: Path, language: str
 ) -> None:
     header(tmp_path / "real", 2)
     (tmp_path / "real" / "deep").mkdir()
@@ -304,7 +304,7 @@ def test_parent_folder_of_a_symlink_is_that_of_its_target(
 def test_new_header_named_by_a_macro_in_has_include_causes_recompilation(
     cache: Cache, default_folders: tuple[Path, Path]
 ) -> None:
-    compiler = Counting(CCompiler(find_compiler()))
+    compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", "#define H <factor.h>\n#if __has_include(H)\n#include H\n#else\n#define FACTOR 2\n#endif")
     two = compiled(compiler, cache, asked)
     header(default_folders[0], 3)
@@ -319,7 +319,7 @@ def test_cache_key_covers_a_library_in_a_default_folder(
     for folder in (first, second, other):
         folder.mkdir()
     monkeypatch.setenv("LIBRARY_PATH", f"{first}:{second}")
-    compiler = Counting(CCompiler(find_compiler()))
+    compiler = CountingCompiler(CCompiler(find_compiler()))
 
     def library(folder: Path, factor: int) -> None:
         source = f"int factor(void) {{ return {factor}; }}"
@@ -350,7 +350,7 @@ def test_compiler_version_covers_its_environment_variables(monkeypatch: pytest.M
 
 
 def test_truncated_cache_entry_is_compiled_again(cache: Cache, tmp_path: Path) -> None:
-    compiler = Counting(CCompiler(find_compiler()))
+    compiler = CountingCompiler(CCompiler(find_compiler()))
     asked = unit("c", "#define FACTOR 2")
     two = compiled(compiler, cache, asked)
     for entry in cache.folder.glob("??/*"):

@@ -22,17 +22,20 @@ FAMILY = registry.find(str(FAULTY))
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
+def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
     with serving(tmp_path_factory.mktemp("upload") / "evo.db", allow_family_upload=True) as service:
         yield Callers(service)
 
 
-def client_of(house: Callers, secret: str) -> Client:
-    return Client(HOME, token=secret, transport=Inside(house.service.app, house.service.portal), attempts=1)
+def client_of(callers: Callers, secret: str) -> Client:
+    return Client(HOME, token=secret, transport=Inside(callers.service.app, callers.service.portal), attempts=1)
 
 
-def test_worker_downloads_the_family_that_an_author_uploaded(house: Callers, tmp_path: Path) -> None:
-    author, worker = client_of(house, house.token("author", "submitter")), client_of(house, house.token("worker"))
+def test_worker_downloads_the_family_that_an_author_uploaded(callers: Callers, tmp_path: Path) -> None:
+    author, worker = (
+        client_of(callers, callers.token("author", "submitter")),
+        client_of(callers, callers.token("worker")),
+    )
     view = author.upload_family(FAMILY.digest, pack(FAMILY))
     assert (view.name, view.document) == ("faulty", FAMILY.family.document)
     author.register_family(FAMILY.digest, name="faulty", document=FAMILY.family.document, location=None)
@@ -44,8 +47,8 @@ def test_worker_downloads_the_family_that_an_author_uploaded(house: Callers, tmp
     assert Families(tmp_path, worker.family_bundle).get(ref).package.digest == FAMILY.digest
 
 
-def test_only_authors_may_upload_families_or_set_their_location(house: Callers) -> None:
-    submitter = client_of(house, house.token("submitter"))
+def test_only_authors_may_upload_families_or_set_their_location(callers: Callers) -> None:
+    submitter = client_of(callers, callers.token("submitter"))
     with pytest.raises(AccessDenied, match="role author"):
         submitter.upload_family(FAMILY.digest, pack(FAMILY))
     for location in (str(FAULTY), "/tmp/anything"):
@@ -56,16 +59,16 @@ def test_only_authors_may_upload_families_or_set_their_location(house: Callers) 
             submitter.register_family("0" * 64, name="faulty", document=FAMILY.family.document, location=location)
 
 
-def test_submitter_cannot_replace_the_document_of_a_builtin_family(house: Callers) -> None:
-    submitter = client_of(house, house.token("submitter"))
+def test_submitter_cannot_replace_the_document_of_a_builtin_family(callers: Callers) -> None:
+    submitter = client_of(callers, callers.token("submitter"))
     softmax = registry.find("softmax")
     submitter.register_family(softmax.digest, name="softmax", document=softmax.family.document, location=None)
     with pytest.raises(InvalidInput, match="document"):
         submitter.register_family(softmax.digest, name="faulty", document=FAMILY.family.document, location=None)
 
 
-def test_other_roles_cannot_change_an_authors_family(house: Callers) -> None:
-    submitter, author = (client_of(house, house.token(role, "submitter")) for role in ("submitter", "author"))
+def test_other_roles_cannot_change_an_authors_family(callers: Callers) -> None:
+    submitter, author = (client_of(callers, callers.token(role, "submitter")) for role in ("submitter", "author"))
     document = dict(FAMILY.family.document) | {"name": "placed"}
     author.register_family("cd" * 32, name="placed", document=document, location="/srv/placed")
     submitter.register_family("cd" * 32, name="placed", document=document, location=None)
@@ -83,8 +86,8 @@ def test_other_roles_cannot_change_an_authors_family(house: Callers) -> None:
     assert submitter.family("ab" * 32).name == "softmax"
 
 
-def test_uploaded_files_must_match_the_digest_in_the_address(house: Callers) -> None:
-    author = client_of(house, house.token("author"))
+def test_uploaded_files_must_match_the_digest_in_the_address(callers: Callers) -> None:
+    author = client_of(callers, callers.token("author"))
     with pytest.raises(InvalidInput, match="digest"):
         author.upload_family("0" * 64, pack(FAMILY))
     with pytest.raises(InvalidInput, match="bundle"):

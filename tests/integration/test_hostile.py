@@ -54,7 +54,7 @@ def sent(http: httpx.Client, method: str, path: str, document: Any) -> httpx.Res
     return http.request(method, path, content=json.dumps(document), headers={"Content-Type": "application/json"})
 
 
-def refused_well(response: httpx.Response) -> bool:
+def is_valid_refusal(response: httpx.Response) -> bool:
     """Check the response; return True if it is a valid refusal, False if the input was accepted."""
     if response.status_code < 400:
         return False
@@ -162,7 +162,7 @@ def _spoil_everything(rest: Rest) -> None:
             body, path, method = spoiled(family, rng), f"/families/{number:064x}", "PUT"
         else:
             body, path, method = _spoiled_report(lease, rng), f"/attempts/{lease.attempt_id}/result", "POST"
-        refused = refused_well(sent(rest.http, method, path, body))
+        refused = is_valid_refusal(sent(rest.http, method, path, body))
         met[path.split("/")[1], refused] += 1
         if path.startswith("/attempts") and not refused:
             lease = _leased(rest)
@@ -192,7 +192,7 @@ def _spoiled_report(lease: Lease, rng: random.Random) -> Any:
 def test_family_names_with_path_parts_or_markup_are_refused(service: Serving, name: str) -> None:
     rest = rest_of(service)
     body = {"name": name or "x", "document": {**TOY, "name": name}, "location": None}
-    assert refused_well(sent(rest.http, "PUT", f"/families/{'ef' * 32}", body))
+    assert is_valid_refusal(sent(rest.http, "PUT", f"/families/{'ef' * 32}", body))
     assert rest.http.get(f"/families/{'ef' * 32}").status_code == 404
 
 
@@ -205,7 +205,7 @@ def test_nul_in_urls_is_refused(service: Serving) -> None:
     http = rest_of(service).http
     for path in ("/families/%00", "/workers/%00/drain", "/families?text=%00", "/champions?device=a%00", "/trials/%00"):
         response = http.request("POST" if path.endswith("drain") else "GET", path)
-        assert refused_well(response), path
+        assert is_valid_refusal(response), path
         assert response.status_code == 422
 
 

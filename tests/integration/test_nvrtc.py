@@ -283,13 +283,13 @@ def test_answer_of_a_compiler_killed_right_after_it_is_used(
     answer = json.dumps({"binary": None, "log": "told", "ptx": ""})
     program = f"input(); print({answer!r}, flush=True)"
     monkeypatch.setattr(line_process, "_command", lambda _: (sys.executable, "-c", program))
-    monkeypatch.setattr(line_process.threading, "Timer", Belated)
+    monkeypatch.setattr(line_process.threading, "Timer", LateTimer)
     quick = NvrtcCompiler()
     assert quick.compile(QUICK, timeout_s=1) == CompileFailed(log="told")
     assert quick._processes._idle.empty(), "it is dead"
 
 
-class Belated(threading.Timer):
+class LateTimer(threading.Timer):
     """A deadline that expires during cancellation."""
 
     def cancel(self) -> None:

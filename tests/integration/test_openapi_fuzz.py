@@ -42,7 +42,7 @@ schemathesis.serializer.alias("application/zip", "application/octet-stream")
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
+def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
     """A service with searches, trials, a champion and leases."""
     database = tmp_path_factory.mktemp("fuzz") / "evo.db"
     with serving(database, requests_per_s=1e6, allow_family_upload=True) as service:
@@ -52,19 +52,19 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
         rest.play()
         rest.submit()
         rest.claim(2)
-        house = Callers(service)
-        house.clients["owner"] = service.client(local_key(database))
-        yield house
+        callers = Callers(service)
+        callers.clients["owner"] = service.client(local_key(database))
+        yield callers
 
 
 @pytest.mark.timeout(3600 if EXAMPLES else 300)
 @pytest.mark.parametrize("extent", one_in(2, ["all"] if EXAMPLES else EXTENTS))
-def test_every_operation_responds_to_every_role_as_in_the_openapi_document(house: Callers, extent: str) -> None:
+def test_every_operation_responds_to_every_role_as_in_the_openapi_document(callers: Callers, extent: str) -> None:
     """`test_access.py` sends one request of every operation by every role."""
-    (owners, share), schema = EXTENTS[extent], schemathesis.openapi.from_dict(house.service.app.openapi())
-    interview = Interview(house)
+    (owners, share), schema = EXTENTS[extent], schemathesis.openapi.from_dict(callers.service.app.openapi())
+    interview = OperationFuzzer(callers)
     for number, result in enumerate(schema.get_all_operations()):
-        for place, role in enumerate(house.clients):
+        for place, role in enumerate(callers.clients):
             if role != "owner" and (number + place) % share:
                 continue
             examples = EXAMPLES or (owners if role == "owner" else 1)
@@ -75,11 +75,11 @@ def test_every_operation_responds_to_every_role_as_in_the_openapi_document(house
     assert set(interview.answers) >= {200, 201, 204, 401, 403, 404, 409, 422}, interview.answers
 
 
-class Interview:
+class OperationFuzzer:
     """Sends requests generated from the document and collects faults of the answers."""
 
-    def __init__(self, house: Callers) -> None:
-        self.house = house
+    def __init__(self, callers: Callers) -> None:
+        self.callers = callers
         self.answers: Counter[int] = Counter()
         self.wrong: list[str] = []
 
@@ -107,7 +107,7 @@ class Interview:
         if role == "owner" and self.answers.total() % 2:
             case.path_parameters |= {name: 1 for name in case.path_parameters if name in NUMBERED}
         sent = requests.Request(**_as_request(case)).prepare()
-        response = self.house.clients[role].request(
+        response = self.callers.clients[role].request(
             sent.method or "", str(sent.url), headers=_headers(sent), content=_content(sent.body)
         )
         self.answers[response.status_code] += 1

@@ -28,7 +28,7 @@ STAND_IN = Device(kind="estimate", model="compiler alone", architecture="any tar
 TARGET = Objective(target="NVIDIA L4")
 
 
-class Pretending:
+class FakeCompiler:
     """A fake compiler whose builds use a given number of registers per architecture."""
 
     version, suffix = "pretended", ".cubin"
@@ -71,7 +71,7 @@ def work(
     return Assignment(terms=terms, copy=Families(folder / "families").add(package))
 
 
-def build(folder: Path, compiler: Pretending, **changes: Any) -> Built:
+def build(folder: Path, compiler: FakeCompiler, **changes: Any) -> Built:
     assignment = work(folder, H100, TARGET, **changes)
     return Builder(compiler, Cache(folder / "cache"), folder).build(assignment, default(assignment))
 
@@ -81,14 +81,14 @@ def default(assignment: Assignment) -> Any:
 
 
 def test_resource_limits_apply_to_the_build_for_the_target(tmp_path: Path) -> None:
-    compiler = Pretending(sm_89=120, sm_90=60)
+    compiler = FakeCompiler(sm_89=120, sm_90=60)
     refused = build(tmp_path, compiler, max_registers=96)
     assert refused.refusal == OverResources(resource="registers", used=120, limit=96)
     assert set(compiler.asked) == {"sm_89"}, "a refused config need not be built again"
 
 
 def test_timed_build_is_that_for_the_local_device(tmp_path: Path) -> None:
-    built = build(tmp_path, Pretending(sm_89=60, sm_90=120), max_registers=96)
+    built = build(tmp_path, FakeCompiler(sm_89=60, sm_90=120), max_registers=96)
     assert built.refusal is None
     assert built.binary == b"for sm_90"
     assert {Path(kernel.path).read_bytes() for kernel in built.kernels.values()} == {b"for sm_90"}
@@ -100,26 +100,28 @@ def test_timed_build_is_that_for_the_local_device(tmp_path: Path) -> None:
 def test_config_that_the_local_device_cannot_launch_is_refused(tmp_path: Path) -> None:
     narrow = replace(H100, limits={**H100.limits, "max_threads": 32.0})
     assignment = work(tmp_path, narrow, TARGET)
-    built = Builder(Pretending(), Cache(tmp_path / "cache"), tmp_path / "narrow").build(assignment, default(assignment))
+    built = Builder(FakeCompiler(), Cache(tmp_path / "cache"), tmp_path / "narrow").build(
+        assignment, default(assignment)
+    )
     assert isinstance(built.refusal, OverResources | InvalidConfig)
 
 
 def test_build_digest_covers_the_builds_of_both_architectures(tmp_path: Path) -> None:
-    def digest(name: str, make: Callable[[], Pretending]) -> str | None:
+    def digest(name: str, make: Callable[[], FakeCompiler]) -> str | None:
         (tmp_path / name).mkdir()
         return build(tmp_path / name, make()).digest
 
-    class Other(Pretending):
+    class Other(FakeCompiler):
         def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
             made = super().compile(unit, timeout_s=timeout_s)
             assert isinstance(made, Artefact)
             return replace(made, binary=b"other") if unit.architecture == "sm_89" else made
 
-    assert digest("a", Pretending) == digest("b", Pretending) != digest("c", Other)
+    assert digest("a", FakeCompiler) == digest("b", FakeCompiler) != digest("c", Other)
 
 
 def test_estimate_uses_only_the_target_and_runs_nothing(tmp_path: Path) -> None:
-    compiler = Pretending(sm_89=200)
+    compiler = FakeCompiler(sm_89=200)
     estimator, assignment = Estimator(lambda: compiler, tmp_path / "cache", tmp_path), work(tmp_path, STAND_IN, TARGET)
     job = Evaluate(number=0, config=default(assignment))
     report = estimator.perform(assignment, job, estimator.prepare(assignment, job))
@@ -138,7 +140,7 @@ def test_estimate_uses_only_the_target_and_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_estimate_has_the_expected_parts_for_attention(tmp_path: Path) -> None:
-    estimator = Estimator(lambda: Pretending(sm_89=64), tmp_path / "cache", tmp_path)
+    estimator = Estimator(lambda: FakeCompiler(sm_89=64), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, family="sdpa", problem="B=2,H=8,S=500,D=64")
     tile = {"BLOCK_M": 64, "WARPS_M": 4, "BLOCK_N": 64, "COPY_TOGETHER": False, "K_STAGES": 1, "V_STAGES": 1}
     parts = {}
@@ -157,7 +159,7 @@ def test_estimate_has_the_expected_parts_for_attention(tmp_path: Path) -> None:
 
 
 def test_estimate_is_refused_over_the_resource_limits(tmp_path: Path) -> None:
-    estimator = Estimator(lambda: Pretending(sm_89=200), tmp_path / "cache", tmp_path)
+    estimator = Estimator(lambda: FakeCompiler(sm_89=200), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, max_registers=96)
     job = Evaluate(number=0, config=default(assignment))
     report = estimator.perform(assignment, job, estimator.prepare(assignment, job))

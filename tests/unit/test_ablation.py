@@ -49,7 +49,7 @@ def test_change_includes_required_changes_or_states_why_it_is_impossible() -> No
     assert "only the fast one may" in slow.reason
 
 
-def beside(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated:
+def ablated(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated:
     rng = np.random.default_rng(5)
 
     def timing(scale: float) -> Timing:
@@ -61,12 +61,12 @@ def beside(factor: float, spread: float = 0.004, again: float = 1.0) -> Ablated:
 @pytest.mark.parametrize(
     ("samples", "finding"),
     [
-        (beside(1.10), "pays"),
-        (beside(0.90), "hurts"),
-        (beside(1.002), "nothing"),
-        (beside(1.0), "nothing"),
-        (beside(1.03, spread=0.2), "unclear"),
-        (beside(1.05, again=1.08), "unclear"),
+        (ablated(1.10), "pays"),
+        (ablated(0.90), "hurts"),
+        (ablated(1.002), "nothing"),
+        (ablated(1.0), "nothing"),
+        (ablated(1.03, spread=0.2), "unclear"),
+        (ablated(1.05, again=1.08), "unclear"),
     ],
 )
 def test_ablation_finding_follows_from_the_measured_rounds(samples: Ablated, finding: str) -> None:

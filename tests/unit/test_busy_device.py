@@ -14,7 +14,7 @@ from workers.measure.checks.overwrite import LOOKS, shortened, unsteady
 from workers.measure.verify import WrongAnswerError
 
 
-class Measured(Bench):
+class ScriptedBench(Bench):
     """A bench whose checks find given ratios of calls on alternating buffers to repeated calls, one after another."""
 
     def __init__(self, ratios: Iterator[float], spread: float) -> None:
@@ -42,20 +42,20 @@ class Measured(Bench):
 
 
 def test_kernel_slower_on_alternating_buffers_is_refused_on_a_steady_device() -> None:
-    bench = Measured(iter([1.5] * LOOKS), 0.01)
+    bench = ScriptedBench(iter([1.5] * LOOKS), 0.01)
     with pytest.raises(WrongAnswerError, match=r"1\.[45]\d* times as long, and at most 1\.25 is allowed"):
         bench.judged()
     assert bench.looks == LOOKS
 
 
 def test_kernel_as_fast_on_alternating_buffers_in_one_measurement_is_accepted() -> None:
-    bench = Measured(iter([1.5, 1.0]), 0.01)
+    bench = ScriptedBench(iter([1.5, 1.0]), 0.01)
     assert not bench.judged().unclear
     assert bench.looks == 2
 
 
 def test_slower_calls_on_alternating_buffers_are_unclear_on_a_busy_device() -> None:
-    found = Measured(iter([1.5] * LOOKS), 0.3).judged()
+    found = ScriptedBench(iter([1.5] * LOOKS), 0.3).judged()
     assert "at most 1.25 is allowed" in found.unclear
 
 

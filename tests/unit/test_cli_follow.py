@@ -47,7 +47,7 @@ class Script:
             raise Conflict("it has ended")
 
 
-class Notes:
+class RecordingScreen:
     """A screen that records what it shows."""
 
     def __init__(self, interrupt_at: dict[int, int], interrupts: Interrupts) -> None:
@@ -64,10 +64,12 @@ class Notes:
         self.notes.append(text)
 
 
-def followed(script: Script, interrupt_at: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> tuple[SearchView, Notes]:
+def followed(
+    script: Script, interrupt_at: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[SearchView, RecordingScreen]:
     monkeypatch.setattr(following, "POLL_S", 0.0)
     interrupts = Interrupts()
-    screen = Notes(interrupt_at, interrupts)
+    screen = RecordingScreen(interrupt_at, interrupts)
     return follow(script, 3, screen, interrupts), screen  # type: ignore[arg-type]
 
 
@@ -112,7 +114,7 @@ def test_error_of_a_service_outage_names_the_watch_command(
                 raise ServiceUnreachable("no service answers at http://service")
             return view
 
-    screen = Notes({}, Interrupts())
+    screen = RecordingScreen({}, Interrupts())
     monkeypatch.setattr(following, "POLL_S", 0.0)
     with pytest.raises(ServiceUnreachable, match=r"no service answers .*`kernel-evo watch 3 --url http://service` fol"):
         follow(Gone(view()), 3, screen, Interrupts(), where=" --url http://service")  # type: ignore[arg-type]
@@ -185,7 +187,7 @@ def test_follow_ends_if_its_own_worker_cannot_serve_the_search(
 ) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     monkeypatch.setattr(following, "POLL_S", 0.0)
-    script, screen = Script(view(obstacle=STUCK), finished()), Notes({}, Interrupts())
+    script, screen = Script(view(obstacle=STUCK), finished()), RecordingScreen({}, Interrupts())
 
     def stay() -> SearchView:
         return follow(script, 3, screen, Interrupts(), alone=worker, where=" --db 'a b.db'")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from api.operations.logs import configure
 from evo.text.log_stream import LogStream
 
 
-class Full(io.StringIO):
+class FullStream(io.StringIO):
     """A stream that fails while `error` is set."""
 
     error: Exception | None = None
@@ -36,7 +36,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_lost_log_lines_are_counted_and_reported_later(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    below = Full()
+    below = FullStream()
     monkeypatch.setattr(sys, "stderr", below)
     stream = LogStream()
     stream.write("first\n")
@@ -52,7 +52,7 @@ def test_lost_log_lines_are_counted_and_reported_later(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("form", ["console", "json"])
 @pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_logger_survives_an_unwritable_stream(monkeypatch: pytest.MonkeyPatch, form: str, error: Exception) -> None:
-    below = Full()
+    below = FullStream()
     below.error = error
     monkeypatch.setattr(sys, "stderr", below)
     before = structlog.get_config() if structlog.is_configured() else None

@@ -181,7 +181,7 @@ def dependent(trial: optuna.Trial) -> float:
     return 1 + abs(trial.suggest_int("LINES", 0, 9) - 4)
 
 
-class Noting(KernelEvoSampler):
+class RecordingSampler(KernelEvoSampler):
     """A sampler that records its proposals."""
 
     def sample_relative(
@@ -198,7 +198,7 @@ def test_optuna_sampler_repeats_no_config_after_resuming_or_negative_values(kept
     study = optuna.create_study(storage=storage)
     proposed: list[object] = []
     for _ in range(2):
-        study.sampler = sampler = Noting(DEPENDENT, seed=0)
+        study.sampler = sampler = RecordingSampler(DEPENDENT, seed=0)
         study.optimize(lambda trial: dependent(trial) - 100 * (trial.number == 30), n_trials=25)
         proposed += sampler.__dict__["proposed"]
     assert len(set(proposed)) == 50

@@ -117,7 +117,7 @@ class Performer:
         self.closed = True
 
 
-class Known:
+class FamilyStore:
     """A store in which all families are available, or none."""
 
     def __init__(self, error: EvoError | None = None) -> None:
@@ -129,7 +129,7 @@ class Known:
         return None
 
 
-class Scene:
+class SlotSetup:
     """A slot with a fake service, performer and families."""
 
     def __init__(
@@ -139,7 +139,7 @@ class Scene:
         *leases: Lease,
         act: Callable[[Job], Report] = lambda job: GOOD,
         digest: str | None = None,
-        families: Known | None = None,
+        families: FamilyStore | None = None,
     ) -> None:
         for pause in ("PAUSE_S", "MEND_S"):
             monkeypatch.setattr(f"workers.daemon.slot.{pause}", 0.0)
@@ -152,14 +152,14 @@ class Scene:
             client=self.service,
             worker_id="w",
             register=self._register,
-            families=families or Known(),
+            families=families or FamilyStore(),
             outbox=self.outbox,
             held=self.held,
             stopping=self.stopping,
         )
         self.slot = Slot(any_lease(0).terms.device, self.performer, context)
 
-    def play(self) -> "Scene":
+    def play(self) -> "SlotSetup":
         """Run until the slot ends, then deliver its results as the worker does."""
         self.slot.run()
         assert self.outbox.flush()
@@ -176,7 +176,7 @@ def evaluation(number: int) -> Lease:
 def test_slot_reports_every_lease_once_and_holds_none_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(7))).play()
+    scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(7))).play()
     assert sorted(scene.service.reports) == list(range(7))
     assert scene.service.released == []
     assert scene.held.leases == []
@@ -184,12 +184,12 @@ def test_slot_reports_every_lease_once_and_holds_none_at_the_end(
 
 
 def test_wait_time_of_a_job_is_at_most_its_total_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stages = Scene(tmp_path, monkeypatch, evaluation(1)).play().service.reports[1].stages
+    stages = SlotSetup(tmp_path, monkeypatch, evaluation(1)).play().service.reports[1].stages
     assert 0 <= stages.wait_s <= stages.total_s
 
 
 def test_slot_measures_equal_binaries_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), digest="same").play()
+    scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(5)), digest="same").play()
     assert scene.performer.performed == 1
     assert [report.outcome for report in scene.service.reports.values()] == [GOOD.outcome] * 5
 
@@ -201,7 +201,7 @@ def test_search_with_a_known_id_but_other_terms_is_a_new_search(
     """A restored or new database assigns the ids again, to other searches, while the worker runs."""
     first = evaluation(1)
     again = replace(first, token="another", terms=replace(first.terms, **change))  # type: ignore[arg-type]
-    scene = Scene(tmp_path, monkeypatch, first, again, digest="same")
+    scene = SlotSetup(tmp_path, monkeypatch, first, again, digest="same")
     prepared: list[object] = []
     prepare = scene.performer.prepare
     scene.performer.prepare = lambda work, job: prepared.append(work.terms) or prepare(work, job)  # type: ignore[method-assign, func-returns-value]
@@ -228,7 +228,7 @@ def test_revoked_lease_does_not_revoke_another_with_its_id() -> None:
 def test_binary_measured_by_another_worker_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), digest="same")
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), digest="same")
     scene.service.duplicates["same"] = GOOD
     scene.play()
     assert scene.performer.performed == 0
@@ -242,7 +242,7 @@ def test_revoked_job_is_interrupted_and_neither_reported_nor_released(
         scene.slot.revoke(scene.held.revoke([1]))
         return CRASHED
 
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=revoked_meanwhile)
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), act=revoked_meanwhile)
     scene.play()
     assert scene.performer.interrupted == 1
     assert (scene.service.reports, scene.service.released) == ({}, [])
@@ -253,7 +253,7 @@ def test_revoking_another_job_interrupts_nothing(tmp_path: Path, monkeypatch: py
         scene.slot.revoke(scene.held.revoke([99]))
         return GOOD
 
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=other_revoked)
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), act=other_revoked)
     scene.play()
     assert scene.performer.interrupted == 0
     assert list(scene.service.reports) == [1]
@@ -264,7 +264,7 @@ def test_job_revoked_before_its_start_is_not_performed(tmp_path: Path, monkeypat
         scene.held.revoke([2])
         return GOOD
 
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), evaluation(2), act=second_revoked)
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), evaluation(2), act=second_revoked)
     scene.play()
     assert scene.performer.performed == 1
     assert list(scene.service.reports) == [1]
@@ -275,14 +275,14 @@ def test_stopping_slot_reports_and_holds_no_job(tmp_path: Path, monkeypatch: pyt
         scene.stopping.set()
         return CRASHED
 
-    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(3)), act=stopped_meanwhile)
+    scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(3)), act=stopped_meanwhile)
     scene.play()
     assert (scene.service.reports, scene.service.released) == ({}, [])  # signing off returns all leases
     assert scene.held.leases == []
 
 
 def test_job_is_not_started_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), digest="same")
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), digest="same")
     monkeypatch.setattr(scene.service, "find_duplicate", lambda *_: scene.stopping.set())
     monkeypatch.setattr(
         "workers.daemon.slot.exclusive", lambda *_, **__: nullcontext(0.0)
@@ -292,7 +292,7 @@ def test_job_is_not_started_after_a_stop(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_stopped_slot_does_not_wait_for_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, building, ended = Scene(tmp_path, monkeypatch, evaluation(1)), threading.Event(), threading.Event()
+    scene, building, ended = SlotSetup(tmp_path, monkeypatch, evaluation(1)), threading.Event(), threading.Event()
 
     def slowly(*_: object) -> Preparation:
         building.set()
@@ -310,7 +310,7 @@ def test_stopped_slot_does_not_wait_for_compilers(tmp_path: Path, monkeypatch: p
 
 
 def test_worker_that_signed_off_does_not_register_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path, monkeypatch)
+    scene = SlotSetup(tmp_path, monkeypatch)
 
     def gone(*_: object, **__: object) -> Leases:
         scene.stopping.set()
@@ -325,7 +325,7 @@ def test_result_finished_during_the_stop_is_reported(tmp_path: Path, monkeypatch
         scene.stopping.set()
         return GOOD
 
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=stopped_meanwhile)
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), act=stopped_meanwhile)
     scene.play()
     assert list(scene.service.reports) == [1]
 
@@ -349,7 +349,7 @@ def test_repeatedly_failing_job_is_released_and_finally_reported_as_failed(
         raise RuntimeError("a bug")
 
     lease = Lease(**{**vars(evaluation(1)), "job": job})
-    scene = Scene(tmp_path, monkeypatch, lease, act=bug)
+    scene = SlotSetup(tmp_path, monkeypatch, lease, act=bug)
     scene.service.returned = [lease]
     scene.play()
     assert len(scene.service.released) == MAX_BREAKS - 1
@@ -373,7 +373,7 @@ def test_exhausted_machine_releases_its_jobs_without_reporting_failures(
         return GOOD
 
     lease = evaluation(7)
-    scene = Scene(tmp_path, monkeypatch, lease, act=full)
+    scene = SlotSetup(tmp_path, monkeypatch, lease, act=full)
     scene.service.returned = [lease]
     scene.play()
     assert list(scene.service.reports) == [7]
@@ -384,7 +384,7 @@ def test_jobs_of_a_family_with_another_digest_are_released_as_unfit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = evaluation(1)
-    scene = Scene(tmp_path, monkeypatch, lease, families=Known(FamilyMismatch("another digest")))
+    scene = SlotSetup(tmp_path, monkeypatch, lease, families=FamilyStore(FamilyMismatch("another digest")))
     scene.service.returned = [lease]
     scene.play()
     assert (scene.service.released, scene.service.reports) == ([1], {})
@@ -396,7 +396,7 @@ def test_failed_download_of_a_family_releases_the_job_without_an_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: EvoError
 ) -> None:
     lease = evaluation(1)
-    scene = Scene(tmp_path, monkeypatch, lease, families=Known(error))
+    scene = SlotSetup(tmp_path, monkeypatch, lease, families=FamilyStore(error))
     scene.service.returned = [lease]
     scene.play()
     assert (scene.service.released, scene.service.reports) == ([1], {})
@@ -404,13 +404,13 @@ def test_failed_download_of_a_family_releases_the_job_without_an_obstacle(
 
 
 def test_slot_retries_an_unavailable_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path, monkeypatch, evaluation(1))
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [ServiceUnreachable("away"), ServiceUnreachable("away")]
     assert list(scene.play().service.reports) == [1]
 
 
 def test_worker_registers_again_if_the_service_forgot_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path, monkeypatch, evaluation(1))
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [NotFound("no such worker")]
     scene.play()
     assert scene.service.registered == 1
@@ -420,7 +420,7 @@ def test_worker_registers_again_if_the_service_forgot_it(tmp_path: Path, monkeyp
 def test_conflict_from_the_service_closes_the_performer_and_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = Scene(tmp_path, monkeypatch, evaluation(1))
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [Conflict("go away")]
     with pytest.raises(Conflict):
         scene.play()
@@ -434,14 +434,14 @@ def test_crash_is_reported_only_after_a_known_kernel_succeeded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     crashed = EvaluateReport(outcome=outcome)
-    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), act=lambda job: crashed).play()
+    scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(5)), act=lambda job: crashed).play()
     assert scene.performer.proofs == 5
     assert {report.outcome for report in scene.service.reports.values()} == {outcome}
     assert scene.slot.report.fault is None  # many bad candidates are no fault of the device
 
 
 def test_crashed_job_is_released_if_the_known_kernel_fails_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=lambda job: CRASHED)
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), act=lambda job: CRASHED)
     scene.service.returned = [evaluation(1)]
     scene.performer.unfit = ["it fell off the bus"]
     scene.play()
@@ -452,7 +452,7 @@ def test_crashed_job_is_released_if_the_known_kernel_fails_too(tmp_path: Path, m
 def test_three_faults_on_different_candidates_quarantine_a_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(3)), act=lambda job: CRASHED)
+    scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(3)), act=lambda job: CRASHED)
     scene.performer.unfit = ["Xid 62", "Xid 63", "Xid 79"]
     for _ in range(3):
         scene.slot._step()
@@ -471,7 +471,7 @@ def test_three_faults_on_different_candidates_quarantine_a_device(
 
 
 def test_acknowledging_an_older_report_keeps_a_newer_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slot = Scene(tmp_path, monkeypatch).slot
+    slot = SlotSetup(tmp_path, monkeypatch).slot
     before = slot.report
     slot._fault = "Xid 79"
     slot.acknowledge(before, set_aside=False)
@@ -482,7 +482,7 @@ def test_job_that_failed_to_compile_does_not_wait_for_the_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = EvaluateReport(outcome=CompileFailed(log="no"))
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=lambda job: refused)
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), act=lambda job: refused)
     scene.performer.refusal = refused.outcome
     monkeypatch.setattr("workers.daemon.slot.exclusive", lambda *_, **__: pytest.fail("it took the device"))
     assert list(scene.play().service.reports) == [1]
@@ -501,7 +501,7 @@ def test_slot_reports_the_process_that_holds_the_device(tmp_path: Path, monkeypa
         said.append(scene.slot.report.activity)
         return GOOD
 
-    scene = Scene(tmp_path, monkeypatch, evaluation(1), act=working)
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), act=working)
     monkeypatch.setattr("workers.daemon.slot.exclusive", held_by_another)
     scene.play()
     assert said == ["waiting: process 12 holds the device", "working"]
@@ -518,7 +518,7 @@ def test_slot_keeps_measuring_while_results_are_delivered(tmp_path: Path, monkey
             last.set()
         return GOOD
 
-    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(5)), act=perform)
+    scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(5)), act=perform)
     take = scene.service.report_many
 
     def slow(deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes]) -> tuple[Answer, ...]:
@@ -536,7 +536,7 @@ def test_slot_claims_its_next_jobs_while_it_measures(tmp_path: Path, monkeypatch
     """The third request is answered only after the first jobs were performed."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
-    scene = Scene(tmp_path, monkeypatch, *map(evaluation, range(9)))
+    scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(9)))
     performed, asked = threading.Event(), []
 
     def perform(job: Job) -> Report:
@@ -564,7 +564,7 @@ def test_idle_slot_claims_few_jobs_first(tmp_path: Path, monkeypatch: pytest.Mon
     """A new search takes long to propose many trials, and its first candidate should not wait for them."""
     monkeypatch.setattr("workers.system.machine.cores", lambda: list(range(8)))
     monkeypatch.setattr("workers.system.machine.leave_last_core", lambda: None)
-    scene = Scene(tmp_path, monkeypatch)
+    scene = SlotSetup(tmp_path, monkeypatch)
     asked: list[tuple[int, float]] = []
     given = iter([[], [evaluation(0), evaluation(1)], [evaluation(2)]])
 
@@ -582,7 +582,7 @@ def test_idle_slot_claims_few_jobs_first(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_slot_claims_no_jobs_while_results_cannot_be_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path, monkeypatch, evaluation(1))
+    scene = SlotSetup(tmp_path, monkeypatch, evaluation(1))
     scene.outbox.stuck = True
     scene.slot._step()
     assert len(scene.service.leases) == 1

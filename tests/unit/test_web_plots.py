@@ -91,7 +91,7 @@ def test_timeline_slot_names_are_short_and_unique() -> None:
     assert short_names({mine: "laptop", same: "laptop"})[same] == "id-2 · GPU-12345678-aaaa"
 
 
-class Told:
+class FakeLandscape:
     """A fake landscape with given points."""
 
     def __init__(self, *points: Point) -> None:
@@ -108,7 +108,9 @@ class Told:
 
 def test_plot_data_contain_no_markup_of_users() -> None:
     hostile = "<script>alert(1)</script>"
-    told: Any = Told(*(point(at, 10.0 + at, **{hostile: hostile if at % 2 else "b", "N": at % 3}) for at in range(20)))
+    told: Any = FakeLandscape(
+        *(point(at, 10.0 + at, **{hostile: hostile if at % 2 else "b", "N": at % 3}) for at in range(20))
+    )
     for plot in (slices(told), contour(told, None, None), importances(told)):
         assert plot.figures
         for figure in plot.figures:
