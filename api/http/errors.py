@@ -182,14 +182,22 @@ class Explained:
 
         try:
             await self.app(scope, receive, watched)
-        except EvoError as error:
-            if begun:
-                raise
-            await (await _on_evo_error(Request(scope, receive), error))(scope, receive, send)
         except Exception as error:
             if begun:
                 raise
-            await (await _on_bug(Request(scope, receive), error))(scope, receive, send)
+            request, own = Request(scope, receive), _own_error(error)
+            response = await (_on_bug(request, error) if own is None else _on_evo_error(request, own))
+            await response(scope, receive, send)
+
+
+def _own_error(error: BaseException | None) -> EvoError | None:
+    """Return the `EvoError` behind an error, which Starlette wraps if the body of a response raises it."""
+    while error is not None and not isinstance(error, EvoError):
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        else:
+            error = error.__cause__ if isinstance(error, RuntimeError) else None
+    return error
 
 
 async def _on_evo_error(request: Request, error: Exception) -> Response:

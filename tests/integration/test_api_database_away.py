@@ -168,6 +168,22 @@ def test_process_metrics_are_available_without_the_database(rest: Local, monkeyp
     assert "kernel_evo_request_seconds_count" in found.text
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_download_whose_first_rows_cannot_be_read_gives_503(
+    rest: Local, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    def unreadable(*_: object, **__: object) -> Iterator[Any]:
+        raise StoreUnavailable(f"database postgresql://me@{PLACE}/evo: it is away", public="it is away")
+        yield
+
+    search = rest.submit()["id"]
+    viewer = bearer(rest, "viewer", by=bearer(rest, "admin"))
+    monkeypatch.setattr("api.rest.trial_files._every", unreadable)
+    response = rest.http.get(f"/searches/{search}/trials.{form}", headers=viewer)
+    assert response.status_code == 503, response.text
+    assert "it is away" in response.text and PLACE not in response.text
+
+
 def test_event_stream_ends_cleanly_when_the_database_becomes_unavailable(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
