@@ -15,8 +15,8 @@ from workers.backends.cuda.compilers.nvrtc import absent, figures
 from workers.backends.cuda.compilers.nvrtc_library import without_times
 from workers.build import Artefact, Unit
 from workers.build.contents import listed_files, search_list
+from workers.build.prefixed import write_source
 from workers.build.toolkit import in_wheels, include_folders
-from workers.build.written import write_source
 from workers.system.program import run
 from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch

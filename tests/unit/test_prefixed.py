@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.build.redefined import replaced_macros
+from workers.build.prefixed import replaced_macros
 
 HEAD = '# 1 "kernel.c"\n#define U 2\n#line 1 "kernel.c"\n'
 
