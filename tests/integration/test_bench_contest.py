@@ -80,6 +80,7 @@ def test_family_option_selects_contests_or_adds_one(
         ('"THREADS":1', '"THREADS":3', "softmax rows=64,cols=64: its champion is refused: "),
     ],
 )
+@pytest.mark.long
 def test_stored_champion_of_another_device_or_space_is_refused(
     stored_champion: Path, written: str, instead: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +96,7 @@ def test_stored_champion_of_another_device_or_space_is_refused(
     assert said.out.count("| **champion**") == 1, "the other contest still runs"
 
 
+@pytest.mark.long
 def test_tunables_missing_in_a_stored_champion_get_their_defaults(
     stored_champion: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,6 +144,7 @@ def rapl(folder: Path) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.long
 def test_energy_search_measures_the_power_of_trials_and_champion(
     line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

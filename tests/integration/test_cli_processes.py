@@ -134,6 +134,7 @@ def test_killed_service_or_worker_of_a_search_is_restarted(line: CommandLine, na
     assert "Finished" in ended.out
 
 
+@pytest.mark.long
 def test_second_terminal_continues_the_search_after_the_first_is_killed(line: CommandLine) -> None:
     with running(line, *LONG) as first, running(line, "search", "--resume", "1") as second:
         assert child(first, "serve")

@@ -59,6 +59,7 @@ def verdict(evaluator: Evaluator, kernel: str, cache: Path, folder: Path) -> tup
     return found.promote, found.summary
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trick", OF_LOOP)
 def test_confirmation_refuses_a_kernel_that_detects_the_timing_loop(
     evaluator: Evaluator, cache: Path, tmp_path: Path, trick: str

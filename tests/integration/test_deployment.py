@@ -320,6 +320,7 @@ def test_setup_script_creates_the_first_tokens_and_replaces_lost_ones(tmp_path: 
     assert admin.roles == ["admin"]
 
 
+@pytest.mark.long
 def test_vm_start_script_installs_a_worker_and_powers_off_without_work(tmp_path: Path) -> None:
     python, off = quick_python(tmp_path), tmp_path / "off"
     with served(tmp_path / "evo.db") as url:

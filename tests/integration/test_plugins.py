@@ -24,6 +24,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     return line
 
 
+@pytest.mark.long
 def test_device_kind_of_a_plugin_compiles_measures_and_gets_a_champion(line: CommandLine) -> None:
     policy = line.home / "quick.toml"
     policy.write_text(

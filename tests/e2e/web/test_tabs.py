@@ -136,6 +136,7 @@ def test_hidden_tabs_close_the_event_stream_and_update_when_shown_again(
         wait_until(lambda: streams[0] == (1 if shared else 2))
 
 
+@pytest.mark.long
 def test_tabs_reconnect_after_a_restart_of_the_service(tmp_path: Path, browser: Browser) -> None:
     database = tmp_path / "evo.db"
     with ExitStack() as browsing:
