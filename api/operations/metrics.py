@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.scheduler.active import Clock
 from db.engine.session import Database, StoreUnavailable
-from db.repositories.census import Census, census
+from db.queries.census import Census, census
 
 log = structlog.get_logger("metrics")
 

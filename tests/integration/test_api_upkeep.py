@@ -29,9 +29,9 @@ from api.operations.logs import configure
 from api.operations.periodic import Collector
 from api.schemas import SearchRequest, Webhook
 from api.settings import Settings
+from db.queries.census import census
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
-from db.repositories.census import census
 from db.repositories.deliveries import PAUSES_S, Deliveries
 from db.repositories.fleet import Fleet, quarantine
 from db.repositories.retention import remove_search

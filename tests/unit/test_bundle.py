@@ -103,7 +103,7 @@ def test_bundle_with_an_unusual_compression_method_is_refused() -> None:
     def lzma(entry: zipfile.ZipInfo) -> None:
         entry.compress_type = zipfile.ZIP_LZMA
 
-    with pytest.raises(InvalidInput, match="unusual way"):
+    with pytest.raises(InvalidInput, match="unsupported method"):
         unpack(zipped({}, lzma))
 
 

@@ -92,7 +92,7 @@ def test_error_of_a_missing_family_path_mentions_family_toml(
 
 
 def test_error_of_a_folder_without_family_toml_names_the_new_command(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"holds no family\.toml and no family\.py; `kernel-evo new NAME`"):
+    with pytest.raises(NotFound, match=r"contains no family\.toml and no family\.py; `kernel-evo new NAME`"):
         registry.find(str(tmp_path))
 
 

@@ -19,8 +19,8 @@ from api.views import worker_view
 from api.web.rendering import render
 from db.models import AttemptRow, WorkerRow
 from db.queries import listing
+from db.queries.census import Workload
 from db.queries.listing import WORKER_ORDERS
-from db.repositories.census import Workload
 from db.repositories.fleet import Fleet
 from evo.device import Device
 from evo.messages.view import SlotView, WorkerView
