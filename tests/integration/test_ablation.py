@@ -72,7 +72,7 @@ def test_failed_change_is_stored_and_incomplete_ablation_report_is_refused(stage
     assert isinstance(lease.job, Ablate)
     report = answer(lease)
     assert isinstance(report, AblateReport)
-    with pytest.raises(InvalidInput, match=r"report\.changes: 4 are needed"):
+    with pytest.raises(InvalidInput, match=r"report\.changes: must have 4 items"):
         stage.conductor.report(lease.attempt_id, lease.token, replace(report, changes=report.changes[:1]))
     with pytest.raises(InvalidInput, match=r"report\.changes\.0"):
         half = replace(report.changes[0], champion_again=None)

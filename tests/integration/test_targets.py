@@ -103,11 +103,11 @@ def test_estimated_trials_are_ranked_and_not_promoted(stage: Stage) -> None:
 def test_estimates_are_refused_in_timed_searches_and_times_in_estimates(stage: Stage) -> None:
     submit(stage, device="estimate", objective=FOR_L4)
     (baseline,) = stage.conductor.claim("w1", "e").leases
-    with pytest.raises(InvalidInput, match="nothing is timed"):
+    with pytest.raises(InvalidInput, match="contains times, but this is a search of estimates"):
         stage.conductor.report(baseline.attempt_id, baseline.token, BaselineReport(timings={"fast": timing(1.0)}))
     (trial,) = stage.conductor.claim("w1", "e").leases
     assert isinstance(trial.job, Evaluate)
-    with pytest.raises(InvalidInput, match="nothing is timed"):
+    with pytest.raises(InvalidInput, match="contains times, but this is a search of estimates"):
         stage.hand_in(trial, measured(trial.job.config))
     for time_us in (0.0, float("nan"), float("inf")):
         with pytest.raises(InvalidInput, match=r"^report\.outcome\.time_us: "):
@@ -132,7 +132,7 @@ def test_estimates_are_refused_in_timed_searches_and_times_in_estimates(stage: S
             InvalidInput,
             "^objective.threads: applies to CPU kernels only: leave it out",
         ),
-        ({"device": "estimate"}, InvalidInput, "objective.target: is needed"),
+        ({"device": "estimate"}, InvalidInput, "objective.target: is missing"),
         ({"device": "estimate", "objective": {"target": "sm_12"}}, InvalidInput, "there is no `sm_12`, did you mean"),
         (
             {"device": "cpu", "objective": FOR_L4},
