@@ -263,6 +263,11 @@ def test_recording_with_a_value_of_the_wrong_type_is_refused_or_readable(documen
 OUTCOMES = (
     (Measured(timing=Timing(samples_us=(3.0, 5.0, 4.0))), "correct", 0.004),
     (Pruned(timing=Timing(samples_us=(9.0,)), threshold_us=8.0), "correct", 0.009),
+    (
+        Pruned(timing=Timing(samples_us=(99.0,)), threshold_us=8.0, verified=False),
+        "timeout",
+        "RuntimeFailedConfig",
+    ),
     (CompileFailed(log="no"), "compile", "CompilationFailedConfig"),
     (OverResources(resource="registers", used=300, limit=255), "runtime", "RuntimeFailedConfig"),
     (WrongAnswer(reason="no"), "correctness", "RuntimeFailedConfig"),

@@ -80,8 +80,10 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 
 def _samples_ms(outcome: Outcome) -> list[float]:
-    """Return the samples in ms with seven digits, more than any clock has. A pruned config has few samples."""
-    if not isinstance(outcome, Measured | Pruned):
+    """Return the samples in ms with seven digits, more than any clock has. A pruned config has few samples, and none
+    if it was not verified on all cases.
+    """
+    if not isinstance(outcome, Measured | Pruned) or (isinstance(outcome, Pruned) and not outcome.verified):
         return []
     return [float(f"{sample / 1e3:.7g}") for sample in outcome.timing.samples_us]
 
@@ -102,7 +104,7 @@ def _failure(outcome: Outcome) -> str:
 
 def _invalidity(outcome: Outcome) -> str:
     match outcome:
-        case Measured() | Pruned():
+        case Measured() | Pruned(verified=True):
             return "correct"
         case CompileFailed():
             return "compile"
@@ -110,7 +112,7 @@ def _invalidity(outcome: Outcome) -> str:
             return "constraints"
         case WrongAnswer() | Impossible() | InvalidMeasurement():
             return "correctness"
-        case TimedOut():
+        case TimedOut() | Pruned():  # far too slow: the closest of the schema's words
             return "timeout"
     return "runtime"
 
