@@ -116,7 +116,7 @@ def samples(family: str, text: str, device: Device, count: int) -> Iterator[tupl
         yield config, candidate, render(package, "cuda", config, problem, candidate.derived)
 
 
-@pytest.mark.parametrize(("family", "text", "architecture"), one_in(9, TARGETS, of=itemgetter(0)))
+@pytest.mark.parametrize(("family", "text", "architecture"), one_in(27, TARGETS, of=itemgetter(0)))
 def test_sampled_cuda_configs_compile_within_the_launch_limits(
     compiler: NvrtcCompiler, family: str, text: str, architecture: str
 ) -> None:
@@ -369,7 +369,7 @@ def begin(family: Family, text: str, architecture: str = "sm_90") -> list[Config
     return family.begin(family.problem(text, "cuda"), known(architecture))
 
 
-@pytest.mark.parametrize(("family", "text", "change", "architecture"), one_in(6, STARTED, of=itemgetter(0)))
+@pytest.mark.parametrize(("family", "text", "change", "architecture"), one_in(18, STARTED, of=itemgetter(0)))
 def test_initial_configs_compile_without_spills_or_serialised_warpgroup_products(
     compiler: NvrtcCompiler, family: str, text: str, change: Config, architecture: str
 ) -> None:

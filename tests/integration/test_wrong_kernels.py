@@ -263,7 +263,7 @@ SOUND: set[str] = set()
 """Configs that were found to be correct; several wrong kernels are made from the same one."""
 
 
-@pytest.mark.parametrize("wrong", one_in(6, WRONG, of=lambda wrong: WRONG[wrong][0]))
+@pytest.mark.parametrize("wrong", one_in(12, WRONG, of=lambda wrong: WRONG[wrong][0]))
 def test_some_case_of_the_family_detects_the_wrong_kernel(wrong: str, tmp_path: Path) -> None:
     name, text, change, file, sound, instead = WRONG[wrong]
     files = package(name).files
