@@ -88,11 +88,11 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
 
 
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> ChallengeLimit:
-    """Return the limit for challengers of an incumbent.
+    """Return the cost that a challenger's quick samples must beat.
 
-    Quick costs of one search are comparable with each other, but only roughly with an earlier confirmation. If this
-    search confirmed the incumbent, its quick samples were probably short by chance, so its confirmed time counts as
-    well.
+    If this search measured or confirmed the incumbent, that is the larger of these two costs less the minimum gain:
+    quick samples of a confirmed trial were probably short by chance. Otherwise it is the incumbent's earlier cost plus
+    the policy's session drift, because quick samples are comparable only roughly with a confirmation of another search.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.cost is not None), None)

@@ -73,9 +73,7 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
 
 
 class _Repeating(dict[str, Any]):
-    """An object whose text gives `name` more than once. It is stored in the document so that its path can be
-    reported.
-    """
+    """A JSON object with a duplicate key `name`. It stays in the document, so that the error can state its path."""
 
     def __init__(self, found: Mapping[str, Any], name: str) -> None:
         super().__init__(found)

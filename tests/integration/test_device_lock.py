@@ -65,7 +65,7 @@ def test_read_only_lock_file_can_be_locked(tmp_path: Path) -> None:
         pytest.fail("both hold it")
 
 
-def test_unwanted_wait_for_the_device_lock_ends() -> None:
+def test_wait_for_the_device_lock_raises_gave_up_once_unwanted() -> None:
     with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
         pytest.fail("both hold it")
 

@@ -32,7 +32,9 @@ def test_results_of_another_problem_become_advice(stage: Stage) -> None:
     assert origins[:2] == ["advice", "advice"]
 
 
-def test_no_advice_for_same_problem_other_objective_or_from_default(stage: Stage) -> None:
+def test_search_gets_no_advice_of_same_problem_or_other_objective_or_if_from_default(
+    stage: Stage,
+) -> None:
     searched(stage, {"N": 1024})
     for problem, terms in (
         ({"N": 1024}, {}),

@@ -439,7 +439,7 @@ class Bench:
         self._verify_two_threads(candidate, buffers)
 
     def _verify_two_threads(self, candidate: Candidate, buffers: Buffers) -> None:
-        """Verify calls of two threads at once, on the timed buffers and on others with the first content."""
+        """Verify concurrent calls of two threads, on the timed buffers and on a second set with the first inputs."""
         if not (self.session.places and self.terms.reentrant):
             return
         contents = self._contents(candidate.arguments)

@@ -71,9 +71,9 @@ class Open:
     Attributes:
         reference: path of the family's reference.py.
         folder: the worker's cache.
-        memory_limit_bytes: memory that the runner may allocate from then on.
+        memory_limit_bytes: memory that the runner may allocate after this request.
         reentrant: False if the family says that two threads may not call its kernels at the same time.
-        fixed: True if the author of the kernels cannot change the family's contract, because they are of a variant.
+        fixed: True for a variant, whose author cannot edit family.toml: errors then do not suggest a change of it.
         process: number of the process within a job. It makes processes with the same cases differ in all other random
             draws: orders of rounds, further inputs, changes between samples.
         modules: Python modules that the process will need and imports while it computes.

@@ -149,11 +149,11 @@ def render(
 def resolve(
     family: str, config: str, problem: str, device: str, objective: "Objective", *, target: str | None = None
 ) -> "tuple[Package, Device, Candidate]":
-    """Return a candidate for a device of this machine, or for a known GPU that is not here.
+    """Return the package, the device and the candidate, for a device of this machine or a known GPU that is absent.
 
     Raises:
-        NotFound, InvalidInput: names the unknown value, the constraint that the config violates, or the name in the
-            document that a plain source does not use.
+        NotFound: a value is unknown.
+        InvalidInput: the config violates a constraint, or the source does not use a tunable that family.toml declares.
     """
     from evo.cli.arguments.config import parse_config
     from evo.cli.service.devices import choose, local_devices

@@ -55,7 +55,8 @@ class PowercapMeter:
         """Return the meter of this machine.
 
         Args:
-            folder: of the counters; None: that of the system, or of the environment variable `FOLDER`.
+            folder: folder of the RAPL counters; None: the one that the environment variable `FOLDER` names, else the
+                system's folder.
 
         Raises:
             NoMeterError: there are no counters, or they cannot be read.

@@ -46,7 +46,7 @@ class Contents:
         self._held[buffers] = content
 
     def put(self, buffers: Buffers, content: int) -> None:
-        """Fill a set with a content, unless the set already holds it."""
+        """Copy the inputs of content number `content` into a buffer set, unless the set already holds them."""
         if self.of(buffers) != content:
             buffers.refill(self._sources[content])
             self._held[buffers] = content

@@ -1,9 +1,9 @@
 """Reentrancy check: two threads call a kernel at the same time, each on its own buffers, and all outputs are verified.
 
-A kernel that keeps intermediate data in static memory is correct as long as a single thread calls it. If it keeps
-little there, or in few calls, most answers of two threads are right as well. Each call of a short kernel therefore has
-outputs of its own, and all of them are judged. In half of the turns one thread waits at random between its calls, so
-that any two instants of their calls may meet.
+A kernel that keeps intermediate data in static memory is correct only if a single thread calls it. If it keeps little
+there, or only in a few calls, two threads rarely corrupt a result. Short kernels are therefore called many times, each
+call has its own outputs, and every output is verified. In half of the turns, one thread waits for a random time between
+its calls, which varies how the calls overlap.
 """
 
 import math
