@@ -389,7 +389,11 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
             kept.append(distribution)
             errors = {name: max(errors[name], found[name]) for name in names}
     if "own" not in kept:
-        raise InvalidInput(model.path.name, "has no finite output other than zeros on its own inputs")
+        raise InvalidInput(
+            model.path.name,
+            "an output is zero everywhere, NaN or infinite on the inputs of get_inputs(), so that results cannot "
+            "be compared: change the inputs",
+        )
     return _Measured(distributions=tuple(kept), rel_error=errors)
 
 
