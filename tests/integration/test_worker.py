@@ -165,8 +165,9 @@ def test_search_with_faulty_kernels_records_each_outcome_and_promotes_a_correct_
     bench: Bench, tmp_path: Path, faults: list[object]
 ) -> None:
     package = edited(tmp_path, UNROLL=[1], FAULT=faults)
+    thorough = {**POLICY, "shorten_ratio": None, "hopeless_ratio": None}  # slow kernels get all checks, too
     with bench.working():
-        search = bench.ended(bench.search(package, problem="N=16384"))
+        search = bench.ended(bench.search(package, problem="N=16384", policy=thorough))
     assert search.state == "finished"
     kinds = {
         "none": "measured",
