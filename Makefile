@@ -14,7 +14,7 @@ search: .venv/.installed    ## search attention on the best device of this machi
 	$(BIN)/kernel-evo search sdpa --minutes 1.5 $(ARGS)
 
 test: .venv/.test           ## every test tier but gpu, without the long tests
-	$(BIN)/python -m pytest -m "not gpu and not long" -n 6 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration tests/unit $(ARGS)
+	$(BIN)/python -m pytest -m "not gpu and not long" -n 5 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration tests/unit $(ARGS)
 
 test-long: .venv/.test      ## the long tests: the rest of the cases that compile, kills in three rounds, chaos, benches, a mission's rehearsal
 	$(BIN)/python -m pytest -v -m "not gpu and long" -n 2 --dist loadfile tests/integration tests/e2e tests/unit $(ARGS)
