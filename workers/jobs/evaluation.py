@@ -85,6 +85,13 @@ class Performer(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass
+class _Known:
+    """What this process knows of a search: the time in µs of the fastest kernel that it measured."""
+
+    fastest_us: float = math.inf
+
+
 class Evaluator:
     """Evaluates candidates on one kind of device. `build` may run in several threads, the other methods in one.
 
@@ -109,7 +116,7 @@ class Evaluator:
         self._runners = Runners(folder)
         self._overlaps = overlaps(kind)
         self._begun: set[str] = set()
-        self._fastest_us: LruCache[str, list[float]] = LruCache(SEARCHES)  # at most one time per search
+        self._known: LruCache[str, _Known] = LruCache(SEARCHES)
         self._beginning = threading.Lock()
         self._status = status or Status()
         self._instruments = Instruments(
@@ -263,17 +270,17 @@ class Evaluator:
         )
         if (impossible := _impossible(work, sampled.timing)) is not None:
             return impossible
-        fastest_us = self._fastest_us.get(terms.key, list)
-        fastest_us[:] = [min(*fastest_us, sampled.timing.median_us, math.inf)]
+        known = self._known.get(terms.key, _Known)
+        known.fastest_us = min(known.fastest_us, sampled.timing.median_us)
         return measured
 
     def _bars(self, work: Assignment, job: Evaluate) -> Bars:
         """Return the bars of a trial. Trials that were proposed before the first result have none of their own."""
-        objective, fastest_us = work.terms.objective, self._fastest_us.get(work.terms.key, list)
+        objective, fastest_us = work.terms.objective, self._known.get(work.terms.key, _Known).fastest_us
         by_time = objective.metric is None and objective.second_metric is None
-        if job.bars != Bars() or not by_time or not fastest_us:
+        if job.bars != Bars() or not by_time or math.isinf(fastest_us):
             return job.bars
-        return early_bars(work.terms.policy, *fastest_us)
+        return early_bars(work.terms.policy, fastest_us)
 
     @contextmanager
     def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:

@@ -32,7 +32,6 @@ from workers.backends import (
     DeviceUnfitError,
     Driver,
     LaunchError,
-    Remembered,
     Session,
     Timer,
     TrespassError,
@@ -385,7 +384,7 @@ class Bench:
         timed = plan is self.terms.cases[0]
         goldens = self._timed_goldens if timed else self.golden[plan.name]
         (buffers,) = self._hot(plan.name, file.arguments)
-        rights, right = list[Buffers](), dict[str, Remembered]()
+        rights: list[Buffers] = []
         for content, golden in enumerate(goldens):
             self._put(buffers, plan.name, content, file.arguments)  # same addresses: kernels may recognise them
             launches, durations_us = (request.launches if content == 0 else 1), list[float]()
@@ -403,10 +402,10 @@ class Bench:
             )
             if timed and content == 0:
                 self._require_hope(durations_us, request.hopeless_us)
-            right = remember(buffers, golden) if self.session.places else {}
             if timed:
                 rights.append(buffers.sibling())
                 rights[-1].rewrite(buffers)
+        right = remember(buffers, goldens[-1]) if self.session.places else {}  # before calls on other inputs
         candidate = Candidate(
             kernel=kernel, arguments=file.arguments, rights=tuple(rights), deferred=timed and request.deferred
         )

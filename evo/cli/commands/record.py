@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 MOST = 100_000
 """Maximum number of configs in a recording."""
 
-POLICY = {"name": "recording", "challenge_every": 10**9}
-POLICY |= dict.fromkeys(("prune_ratio", "shorten_ratio", "hopeless_ratio"))
+POLICY = {
+    "name": "recording",
+    "challenge_every": 10**9,
+    "prune_ratio": None,
+    "shorten_ratio": None,
+    "hopeless_ratio": None,
+}
 """Policy of recordings: nothing is stopped early, and every config gets all samples."""
 
 
