@@ -268,7 +268,7 @@ def transferred(
     none.
 
     The results are those of earlier searches and of the built-in recordings. The configs are only advice, so their harm
-    is limited ([decision 86](docs/decisions/0086-other-problems-advise.md)).
+    is limited ([decision 86](docs/decisions/0086-results-of-similar-problems-are-advice.md)).
     """
     earlier = [*earlier_results(session, search, family.name), *shipped(family.name, search.device, search.objective)]
     nearest = sorted(earlier, key=lambda each: distance(search.problem, each.problem))
