@@ -1,7 +1,6 @@
 """Calls on alternating buffers that are slower than repeated calls: refused, but unclear on a busy device."""
 
 from collections.abc import Iterator
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -9,13 +8,13 @@ import pytest
 from evo.promotion.policy import Policy
 from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
-from workers.measure.bench import Bench
-from workers.measure.checks.overwrite import LOOKS, shortened, unsteady
+from workers.measure.checks.overwrite import LOOKS, disagreement, shortened, unsteady
+from workers.measure.checks.skipped_work import repeat_check
 from workers.measure.verify import WrongAnswerError
 
 
-class ScriptedBench(Bench):
-    """A bench whose checks find given ratios of calls on alternating buffers to repeated calls, one after another."""
+class ScriptedCheck:
+    """A check that finds given ratios of calls on alternating buffers to repeated calls, one after another."""
 
     def __init__(self, ratios: Iterator[float], spread: float) -> None:
         self.ratios, self.spread, self.rng = ratios, spread, np.random.default_rng(1)
@@ -32,30 +31,30 @@ class ScriptedBench(Bench):
             repeated=Timing(samples_us=tuple(fast)),
         )
 
-    def _disagreement(self, candidate: Any, found: OverwriteCheck, timed: Timing, policy: Policy) -> str:
-        from workers.measure.checks.overwrite import disagreement
-
-        return disagreement(found.poisoned, found.repeated, policy.max_ring_ratio, policy.skip_confidence) or ""
-
     def judged(self) -> OverwriteCheck:
-        return self._alike(cast(Any, None), self.check, Timing(samples_us=(10.0,) * 30), Policy())
+        return repeat_check(self.check, disagreement_of, Timing(samples_us=(10.0,) * 30))
+
+
+def disagreement_of(found: OverwriteCheck) -> str:
+    policy = Policy()
+    return disagreement(found.poisoned, found.repeated, policy.max_ring_ratio, policy.skip_confidence) or ""
 
 
 def test_kernel_slower_on_alternating_buffers_is_refused_on_a_steady_device() -> None:
-    bench = ScriptedBench(iter([1.5] * LOOKS), 0.01)
+    check = ScriptedCheck(iter([1.5] * LOOKS), 0.01)
     with pytest.raises(WrongAnswerError, match=r"1\.[45]\d* times as long, and at most 1\.25 is allowed"):
-        bench.judged()
-    assert bench.looks == LOOKS
+        check.judged()
+    assert check.looks == LOOKS
 
 
 def test_kernel_as_fast_on_alternating_buffers_in_one_measurement_is_accepted() -> None:
-    bench = ScriptedBench(iter([1.5, 1.0]), 0.01)
-    assert not bench.judged().unclear
-    assert bench.looks == 2
+    check = ScriptedCheck(iter([1.5, 1.0]), 0.01)
+    assert not check.judged().unclear
+    assert check.looks == 2
 
 
 def test_slower_calls_on_alternating_buffers_are_unclear_on_a_busy_device() -> None:
-    found = ScriptedBench(iter([1.5] * LOOKS), 0.3).judged()
+    found = ScriptedCheck(iter([1.5] * LOOKS), 0.3).judged()
     assert "at most 1.25 is allowed" in found.unclear
 
 

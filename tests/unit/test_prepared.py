@@ -10,7 +10,7 @@ import pytest
 
 from tests.cupy_stand_in import cupy
 from tests.unit.test_reference import plan
-from workers.measure.bench import Prepared
+from workers.measure.prepared import Prepared
 
 LARGE = """
 import numpy as np

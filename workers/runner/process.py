@@ -24,9 +24,13 @@ from workers.backends import (
     TrespassError,
 )
 from workers.build.cache import Cache
-from workers.measure.bench import Bench, Prepared, import_all, proven
+from workers.measure.bench import Bench, proven
+from workers.measure.cases import verify_candidate
+from workers.measure.comparison import compare
 from workers.measure.family.expected_output import Arrays
 from workers.measure.family.reference import Reference
+from workers.measure.prepared import Prepared, import_all
+from workers.measure.quick_gate import measure
 from workers.measure.verify import HopelessError, WrongAnswerError
 from workers.runner import confinement
 from workers.runner.protocol import (
@@ -116,11 +120,11 @@ class Runner:
 def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
     match request:
         case Verify():
-            return bench.verify(request)
+            return verify_candidate(bench, request)
         case Measure():
-            return bench.measure(request)
+            return measure(bench, request)
         case Compare():
-            return bench.compare(request)
+            return compare(bench, request)
 
 
 Fault: TypeAlias = (

@@ -92,6 +92,11 @@ class Open:
     modules: tuple[str, ...] = ()
     kind: Literal["open"] = "open"
 
+    @property
+    def seed(self) -> list[int]:
+        """Seed of everything that the process draws at random, except the cases."""
+        return [*self.cases[0].seeds[0], self.process]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:

@@ -1,0 +1,100 @@
+"""Buffer sets of the problem and its cases, and the expected outputs of their contents."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from evo.device.estimate.roofline import cold_sets
+from workers.backends import Buffers, Session
+from workers.build.kernel import Argument
+from workers.measure.checks.contents import Contents
+from workers.measure.family.expected_output import ExpectedOutput
+from workers.runner.protocol import Open
+
+Mode = Literal["hot", "cold"]
+
+_KEPT_SETS = 2
+"""Number of argument lists whose buffers are kept, because allocating them for cold timing takes longer than timing."""
+
+
+@dataclass(kw_only=True)
+class BufferSets:
+    """Allocates buffer sets on a device, and keeps them for candidates with the same arguments.
+
+    Attributes:
+        golden: expected outputs by case name, one for each content of the case's inputs.
+    """
+
+    terms: Open
+    session: Session
+    golden: Mapping[str, tuple[ExpectedOutput, ...]]
+    _kept: dict[tuple[str, int], dict[tuple[Argument, ...], Sequence[Buffers]]] = field(default_factory=dict)
+    _held: WeakKeyDictionary[Buffers, int] = field(default_factory=WeakKeyDictionary)
+    _contents_of: WeakKeyDictionary[Buffers, Contents] = field(default_factory=WeakKeyDictionary)
+
+    @property
+    def _timed_case(self) -> str:
+        return self.terms.cases[0].name
+
+    @property
+    def nominal(self) -> ExpectedOutput:
+        """The first inputs of the searched problem."""
+        return self.golden[self._timed_case][0]
+
+    @cached_property
+    def timed(self) -> tuple[ExpectedOutput, ...]:
+        """The expected outputs of all contents that the timed buffers hold in turn."""
+        found = self.golden[self._timed_case]
+        return found[:-1] or found
+
+    @property
+    def held_back(self) -> ExpectedOutput:
+        """The inputs that candidates receive only after all timing."""
+        return self.golden[self._timed_case][-1]
+
+    def sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
+        """Return the sets that timed calls use in turn: one for hot calls, more than the caches hold for cold ones."""
+        hot = self.of_case(self._timed_case, arguments)
+        if mode == "hot":
+            return hot
+        count = cold_sets(self.session.cold_bytes, hot[0].bytes_held, self.terms.memory_limit_bytes)
+        return self._keep(("cold", 0), arguments, self.nominal, count)
+
+    def of_case(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
+        """Return the buffers on which a case is verified; those of the first case are also timed."""
+        return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
+
+    def put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
+        """Fill the buffers on which a case is verified with another content."""
+        if case == self._timed_case:
+            self.contents(arguments).put(buffers, content)
+
+    def contents(self, arguments: tuple[Argument, ...]) -> Contents:
+        """Return the contents that the timed buffers of these arguments may hold."""
+        (hot,) = self.of_case(self._timed_case, arguments)
+        if hot not in self._contents_of:
+            name = self._timed_case
+            sources = [
+                self._keep((f"content {name}", number), arguments, golden, 1)[0]
+                for number, golden in enumerate(self.timed)
+            ]
+            rng = np.random.default_rng(self.terms.seed)
+            self._contents_of[hot] = Contents(sources, rng, self._held)
+        return self._contents_of[hot]
+
+    def _keep(
+        self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
+    ) -> Sequence[Buffers]:
+        """Return buffers, reused for candidates with the same arguments; usually only workspace shapes differ."""
+        shelf = self._kept.setdefault(key, {})
+        buffers = shelf.pop(arguments, None)
+        if buffers is None:
+            while len(shelf) >= _KEPT_SETS:
+                del shelf[next(iter(shelf))]
+            buffers = self.session.allocate_sets(arguments, golden.inputs_of(arguments), count)
+        shelf[arguments] = buffers
+        return buffers

@@ -1,0 +1,137 @@
+"""Verification of a candidate on all cases of its problem, with other placements, mixed inputs and two threads."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from evo.trial.outcome import CaseError, Pruned
+from workers.backends import Buffers
+from workers.build.kernel import KernelFile
+from workers.measure.bench import Bench, Candidate
+from workers.measure.checks.contents import HELD_BACK
+from workers.measure.checks.two_threads import judge_two_threads
+from workers.measure.proof import ProofPlan
+from workers.measure.verify import HopelessError, remember, verify, verify_elsewhere
+from workers.runner.protocol import CasePlan, Verified, Verify
+
+_LEAST_HOPELESS_US = 20_000.0
+"""Duration of a call in µs below which every candidate is verified on all cases: the request to the device and a first
+touch of memory count as well, and little time would be saved.
+"""
+
+
+def verify_candidate(bench: Bench, request: Verify) -> Verified:
+    """Load a candidate's kernels and verify every case.
+
+    Raises:
+        WrongAnswerError, LaunchError: the candidate is at fault.
+    """
+    bench.candidates.pop(request.candidate, None)
+    chosen = [plan for plan in bench.terms.cases if plan.name in request.kernels]
+    loading = (_loaded(bench, plan, request.kernels[plan.name]) for plan in chosen)
+    following, errors = next(loading, None), list[CaseError]()
+    for plan in chosen:
+        loaded, following = following, next(loading, None)  # the next one loads while this one is verified
+        assert loaded is not None
+        errors += _verify_case(bench, plan, request, *loaded)
+        del loaded
+    return Verified(cases=tuple(errors))
+
+
+def _loaded(bench: Bench, plan: CasePlan, file: KernelFile) -> tuple[ProofPlan, Any]:
+    """Draw the proof plan of a case and load its kernel."""
+    bench.loads += 1
+    proof = ProofPlan.draw((*plan.seeds[0], bench.terms.process), bench.loads)
+    return proof, bench.load(file, None if plan is bench.terms.cases[0] else proof.core)
+
+
+def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan, kernel: Any) -> list[CaseError]:
+    """Verify one case, in a separate process if the device supports this; the timed case keeps its process."""
+    file = request.kernels[plan.name]
+    timed = plan is bench.terms.cases[0]
+    goldens = bench.buffers.timed if timed else bench.buffers.golden[plan.name]
+    (buffers,) = bench.buffers.of_case(plan.name, file.arguments)
+    rights, errors = list[Buffers](), list[CaseError]()
+    for content, golden in enumerate(goldens):
+        bench.buffers.put(buffers, plan.name, content, file.arguments)  # same addresses: kernels may recognise them
+        launches, durations_us = (request.launches if content == 0 else 1), list[float]()
+        errors += verify(
+            bench.session,
+            kernel,
+            buffers,
+            golden,
+            launches=launches,
+            deterministic=bench.terms.objective.deterministic,
+            stale=content > 0,
+            fixed=bench.terms.fixed,
+            brief=bench.session.places,
+            durations_us=durations_us,
+        )
+        if timed and content == 0:
+            _require_hope(bench, durations_us, request.hopeless_us)
+        if timed:
+            rights.append(buffers.sibling())
+            rights[-1].rewrite(buffers)
+    right = remember(buffers, goldens[-1]) if bench.session.places else {}  # before calls on other inputs
+    candidate = Candidate(
+        kernel=kernel, arguments=file.arguments, rights=tuple(rights), deferred=timed and request.deferred
+    )
+    if timed and not request.deferred:
+        _verify_mixtures(bench, candidate, buffers)
+    if bench.session.places:
+        launches_elsewhere = (bench.session, kernel, buffers, goldens[-1], proof.launches)
+        verify_elsewhere(*launches_elsewhere, right=right, fixed=bench.terms.fixed)
+        bench.proofs[f"proof of {plan.name}"] = proof.words
+    if timed and not request.deferred:
+        _verify_two_threads(bench, candidate, buffers)
+    if timed:
+        bench.candidates[request.candidate] = candidate
+    return errors
+
+
+def _require_hope(bench: Bench, durations_us: Sequence[float], hopeless_us: float | None) -> None:
+    """Stop the verification of a candidate whose shortest call is far too slow.
+
+    Raises:
+        HopelessError: it is.
+    """
+    if hopeless_us is None or min(durations_us) <= max(hopeless_us, _LEAST_HOPELESS_US):
+        return
+    timing = bench.reference_timers.now().timing(durations_us, 1)
+    raise HopelessError(Pruned(timing=timing, threshold_us=hopeless_us, verified=False))
+
+
+def verify_deferred(bench: Bench, candidate: Candidate) -> None:
+    """Run the checks that `Verify.deferred` postponed."""
+    (buffers,) = bench.buffers.sets("hot", candidate.arguments)
+    _verify_mixtures(bench, candidate, buffers)
+    _verify_two_threads(bench, candidate, buffers)
+
+
+def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
+    """Verify concurrent calls of two threads, on the timed buffers and on a second set with the first inputs."""
+    if not (bench.session.places and bench.terms.reentrant):
+        return
+    contents = bench.buffers.contents(candidate.arguments)
+    contents_by_thread = [contents.of(buffers), 0]
+    judge_two_threads(
+        bench.session,
+        candidate.kernel,
+        [buffers, contents.source(0)],
+        [candidate.rights[each] for each in contents_by_thread],
+        [bench.buffers.timed[each] for each in contents_by_thread],
+        fixed=bench.terms.fixed,
+    )
+
+
+def _verify_mixtures(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
+    """Verify one call on each mixture of the cases' inputs, at the timed addresses.
+
+    The call before is on the nominal inputs, to which the first mixture is close.
+    """
+    kernel, arguments, contents = candidate.kernel, candidate.arguments, bench.buffers.contents(candidate.arguments)
+    before, deterministic = contents.of(buffers), bench.terms.objective.deterministic
+    for golden in (*bench.buffers.timed[:1], *bench.mixtures) if bench.mixtures else ():
+        buffers.renew(golden.inputs_of(arguments))
+        contents.note(buffers, HELD_BACK)
+        verify(bench.session, kernel, buffers, golden, launches=1, deterministic=deterministic, brief=True)
+    contents.put(buffers, before)

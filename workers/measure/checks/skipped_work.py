@@ -1,0 +1,216 @@
+"""Checks that a kernel does the same work in timed calls as in all others."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from evo.promotion import straddles
+from evo.promotion.policy import Policy
+from evo.reference.encoding import is_floating
+from evo.trial.results import OverwriteCheck, Repetition
+from evo.trial.timing import Timing
+from workers.backends import Buffers, Timer
+from workers.measure.bench import Bench, Candidate, require_undamaged
+from workers.measure.checks.contents import HELD_BACK
+from workers.measure.checks.overtaken import changing, judge_overtaken
+from workers.measure.checks.overwrite import (
+    LOOKS,
+    MIXED_SETS,
+    SHORT_ROUNDS,
+    disagreement,
+    judge_mixed,
+    mixed_sets,
+    most_disagreement,
+    overwrite_check,
+    ring_sets,
+    short_batch,
+    shortened,
+    unsteady,
+)
+from workers.measure.checks.repetition import MOST_SETS as MOST_REPETITION_SETS
+from workers.measure.checks.repetition import repetition
+from workers.measure.family.expected_output import Arrays
+from workers.measure.timing import Moment, interleave
+from workers.measure.verify import WrongAnswerError
+from workers.runner.protocol import Compare
+
+_NEW, _OVERTAKEN = 0x6E, 0x6F
+"""Separate the seeds of new inputs, and of changes during calls, from those of the cases."""
+
+_REPETITION_S = 0.5
+"""Seconds that a process may spend on calls on new and known inputs, including the drawing."""
+
+_OVERTAKEN_S = 0.3
+"""Seconds that a process may spend on calls whose inputs change during the calls."""
+
+_BUDGET_SHARE = 10
+"""The check for skipped work may take one part in this many of the budget of all rounds."""
+
+
+def skipped_work(
+    bench: Bench,
+    candidate: Candidate,
+    timed: Timing,
+    *,
+    look: Callable[[Buffers], None],
+    moment: Moment,
+    request: Compare,
+) -> OverwriteCheck:
+    """Check that the kernel does all of its work in every timed call.
+
+    Args:
+        timed: samples of the timed rounds.
+        look: judges the outputs of a call.
+
+    Raises:
+        WrongAnswerError: as `repeat_check` does, or for wrong outputs.
+    """
+    check = partial(_overwrite_check, bench, candidate, timed.calls_per_sample, look, moment=moment, request=request)
+    return repeat_check(check, partial(_disagreement, bench, candidate, timed=timed, policy=request.policy), timed)
+
+
+def repeat_check(
+    check: Callable[[], OverwriteCheck], disagreement_of: Callable[[OverwriteCheck], str], timed: Timing
+) -> OverwriteCheck:
+    """Check for skipped work; repeat the check if a kernel is much faster in repeated or timed calls.
+
+    Args:
+        disagreement_of: returns why a kernel may do less work in repeated or timed calls; empty if it does not.
+
+    Raises:
+        WrongAnswerError: it is faster in every check, although the times of equal calls are stable.
+    """
+    for _ in range(LOOKS):
+        found = check()
+        if not (fault := disagreement_of(found)):
+            return found
+    calls = found.repetition
+    if not unsteady([timed, found.repeated, found.poisoned, *([] if calls is None else [calls.known, calls.same])]):
+        raise WrongAnswerError(fault)
+    return replace(found, unclear=fault)
+
+
+def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
+    """Verify and time consecutive calls whose inputs change between calls, at the timed addresses."""
+    plan, arguments = bench.terms.cases[0], candidate.arguments
+    floating = [is_floating(each.dtype) for each in plan.operands if each.role == "input"]
+    if not (bench.session.places and plan.mixed and floating and all(floating)):
+        return found  # half-written integers may be invalid inputs
+    (buffers,) = bench.buffers.sets("hot", arguments)
+    contents, call_us = bench.buffers.contents(arguments), (found.repeated or found.answered).median_us
+    goldens = [*bench.buffers.timed[:2], *bench.mixtures]
+    rng = np.random.default_rng([*bench.terms.seed, _OVERTAKEN])
+    contents.note(buffers, HELD_BACK)
+    common = (bench.session, candidate.kernel, buffers, arguments, goldens)
+    judged = judge_overtaken(*common, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S)
+    bench.proofs["inputs changed while calls followed each other"] = f"{judged} answers judged"
+    common = (bench.session, candidate.kernel, buffers, arguments, goldens[:2])
+    timed = changing(*common, call_us=call_us, moment=moment, rng=rng, budget_s=_OVERTAKEN_S)
+    contents.put(buffers, 0)
+    bench.require_nothing_left("launches whose inputs changed meanwhile")
+    return replace(found, changing=timed)
+
+
+def _overwrite_check(
+    bench: Bench,
+    candidate: Candidate,
+    calls: int,
+    look: Callable[[Buffers], None],
+    *,
+    moment: Moment,
+    request: Compare,
+) -> OverwriteCheck:
+    """Check for skipped work: cold calls rotate the timed sets, hot calls rotate outputs with shared inputs."""
+    mode, contents = bench.terms.objective.cache, bench.buffers.contents(candidate.arguments)
+    sets = bench.buffers.sets(mode, candidate.arguments)
+    content = contents.of(sets[0])
+    if mode == "hot":
+        cache_bytes = bench.terms.device.limits.get("l2_bytes", bench.session.cold_bytes)
+        wanted = ring_sets(candidate.arguments, calls, cache_bytes)
+        sets = sets[0].siblings(wanted)
+        for buffers in sets:
+            contents.note(buffers, content)
+    for buffers in sets:
+        contents.put(buffers, content)
+    sources = {"answered": candidate.rights[content], "poisoned": sets[0].sibling()}
+    turn = bench.session.timer(candidate.kernel, sets, once=True)
+    repeated = None
+    if mode == "hot":
+        repeated = bench.session.timer(candidate.kernel, [sets[0]] * len(sets), once=True)
+    budget_s = request.budget_s / _BUDGET_SHARE
+    found = overwrite_check(
+        turn,
+        sets,
+        sources,
+        look=look,
+        moment=moment,
+        budget_s=budget_s,
+        undecided=partial(straddles, policy=request.policy),
+        repeated=repeated,
+    )
+    mixed, turn = _mixed(bench, candidate)
+    judge_mixed(turn, mixed, contents, look=look, calls=request.policy.judged_calls, budget_s=budget_s)
+    found = replace(found, repetition=_repetition(bench, candidate, mixed, moment))
+    bench.require_nothing_left("launches on outputs that were overwritten")
+    for each in (sets[0], sets[-1]):
+        require_undamaged(each, "launches on outputs that were overwritten")
+    return found
+
+
+def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer]:
+    """Return buffer sets that share no memory, and a timer that calls the kernel once on each set."""
+    arguments = candidate.arguments
+    sets = bench.buffers.sets("cold", arguments)[:MIXED_SETS] if bench.terms.objective.cache == "cold" else ()
+    if not sets:
+        count = mixed_sets(bench.buffers.sets("hot", arguments)[0].bytes_held)
+        sets = bench.session.allocate_sets(arguments, bench.buffers.nominal.inputs_of(arguments), count)
+    return sets, bench.session.timer(candidate.kernel, sets, once=True)
+
+
+def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
+    """Compare the times of calls on new inputs with calls on the first content, which the sets hold afterwards."""
+    arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
+    known = bench.buffers.timed[0].inputs_of(arguments)
+    if not known:
+        return None
+
+    def draw() -> Arrays:
+        inputs = bench.reference.draw(plan, (*bench.terms.seed, _NEW, next(drawn)))
+        return {name: inputs[name] for name in known}
+
+    chosen = sets[:MOST_REPETITION_SETS]
+    turn = bench.session.timer(candidate.kernel, chosen, once=True)
+    again = bench.session.timer(candidate.kernel, [chosen[0]] * len(chosen), once=True)
+    found = repetition(turn, again, chosen, known=known, draw=draw, moment=moment, budget_s=_REPETITION_S)
+    contents = bench.buffers.contents(arguments)
+    for each in chosen:
+        each.renew(known)
+        contents.note(each, 0)
+    return found
+
+
+def _disagreement(bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy) -> str:
+    """Return why a kernel may do less work in repeated or timed calls; empty if it does not."""
+    sets, limits = found.poisoned.calls_per_sample, bench.terms.device.limits
+    limit = most_disagreement(candidate.arguments, sets, limits, policy)
+    fault = disagreement(found.poisoned, found.repeated, limit, policy.skip_confidence)
+    if bench.session.places:  # only kernels of such devices share memory with the loop that calls them
+        again = _in_short_batches(bench, candidate, timed, found.repeated or found.answered)
+        fault = fault or shortened(again, timed, policy.max_ring_ratio, policy.skip_confidence)
+    if (calls := found.repetition) is not None:
+        sets, what = calls.known.calls_per_sample, "inputs and outputs"
+        limit = most_disagreement(candidate.arguments, sets, limits, policy, shared_inputs=False)
+        fault = fault or disagreement(calls.known, calls.same, limit, policy.skip_confidence, what=what)
+    return fault or ""
+
+
+def _in_short_batches(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> Timing:
+    """Time calls as in the timed rounds, but with another number of calls per batch."""
+    mode = bench.terms.objective.cache
+    sets = bench.buffers.sets(mode, candidate.arguments)
+    timer = bench.session.batch_timer(candidate.kernel, sets, short_batch(timed, other))
+    samples = interleave({"short": timer}, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
+    return replace(timed, samples_us=tuple(samples["short"]), calls_per_sample=timer.calls)

@@ -1,0 +1,127 @@
+"""Comparison: interleaved rounds of candidates and baselines, with all checks of timed calls."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from evo.device.estimate.roofline import cold_sets
+from evo.promotion.rules.sequential import clear, hopeless, precise
+from evo.trial.objective import Objective
+from evo.trial.timing import Power
+from workers.measure.baselines import Baselines, prepare_baselines
+from workers.measure.bench import Bench
+from workers.measure.buffers import Mode
+from workers.measure.checks.new_inputs import judge_again, judge_further
+from workers.measure.checks.skipped_work import changing_inputs, skipped_work
+from workers.measure.power import CONFIRM_SPANS
+from workers.measure.timing import fitting_rounds, interleave
+from workers.runner.protocol import Compare, Compared
+from workers.system.seconds import Seconds
+
+_ORDERS = 1
+"""Separates the random stream of the orders of rounds from others, which have the same seed."""
+
+
+def compare(bench: Bench, request: Compare) -> Compared:
+    """Time candidates and baselines in interleaved rounds, then verify each candidate again."""
+    mode, seconds = bench.terms.objective.cache, Seconds()
+    if bench.meter is not None:  # half of the time is for the energy
+        request = replace(request, budget_s=request.budget_s / 2)
+    chosen = {name: bench.candidates[candidate] for name, candidate in request.series.items()}
+    with seconds.of("buffers"):
+        timers = {name: bench.timer(each) for name, each in chosen.items()}
+        bench.require_nothing_left("the first launches to be timed")
+    with seconds.of("baselines"):
+        baselines = _baselines(bench, mode, request.only) if request.baselines else Baselines()
+        bench.session.settle()  # threads and helper processes of a library do not belong to the candidates
+    with seconds.of("rounds"):
+        rounds = fitting_rounds(timers, baselines, request)
+        output_checks = {name: bench.output_check(bench.candidates[name]) for name in set(request.series.values())}
+
+        def look(name: str) -> None:
+            if name in timers:
+                sets = bench.buffers.sets(mode, chosen[name].arguments)
+                output_checks[request.series[name]].look_and_change(sets[timers[name].last])
+
+        orders = np.random.default_rng([*bench.terms.seed, _ORDERS])
+        samples = interleave(
+            {**timers, **baselines.timers},
+            rounds,
+            rng=orders,
+            warm=mode == "hot",
+            after=look,
+            enough=partial(_enough, request, bench.terms.objective),
+        )
+        bench.require_nothing_left("the timed launches")
+        moment = bench.reference_timers.now()
+    power: Mapping[str, Power] = {}
+    if "incumbent" in timers or request.overwrite_check is not None:
+        with seconds.of("energy"):
+            power = bench.power(timers, CONFIRM_SPANS, budget_s=request.budget_s)
+            bench.require_nothing_left("the launches whose energy was measured")
+    found = None
+    if (name := request.overwrite_check) is not None:
+        look_on = output_checks[request.series[name]].look
+        with seconds.of("overwritten outputs"):
+            timed = moment.timing(samples[name], timers[name].calls)
+            found = skipped_work(bench, chosen[name], timed, look=look_on, moment=moment, request=request)
+        with seconds.of("changing inputs"):
+            found = changing_inputs(bench, chosen[name], found, moment)
+    with seconds.of("further inputs"):
+        if (name := request.series.get("challenger")) is not None and request.inputs:
+            judge_further(bench, bench.candidates[name], output_checks[name], request.inputs)
+        answers = {name: output_check.found for name, output_check in output_checks.items()}
+        for candidate in (bench.candidates[name] for name, each in answers.items() if not each.wrong):
+            judge_again(bench, candidate)
+    return Compared(
+        series={
+            name: replace(moment.timing(samples[name], timer.calls), power=power.get(name))
+            for name, timer in timers.items()
+        },
+        baselines={name: moment.timing(samples[name], timer.calls) for name, timer in baselines.timers.items()},
+        unavailable=baselines.unavailable,
+        overwrite_check=found,
+        answers=answers,
+        environment={**bench.session.environment(), **bench.proofs},
+        seconds=seconds.taken,
+    )
+
+
+def _baselines(bench: Bench, mode: Mode, only: str | None) -> Baselines:
+    problem = bench.terms.cases[0].problem
+    return prepare_baselines(
+        bench.session,
+        bench.reference,
+        problem,
+        bench.buffers.nominal,
+        function=bench.driver.baselines,
+        sets=(lambda _: 1) if mode == "hot" else partial(_cold_copies, bench),
+        only=only,
+    )
+
+
+def _cold_copies(bench: Bench, baselines: int) -> int:
+    """Return the input copies for each baseline, fitted to limited memory, which also holds the outputs."""
+    nominal = bench.buffers.nominal
+    inputs, outputs = (sum(array.nbytes for array in arrays.values()) for arrays in (nominal.inputs, nominal.reference))
+    if not bench.driver.limits_address_space:
+        return cold_sets(bench.session.cold_bytes, inputs, bench.terms.memory_limit_bytes)
+    return cold_sets(bench.session.cold_bytes, inputs + outputs, bench.terms.memory_limit_bytes // baselines)
+
+
+def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequence[float]]) -> bool:
+    """Return True if no further rounds are needed, because the challenger's ratios are precise or already decided."""
+    own, policy = samples.get("challenger"), request.policy
+    if own is None or "champion" in request.series:
+        return False
+    names = [*request.series, request.only]
+    others = [samples[name] for name in names if name is not None and name != "challenger" and name in samples]
+    if precise([(own, each) for each in others], policy):
+        return True
+    if "challenger_again" not in request.series or objective.metric is not None:  # other figures than times decide
+        return False
+    if "incumbent" in samples:
+        return hopeless(own, samples["incumbent"], policy)
+    return clear(own, [each for name, each in samples.items() if name not in request.series], policy)

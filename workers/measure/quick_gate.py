@@ -1,0 +1,75 @@
+"""Quick gate: times a verified candidate in both cache modes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from evo.trial.timing import Bars
+from workers.measure.bench import Bench, Candidate, require_undamaged
+from workers.measure.buffers import Mode
+from workers.measure.cases import verify_deferred
+from workers.measure.checks.new_inputs import judge_again
+from workers.measure.checks.output import refusal
+from workers.measure.power import QUICK_SPANS
+from workers.measure.timing import Taken, take
+from workers.measure.verify import WrongAnswerError
+from workers.runner.protocol import Measure, Sampled
+
+
+def measure(bench: Bench, request: Measure) -> Sampled:
+    """Run the quick gate: the ranking cache mode first, then the other mode for candidates that may be the
+    fastest.
+    """
+    candidate = bench.candidates[request.candidate]
+    ranking, moment = bench.terms.objective.cache, bench.reference_timers.now()
+    further = partial(verify_deferred, bench, candidate) if candidate.deferred else None
+    taken, calls = _take(bench, candidate, ranking, request.samples, request.bars, promising=further)
+    timing, environment = moment.timing(taken.samples_us, calls), {**bench.session.environment(), **bench.proofs}
+    if candidate.deferred and len(taken.samples_us) < request.samples:
+        environment["left out, as it is not among the fastest"] = "mixed inputs, two threads"
+    if taken.pruned:
+        return Sampled(timing=timing, pruned=True, environment=environment)
+    if len(taken.samples_us) < request.samples:
+        judge_again(bench, candidate)
+        return Sampled(timing=timing, environment=environment)
+    if bench.meter is not None:
+        power = bench.power({request.candidate: bench.timer(candidate)}, QUICK_SPANS)
+        timing = replace(timing, power=power.get(request.candidate))
+    beside, calls = _take(bench, candidate, "cold" if ranking == "hot" else "hot", request.other_samples)
+    other = moment.timing(beside.samples_us, calls)
+    judge_again(bench, candidate)
+    sets = bench.buffers.sets("cold", candidate.arguments)
+    environment["cold"] = f"{len(sets)} buffer sets of {sets[0].bytes_held} bytes"
+    return Sampled(timing=timing, other=other, environment=environment)
+
+
+def _take(
+    bench: Bench,
+    candidate: Candidate,
+    mode: Mode,
+    samples: int,
+    bars: Bars = Bars(),
+    *,
+    promising: Callable[[], None] | None = None,
+) -> tuple[Taken, int]:
+    """Take samples, check the output of each, and return them with the number of calls that each averages over."""
+    sets = bench.buffers.sets(mode, candidate.arguments)
+    timer = bench.session.timer(candidate.kernel, sets)
+    # all hot calls write the same outputs, so the last timed call can be checked
+    before_last = sets[0].poison if mode == "hot" else None
+    output_check = bench.output_check(candidate)
+    taken = take(
+        timer,
+        samples,
+        bars=bars,
+        promising=promising,
+        before_last=before_last,
+        after=lambda: output_check.look_and_change(sets[timer.last]),
+        warm=mode == "hot",
+    )
+    bench.require_nothing_left("the timed launches")
+    if (wrong := refusal(output_check.found)) is not None:
+        raise WrongAnswerError(wrong.reason)
+    if mode == "hot":
+        require_undamaged(sets[0], "the timed launches")
+    return taken, timer.calls
