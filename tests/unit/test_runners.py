@@ -10,7 +10,7 @@ import pytest
 from evo.promotion.policy import Policy
 from evo.trial.outcome import Crashed
 from workers.build.families import Assignment
-from workers.runner import pool
+from workers.runner import pool, process
 from workers.runner.child import ChildDiedError
 from workers.runner.pool import Runners, TroubleError, UnfitError
 from workers.runner.process import Runner
@@ -116,12 +116,14 @@ def test_interrupted_runner_is_not_restarted(
     assert waiting == [killed]
 
 
-def test_candidate_that_exhausts_memory_during_verification_counts_as_crashed() -> None:
-    def full(_request: object) -> None:
+def test_candidate_that_exhausts_memory_during_verification_counts_as_crashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_bench: object, _request: object) -> None:
         raise MemoryError
 
+    monkeypatch.setattr(process, "verify_candidate", full)
+    monkeypatch.setattr(process, "compare", full)
     runner = Runner()
-    runner._bench = SimpleNamespace(verify=full, compare=full)  # type: ignore[assignment]
+    runner._bench = SimpleNamespace()  # type: ignore[assignment]
     reply = runner.answer(Verify(candidate="candidate", kernels={}))
     assert isinstance(reply, Refused)
     assert isinstance(reply.outcome, Crashed)

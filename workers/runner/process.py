@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
@@ -70,26 +69,8 @@ class Runner:
         """Return the reply to one request; failures are replies too."""
         try:
             return self._answer(request)
-        except (
-            HopelessError,
-            WrongAnswerError,
-            TrespassError,
-            InvalidMeasurementError,
-            LaunchError,
-            DeviceLostError,
-        ) as fault:
-            return Refused(outcome=_outcome(fault, request))
-        except DeviceUnfitError as error:
-            return Unfit(reason=str(error))
-        except MemoryError:
-            spent = f"the {request.kind} step ran out of memory; a smaller problem may fit"
-            if isinstance(request, Verify | Measure):  # one candidate is in this process, with its allocations
-                return Refused(outcome=Crashed(stage=request.kind, reason=spent))
-            return Trouble(reason=spent)
         except Exception as error:  # noqa: BLE001 - a bug of ours is reported, not mistaken for a crash of the candidate
-            exhausted, step = is_exhaustion(error), f"the {request.kind} step failed: {type(error).__name__}: {error}"
-            unnamed = f"make room first: {step}" if exhausted else step
-            return Trouble(reason=str(error) if isinstance(error, EvoError) else unnamed, exhausted=exhausted)
+            return _failure(error, request)
 
     def _answer(self, request: Request) -> Reply:
         match request:
@@ -127,23 +108,36 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
             return compare(bench, request)
 
 
-Fault: TypeAlias = (
-    HopelessError | WrongAnswerError | TrespassError | InvalidMeasurementError | LaunchError | DeviceLostError
-)
+def _failure(error: Exception, request: Request) -> Reply:
+    """Return the reply to a request that failed: of a faulty candidate, device, family or machine."""
+    if (outcome := _outcome(error, request)) is not None:
+        return Refused(outcome=outcome)
+    if isinstance(error, DeviceUnfitError):
+        return Unfit(reason=str(error))
+    if isinstance(error, MemoryError):
+        spent = f"the {request.kind} step ran out of memory; a smaller problem may fit"
+        if isinstance(request, Verify | Measure):  # one candidate is in this process, with its allocations
+            return Refused(outcome=Crashed(stage=request.kind, reason=spent))
+        return Trouble(reason=spent)
+    exhausted, step = is_exhaustion(error), f"the {request.kind} step failed: {type(error).__name__}: {error}"
+    unnamed = f"make room first: {step}" if exhausted else step
+    return Trouble(reason=str(error) if isinstance(error, EvoError) else unnamed, exhausted=exhausted)
 
 
-def _outcome(fault: Fault, request: Request) -> Outcome:
-    match fault:
+def _outcome(error: Exception, request: Request) -> Outcome | None:
+    """Return the outcome of a candidate that is at fault for an error; None if it is not."""
+    match error:
         case HopelessError() | WrongAnswerError():
-            return fault.outcome
+            return error.outcome
         case TrespassError():
-            return WrongAnswer(reason=f"{request.kind}: {fault}")
+            return WrongAnswer(reason=f"{request.kind}: {error}")
         case InvalidMeasurementError():
-            return InvalidMeasurement(reason=str(fault))
+            return InvalidMeasurement(reason=str(error))
         case LaunchError():
-            return LaunchFailed(reason=str(fault))
+            return LaunchFailed(reason=str(error))
         case DeviceLostError():
-            return Crashed(stage=request.kind, reason=str(fault), killed="kernel" if fault.killed else None)
+            return Crashed(stage=request.kind, reason=str(error), killed="kernel" if error.killed else None)
+    return None
 
 
 def serve(parent: int) -> int:
