@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from evo.errors import Conflict, EvoError, InvalidInput
-from evo.promotion.bars import bars_of_elites, early_bars
+from evo.promotion.bars import bars
 from evo.promotion.challenge import Challenge, Challengers
 from evo.promotion.goal import Goal
 from evo.promotion.policy import Policy
@@ -246,18 +246,9 @@ class Search:
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:
-        """Return the times above which a candidate is stopped early; no limits until a kernel is known.
-
-        Under a metric or two objectives there are no limits: a slow kernel may still be the best, or on the front.
-        """
-        if self.goal is not None or self.second is not None:
-            return Bars()
-        elites = self.history.kernels(ELITES)
-        if not elites:
-            return Bars()
-        if len(elites) < ELITES:
-            return early_bars(self.policy, self.history.cost(elites[0]) or 0.0)
-        return bars_of_elites(self.policy, self.history.cost(elites[-1]) or 0.0)
+        """Return the times above which a candidate is stopped early."""
+        kernels_us = [self.history.cost(trial) or 0.0 for trial in self.history.kernels(ELITES)]
+        return bars(self.policy, kernels_us, by_time=self.goal is None and self.second is None)
 
 
 def _number(entry: Logged) -> int:

@@ -4,7 +4,6 @@ A slot takes these steps for leases; `workers.jobs.single` takes them without a 
 compile to the same binary are measured once.
 """
 
-import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from evo.device.estimate.roofline import device_roofline
 from evo.errors import EvoError
 from evo.lru_cache import LruCache
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease, SearchTerms
-from evo.promotion.bars import early_bars
+from evo.promotion.bars import bars
 from evo.trial import Config
 from evo.trial.outcome import Impossible, Measured, Outcome, Pruned
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
@@ -85,13 +84,6 @@ class Performer(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass
-class _Known:
-    """What this process knows of a search: the time in µs of the fastest kernel that it measured."""
-
-    fastest_us: float = math.inf
-
-
 class Evaluator:
     """Evaluates candidates on one kind of device. `build` may run in several threads, the other methods in one.
 
@@ -116,7 +108,8 @@ class Evaluator:
         self._runners = Runners(folder)
         self._overlaps = overlaps(kind)
         self._begun: set[str] = set()
-        self._known: LruCache[str, _Known] = LruCache(SEARCHES)
+        # by search, the time of the fastest kernel that this process measured
+        self._kernels_us: LruCache[str, list[float]] = LruCache(SEARCHES)
         self._beginning = threading.Lock()
         self._status = status or Status()
         self._instruments = Instruments(
@@ -177,12 +170,11 @@ class Evaluator:
 
     def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
         watch = Stopwatch(built)
-        environment: dict[str, str] = {}
-        if self._cache.warning is not None:
-            environment["cache"] = self._cache.warning
+        environment = {} if self._cache.warning is None else {"cache": self._cache.warning}
         outcome = built.refusal
         if outcome is None:
-            outcome = self._climb(work, job, built, watch, environment)
+            outcome, sampled_in = self._verify_and_time(work, job, built, watch)
+            environment |= sampled_in
             if not isinstance(outcome, Measured | Pruned | Impossible):
                 with watch.stage("verify_s"):
                     self._runners.drop(work)
@@ -242,25 +234,25 @@ class Evaluator:
     def close(self) -> None:
         self._runners.close()
 
-    def _climb(
-        self, work: Assignment, job: Evaluate, built: Built, watch: Stopwatch, environment: dict[str, str]
-    ) -> Outcome:
-        terms, bars = work.terms, self._bars(work, job)
+    def _verify_and_time(
+        self, work: Assignment, job: Evaluate, built: Built, watch: Stopwatch
+    ) -> tuple[Outcome, Mapping[str, str]]:
+        """Return the outcome, and the environment of the samples if any were taken."""
+        terms, limits = work.terms, self._bars(work, job)
         try:
             with watch.stage("verify_s"):
                 child = self._runners.of(work)
-                verified = _verify(child, terms, built, bars)
+                verified = _verify(child, terms, built, limits)
             with watch.stage("measure_s"):
-                sampled = _measure(child, terms, bars)
+                sampled = _measure(child, terms, limits)
         except CandidateFault as fault:
-            return fault.outcome
+            return fault.outcome, {}
         except TroubleError as error:
             if self._raise_trouble:
                 raise
-            return trouble(error)
-        environment.update(sampled.environment)
+            return trouble(error), {}
         if sampled.pruned:
-            return Pruned(timing=sampled.timing, threshold_us=bars.prune_us or 0.0)
+            return Pruned(timing=sampled.timing, threshold_us=limits.prune_us or 0.0), sampled.environment
         measured = Measured(
             timing=sampled.timing,
             other=sampled.other,
@@ -269,18 +261,18 @@ class Evaluator:
             mechanisms=built.mechanisms,
         )
         if (impossible := _impossible(work, sampled.timing)) is not None:
-            return impossible
-        known = self._known.get(terms.key, _Known)
-        known.fastest_us = min(known.fastest_us, sampled.timing.median_us)
-        return measured
+            return impossible, sampled.environment
+        kernels_us = self._kernels_us.get(terms.key, list)
+        kernels_us[:] = [min([*kernels_us, sampled.timing.median_us])]
+        return measured, sampled.environment
 
     def _bars(self, work: Assignment, job: Evaluate) -> Bars:
         """Return the bars of a trial. Trials that were proposed before the first result have none of their own."""
-        objective, fastest_us = work.terms.objective, self._known.get(work.terms.key, _Known).fastest_us
-        by_time = objective.metric is None and objective.second_metric is None
-        if job.bars != Bars() or not by_time or math.isinf(fastest_us):
+        if job.bars != Bars():
             return job.bars
-        return early_bars(work.terms.policy, fastest_us)
+        terms = work.terms
+        by_time = terms.objective.metric is None and terms.objective.second_metric is None
+        return bars(terms.policy, self._kernels_us.get(terms.key, list), by_time=by_time)
 
     @contextmanager
     def _fresh(self, work: Assignment, *entropy: int) -> Iterator[Child]:
