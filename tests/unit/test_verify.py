@@ -53,8 +53,9 @@ def a_bit(arrays: Arrays) -> None:
 
 def judged(kernel: Kernel, *, dtype: str = "float32", deterministic: bool = True, launches: int = 3) -> FakeSession:
     session, (buffers, golden) = FakeSession(), doubled(dtype)
-    cases = verify(session, kernel, buffers, golden, launches=launches, deterministic=deterministic)
-    assert [case.passed for case in cases] == [True]
+    verified = verify(session, kernel, buffers, golden, launches=launches, deterministic=deterministic)
+    assert [error.passed for error in verified.errors] == [True]
+    assert len(verified.durations_us) == launches
     return session
 
 

@@ -53,21 +53,20 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
     rights, errors = list[Buffers](), list[CaseError]()
     for content, golden in enumerate(goldens):
         bench.buffers.put(buffers, plan.name, content, file.arguments)  # same addresses: kernels may recognise them
-        launches, durations_us = (request.launches if content == 0 else 1), list[float]()
-        errors += verify(
+        verified = verify(
             bench.session,
             kernel,
             buffers,
             golden,
-            launches=launches,
+            launches=request.launches if content == 0 else 1,
             deterministic=bench.terms.objective.deterministic,
             stale=content > 0,
             fixed=bench.terms.fixed,
             brief=bench.session.places,
-            durations_us=durations_us,
         )
+        errors += verified.errors
         if timed and content == 0:
-            _require_hope(bench, durations_us, request.hopeless_us)
+            _require_hope(bench, verified.durations_us, request.hopeless_us)
         if timed:
             rights.append(buffers.sibling())
             rights[-1].rewrite(buffers)

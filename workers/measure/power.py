@@ -61,24 +61,24 @@ def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple
     Calls go on from the first reading to the last, so steps of the counter fall on readings and idle time is
     negligible.
     """
-    before_uj = _advance(timer, meter, clock, meter.read_uj(), [])
+    before_uj, _ = _advance(timer, meter, clock, meter.read_uj())
     began_s, batches = clock(), list[float]()
     while clock() - began_s < meter.span_s:
         batches += _batch(timer, clock)
-    now_uj = _advance(timer, meter, clock, meter.read_uj(), batches)
+    now_uj, last = _advance(timer, meter, clock, meter.read_uj())
     took_s = clock() - began_s
-    return (now_uj - before_uj) * 1e-6 / took_s, float(np.mean(batches))
+    return (now_uj - before_uj) * 1e-6 / took_s, float(np.mean(batches + last))
 
 
 def _advance(
-    timer: Timer, meter: EnergyMeter, clock: Callable[[], float], before_uj: float, batches: list[float]
-) -> float:
-    """Call the kernel until the meter advances, add up the times of its calls, and return the reading."""
-    began_s = clock()
+    timer: Timer, meter: EnergyMeter, clock: Callable[[], float], before_uj: float
+) -> tuple[float, list[float]]:
+    """Call the kernel until the meter advances; return the reading and the times of the calls."""
+    began_s, batches = clock(), list[float]()
     while True:
         batches += _batch(timer, clock)
         if (now_uj := meter.read_uj()) > before_uj:
-            return now_uj
+            return now_uj, batches
         if clock() - began_s > _STUCK_S:
             raise InvalidMeasurementError(f"{meter.name} does not advance: no energy was counted in {_STUCK_S:g} s")
 

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,19 @@ class WrongAnswerError(EvoError, ValueError):
         self.outcome = WrongAnswer(reason=reason, cases=tuple(cases))
 
 
+@dataclass(frozen=True, kw_only=True)
+class VerifiedCase:
+    """The calls on the inputs of one case.
+
+    Attributes:
+        errors: error of each output of the first launch.
+        durations_us: duration of each call, including the request to the device.
+    """
+
+    errors: tuple[CaseError, ...]
+    durations_us: tuple[float, ...]
+
+
 def verify(
     session: Session,
     kernel: Any,
@@ -66,8 +80,7 @@ def verify(
     stale: bool = False,
     fixed: bool = False,
     brief: bool = False,
-    durations_us: list[float] | None = None,
-) -> tuple[CaseError, ...]:
+) -> VerifiedCase:
     """Call a kernel several times on the same inputs and check every result.
 
     Args:
@@ -78,10 +91,6 @@ def verify(
             suggests no change of it.
         brief: True if a complete look at what the kernel left behind follows further calls of it; otherwise one follows
             the last call.
-        durations_us: list to which the duration of each call is appended, including the request to the device.
-
-    Returns:
-        Error of each output of the first launch.
 
     Raises:
         WrongAnswerError: with a reason that names the case, the output and the rule.
@@ -89,13 +98,11 @@ def verify(
     first: dict[str, NDArray[Any]] = {}
     cases: tuple[CaseError, ...] = ()
     remembered: dict[str, Remembered] = {}
-    poisons = [POISON]
+    poisons, durations_us = [POISON], list[float]()
     for launch in range(launches):
         if launch or not stale:
             buffers.poison(poisons[launch % len(poisons)])
-        duration_us = _launch(session, kernel, buffers, golden, brief=brief or launch + 1 < launches)
-        if durations_us is not None:
-            durations_us.append(duration_us)
+        durations_us.append(_launch(session, kernel, buffers, golden, brief=brief or launch + 1 < launches))
         where = f"case {golden.case}" if launch == 0 else f"case {golden.case}, launch {launch + 1} on the same input"
         if launch == 0:
             far = judge(buffers, golden, where)
@@ -112,7 +119,7 @@ def verify(
                 raise WrongAnswerError(
                     f"{where}: not deterministic: {said}. {SAME_ORDER if fixed else ANY_ORDER}", cases
                 )
-    return cases
+    return VerifiedCase(errors=cases, durations_us=tuple(durations_us))
 
 
 def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Distance]:
