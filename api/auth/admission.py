@@ -23,6 +23,7 @@ from api.auth.throttle import Rate, Throttle
 from api.http.errors import answer, wants_page
 from api.http.middleware.forwarding import address_of
 from api.operations.logs import LONGEST_PATH
+from db.engine.unavailable import StoreUnavailable
 from evo.text.shell import command
 
 log = structlog.get_logger("access")
@@ -33,6 +34,8 @@ WRONG = f"{SIGN_IN}?wrong=token"
 STATIC = "/static/"
 METRICS = "/metrics"
 """Path for programs. Browsers also get a 401 here, instead of a redirect to the sign-in page."""
+HEALTH = "/api/v1/health"
+"""Path that says whether the process runs. No caller is identified, because that would need the database."""
 BEARER = "bearer "
 
 LONGEST_ADDRESS = 64
@@ -86,7 +89,7 @@ class Admission:
         """Return the refusal of a request. If the request is admitted, set its caller and return None."""
         address = _address(request)
         gate: Gate = request.app.state.service.gate
-        is_open = await _is_open(gate)
+        is_open = gate.was_open if request.url.path == HEALTH else await _is_open(request, gate)
         sign = address_of(request).outside if is_open else None
         who = ANY_LOCAL_CALLER if is_open and sign is None else await _identified(request, gate)
         if (wait_s := self._wait_s(request, who, address)) > 0:
@@ -135,19 +138,39 @@ def _address(request: Request) -> str:
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
 
 
-async def _is_open(gate: Gate) -> bool:
-    """Return True while callers on this machine need no token."""
-    return gate.open_lately or await run_in_threadpool(gate.is_open)
+async def _is_open(request: Request, gate: Gate) -> bool:
+    """Return True while callers on this machine need no token.
+
+    While the database is unavailable, metrics are open if they were before.
+    """
+    try:
+        return gate.open_lately or await run_in_threadpool(gate.is_open)
+    except StoreUnavailable:
+        if request.url.path != METRICS:
+            raise
+        return gate.was_open
 
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:
-    """Return the caller of a request: STRANGER without a token and session, None for an invalid token."""
+    """Return the caller of a request: STRANGER without a token and session, None for an invalid token.
+
+    While the database is unavailable, metrics are shown to callers that were known before.
+    """
+    if request.url.path == HEALTH:
+        return STRANGER
     authorization = request.headers.get("authorization", "")
-    if authorization:
-        secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
-        return gate.lately("token", secret) or await run_in_threadpool(gate.by_token, secret)
-    if session := request.cookies.get(gate.cookie):
-        return gate.lately("session", session) or await run_in_threadpool(gate.by_session, session) or STRANGER
+    secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
+    session = request.cookies.get(gate.cookie)
+    try:
+        if authorization:
+            return gate.lately("token", secret) or await run_in_threadpool(gate.by_token, secret)
+        if session:
+            return gate.lately("session", session) or await run_in_threadpool(gate.by_session, session) or STRANGER
+    except StoreUnavailable:
+        known = gate.known_before("token" if authorization else "session", secret if authorization else session or "")
+        if request.url.path != METRICS or known is None:
+            raise
+        return known
     return STRANGER
 
 

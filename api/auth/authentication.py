@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -93,6 +94,11 @@ class Gate:
             at_s, caller = self._known.get((kind, secret), (None, None))
         return caller if at_s is not None and time.monotonic() - at_s < KEPT_S else None
 
+    def known_before(self, kind: str, secret: str) -> Caller | None:
+        """Return the caller that a token or session had when the database was last read; None if it is unknown."""
+        with self._lock:
+            return self._known.get((kind, secret), (0.0, None))[1]
+
     def forget(self) -> None:
         """Clear the cache. Call this after a token was issued or revoked."""
         with self._lock:
@@ -130,7 +136,7 @@ class Gate:
             return caller
         caller = self._look_up(kind, secret, self._clock())
         if caller is not None and caller.unbound:
-            return caller  # another process may bind the token at any moment
+            now_s = -math.inf  # another process may bind the token at any moment
         with self._lock:
             self._known[kind, secret] = (now_s, caller)
             while len(self._known) > KEPT:

@@ -13,7 +13,7 @@ from api.events.stream import BATCH, ServerEvent, read_batch
 from api.scheduler.active import Clock
 from api.scheduler.leasing.wakeup import Wakeup, set_within
 from db.engine.events import EventPosition, Events
-from db.engine.session import Database
+from db.engine.session import Database, StoreUnavailable
 
 log = structlog.get_logger("feed")
 
@@ -98,6 +98,8 @@ class Feed:
                     await asyncio.sleep(POLL_S)
         except LogReplaced:
             log.warning("the event log was replaced: all streams end; clients reconnect to the new one")
+        except StoreUnavailable as error:
+            log.warning("the event log cannot be read now", reason=str(error))
         except Exception:
             log.exception("the event log cannot be read; each stream reads it on its own")
         finally:

@@ -1,5 +1,6 @@
 """Converts errors into RFC 9457 ``application/problem+json`` documents that name the field and a remedy."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -58,6 +59,8 @@ class RoleMissing(HTTPException):
         what = f"{request.method} {request.url.path}"
         super().__init__(403, f"{what} needs a token with the role {' or '.join(self.roles)}")
 
+
+STOPPING = "this process stops, and the request did not end in time: send it again"
 
 NO_ADDRESS = "no-such-address"
 """Code of a request for a path that no route serves."""
@@ -182,6 +185,10 @@ class Explained:
 
         try:
             await self.app(scope, receive, watched)
+        except asyncio.CancelledError:  # the service stops, and the request did not end in time
+            if begun:
+                raise
+            await problem(503, STOPPING)(scope, receive, send)
         except Exception as error:
             if begun:
                 raise

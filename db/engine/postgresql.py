@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import psycopg
 import structlog
+from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DataError, DBAPIError, InvalidatePoolError, SQLAlchemyError, TimeoutError
 from sqlalchemy.orm import Session
@@ -36,6 +37,11 @@ STALLED_S = 20
 """Seconds after which the server ends an idle transaction, so that a paused process does not block others longer."""
 LOCK_WAIT_S = 10
 """Seconds a statement waits for a row that another process has locked."""
+STATEMENT_S = 60
+"""Seconds after which the server ends a statement."""
+ANSWER_S = STATEMENT_S + 10.0
+"""Seconds without an answer after which a connection is given up. A server or pooler that hangs ends no statement, and
+its machine still acknowledges packets, so neither `statement_timeout` nor keepalives would end the wait."""
 CONNECT_S = 5
 RECONNECT_S = 1.0
 
@@ -63,6 +69,7 @@ class PostgreSQL:
             pool_use_lifo=True,  # reuses the few connections that have prepared the statements
             query_cache_size=500,
         )
+        event.listen(engine, "do_connect", _connected)
         event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy reads the version
         event.listen(engine, "checkout", _refuse_ended)
         return engine
@@ -138,7 +145,7 @@ class Listener:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with psycopg.connect(**self._parameters, **_CONNECT, autocommit=True) as connection:
+                with LimitedConnection.connect(**self._parameters, **_CONNECT, autocommit=True) as connection:
                     connection.execute("SELECT pg_advisory_lock_shared(%s)", [PRESENCE_LOCK])
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._listen(connection)
@@ -162,6 +169,29 @@ class Listener:
                         self._subscriber(topic)
 
 
+class LimitedConnection(psycopg.Connection[Any]):
+    """Connection that waits at most `ANSWER_S` seconds for an answer of the server."""
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Wait for an answer. Close the connection if none comes.
+
+        Raises:
+            psycopg.OperationalError: no answer came in time, or the connection was lost.
+        """
+        try:
+            return super().wait(gen, interval, timeout=ANSWER_S if timeout is None else timeout)
+        except psycopg.OperationalError as error:
+            if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
+                raise
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"the server did not answer within {ANSWER_S:g} s") from error
+
+
+def _connected(_dialect: object, _record: object, arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
+    """Open a connection for the pool."""
+    return LimitedConnection.connect(*arguments, **parameters)
+
+
 _CONNECT: dict[str, Any] = {
     "application_name": "kernel-evo",
     "connect_timeout": CONNECT_S,
@@ -174,7 +204,7 @@ _CONNECT: dict[str, Any] = {
 _SETTINGS = {
     "idle_in_transaction_session_timeout": f"{STALLED_S}s",
     "lock_timeout": f"{LOCK_WAIT_S}s",
-    "statement_timeout": "60s",
+    "statement_timeout": f"{STATEMENT_S}s",
     "TimeZone": "UTC",
     "DateStyle": "ISO, MDY",
     "client_encoding": "UTF8",

@@ -1,15 +1,18 @@
 """Unavailable database: 503 everywhere, no details for strangers, no data lost."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import httpx
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from api.http.errors import Explained
 from db.engine.postgresql import PostgreSQL
 from db.engine.session import Database, StoreUnavailable
 from db.engine.sqlite import SQLite
@@ -168,6 +171,25 @@ def test_process_metrics_are_available_without_the_database(rest: Local, monkeyp
     assert "kernel_evo_request_seconds_count" in found.text
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "with tokens"])
+def test_health_and_metrics_are_available_long_after_the_last_read_of_the_database(
+    rest: Local, monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    """A probe of the process that fails would make a supervisor restart it while only the database is away."""
+    headers = bearer(rest, "viewer", by=bearer(rest, "admin")) if closed else {}
+    address = str(rest.http.base_url).replace("/api/v1/", "/metrics")
+    assert httpx.get(address, headers=headers).status_code == 200
+    monkeypatch.setattr("api.auth.authentication.KEPT_S", 0.0)
+    monkeypatch.setattr("api.operations.metrics.KEPT_S", 0.0)
+    with away(monkeypatch, "read", "write", "look"):
+        assert rest.http.get("/health").status_code == 200
+        found = httpx.get(address, headers=headers)
+        unknown = httpx.get(address, headers={"Authorization": f"Bearer kev_{'0' * 12}_{'a' * 43}"})
+        assert rest.http.get("/searches", headers=headers).status_code == 503
+    assert (found.status_code, "kernel_evo_database_up 0.0" in found.text) == (200, True)
+    assert unknown.status_code == (503 if closed else 200)
+
+
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_download_whose_first_rows_cannot_be_read_gives_503(
     rest: Local, monkeypatch: pytest.MonkeyPatch, form: str
@@ -187,11 +209,29 @@ def test_download_whose_first_rows_cannot_be_read_gives_503(
 def test_event_stream_ends_cleanly_when_the_database_becomes_unavailable(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    log = Mock()
+    monkeypatch.setattr("api.events.feed.log", log)
     with rest.http.stream("GET", "/events") as stream:
         lines = stream.iter_lines()
         assert next(lines).startswith(":")
         with away(monkeypatch, "read"):
             list(lines)  # reads to the end; a truncated stream would raise
+    log.warning.assert_called_once()
+    log.exception.assert_not_called()
+
+
+def test_request_that_the_stopping_service_cannot_wait_for_is_answered_with_503() -> None:
+    async def cancelled(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(Explained(cancelled)({"type": "http"}, cast(Any, None), send))
+    assert sent[0]["status"] == 503
+    assert b"send it again" in sent[1]["body"]
 
 
 def test_locked_database_gives_503_with_and_without_idempotency_key(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import text
 
 from db.engine.location import Location
 from db.engine.session import Database
@@ -115,3 +116,17 @@ def test_missing_postgresql_table_or_column_gives_503(postgresql: Server, locati
         assert failed
         assert {each.status_code for each in failed} == {503}
         assert all("its tables are not those of this version" in each.json()["detail"] for each in failed)
+
+
+def test_connection_is_given_up_and_replaced_if_the_server_does_not_answer(
+    postgresql: Server, location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hanging server or pooler keeps its connections, and enforces no time limit of a statement."""
+    monkeypatch.setattr("db.engine.postgresql.ANSWER_S", 0.2)
+    database = Database.open(location)
+    for way in (database.read, database.write, database.look):
+        with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.2 s"), way() as session:
+            session.execute(text("SELECT pg_sleep(30)"))
+        with way() as session:
+            assert session.execute(text("SELECT 1")).scalar() == 1
+    database.close()
