@@ -226,7 +226,8 @@ def main(arguments: Sequence[str]) -> int:
                 rows.append(
                     [label, *(f"{value:.2f}" for value in list(asdict(found).values())[:-1]), str(found.failed)]
                 )
-                print(f"{label}: {found.total_s:.2f} s", flush=True)
+                stages = ", ".join(f"{name} {value}" for name, value in zip(HEADER[:-2], rows[-1][1:-2], strict=True))
+                print(f"{label}: {found.total_s:.2f} s ({stages})", flush=True)
     print(table(["seconds", *HEADER], rows))
     return 1 if failures else 0
 
