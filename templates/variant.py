@@ -67,7 +67,7 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     Raises:
         InvalidInput: the proposal is invalid. The error contains the key or the file.
     """
-    for key in (*CONTRACT, "parents", "problem", "arguments", "cases", "work", "baselines"):
+    for key in (*CONTRACT, "parents", "problem", "arguments", "cases", "case_problem", "work", "baselines"):
         if key in document:
             raise InvalidInput(f"document.{key}", "belongs to the family, which a variant cannot change: remove it")
     about = {key: document.get(key, "") for key in ABOUT}

@@ -65,9 +65,12 @@ def cupy(devices: int | Exception) -> ModuleType:
             raise devices
         return devices
 
-    def asnumpy(values: OnGpu) -> np.ndarray:
+    def asnumpy(values: OnGpu, *, out: np.ndarray | None = None) -> np.ndarray:
         assert isinstance(values, OnGpu)
-        return values.values
+        if out is not None:
+            assert out.flags.c_contiguous
+            out[...] = values.values
+        return values.values if out is None else out
 
     pool = Pool()
     module = ModuleType("cupy")

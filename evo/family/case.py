@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evo.errors import InvalidInput
 from evo.family.problem import Field, Problem
@@ -47,10 +47,14 @@ class CaseProblem:
 
 
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
+    """Read ``cases``. Cases other than the first that change no field get the changes of ``case_problem``."""
+    usual = _read_changes(table.table("case_problem"), fields)
     cases: list[Case] = []
     for entry in table.tables("cases"):
         earlier = [each.name for each in cases]
         case = _read_case(entry, fields, earlier)
+        if earlier and not case.changes:
+            case = replace(case, changes=usual)
         if case.name in earlier:
             raise InvalidInput(entry.field("name"), f"`{case.name}` is declared twice: rename one of the two")
         cases.append(case)
@@ -61,20 +65,23 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
 
 
 def _read_case(table: Table, fields: Sequence[Field], earlier: Sequence[str]) -> Case:
-    names = {field.name: field.values for field in fields}
-    changed = table.table("problem")
-    changes = {name: changed.expression(name).check_names(names, "problem fields") for name in names if name in changed}
-    changed.done()
     case = Case(
         name=table.text("name", pattern=CASE_NAME, what="a name: letters, digits, `_`, `-`"),
         inputs=table.text("inputs", pattern=CASE_NAME, what="the name of a distribution"),
-        changes=changes,
+        changes=_read_changes(table.table("problem"), fields),
         hidden=table.flag("hidden"),
         instead_of=_instead_of(table, earlier) if "instead_of" in table else None,
         mixed=table.flag("mixed", default=True),
     )
     table.done()
     return case
+
+
+def _read_changes(table: Table, fields: Sequence[Field]) -> Mapping[str, Expression]:
+    names = {field.name: field.values for field in fields}
+    changes = {name: table.expression(name).check_names(names, "problem fields") for name in names if name in table}
+    table.done()
+    return changes
 
 
 def _instead_of(table: Table, earlier: Sequence[str]) -> str:

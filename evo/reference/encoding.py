@@ -76,10 +76,14 @@ def decoded(codes: Array, dtype: str) -> Array:
     if dtype not in FORMATS:
         return codes
     if not _is_numpys(codes):
-        return _lookup(_numbers(dtype), codes)
-    table, flat = _numbers(dtype), np.ascontiguousarray(codes).reshape(-1)
+        return _decoded(codes, dtype)
+    flat = np.ascontiguousarray(codes).reshape(-1)
     numbers = np.empty(flat.size, np.float32)
-    in_pieces(lambda piece: np.take(table, flat[piece], out=numbers[piece]), flat.size)
+
+    def decode(piece: slice) -> None:
+        numbers[piece] = _decoded(flat[piece], dtype)
+
+    in_pieces(decode, flat.size)
     return numbers.reshape(codes.shape)
 
 
@@ -100,6 +104,13 @@ def encoded(values: Array, dtype: str) -> Array:
 
     in_pieces(encode, flat.size)
     return codes.reshape(values.shape)
+
+
+def _decoded(codes: Array, dtype: str) -> Array:
+    if dtype != "bfloat16":
+        return _lookup(_numbers(dtype), codes)
+    numbers: Array = (codes.astype(np.uint32) << 16).view(np.float32)  # the upper half of a float32
+    return numbers
 
 
 def _encoded(values: Array, dtype: str) -> Array:
@@ -130,16 +141,19 @@ def _codes(dtype: str) -> Array:
 
 def _nearest(values: Array, dtype: str) -> Array:
     form = FORMATS[dtype]
-    codes = _rounded(np.abs(values), form)
-    codes[np.isnan(values)] = form.nan
-    signs = np.signbit(values).astype(np.int64) << (form.bits - 1)
+    magnitudes, missing = np.abs(values), np.isnan(values)
+    magnitudes[missing] = 0
+    codes = _rounded(magnitudes, form)
+    codes[missing] = form.nan
+    signs = (values.view(np.int32) < 0).astype(np.int32) << (form.bits - 1)
     signed: Array = np.bitwise_or(codes, signs).astype(stored(dtype))
     return signed
 
 
 def _rounded(magnitudes: Array, form: Format) -> Array:
+    """Return the codes of non-negative float32 numbers."""
     dropped = _FLOAT32_MANTISSA_BITS - form.mantissa_bits
-    bits = magnitudes.view(np.uint32).astype(np.int64)
+    bits = magnitudes.view(np.int32)
     half_and_even = (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1)
     codes = ((bits + half_and_even) >> dropped) - ((_FLOAT32_BIAS - form.bias) << form.mantissa_bits)
     if form.bias != _FLOAT32_BIAS:  # otherwise subnormal numbers would have float32's layout

@@ -1,10 +1,11 @@
 """Large arrays, computed piece by piece on all cores."""
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,3 +75,24 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.floa
     parts = [(each, flat[i * DRAWN_TOGETHER : (i + 1) * DRAWN_TOGETHER]) for i, each in enumerate(generators)]
     on_all_cores(lambda part: part[0].standard_normal(dtype=np.float32, out=part[1]), parts)
     return drawn
+
+
+def norm(values: NDArray[Any]) -> float:
+    """Return the Euclidean norm of all elements, summed in float64."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+
+    def squares(piece: slice) -> float:
+        part = flat[piece].astype(np.float64, copy=False)
+        return float(np.einsum("i,i->", part, part))
+
+    return math.sqrt(math.fsum(in_pieces(squares, flat.size)))
+
+
+def largest_magnitude(values: NDArray[Any]) -> float:
+    """Return the largest absolute value of all elements; 0 if there are none."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+
+    def largest(piece: slice) -> float:
+        return max(float(flat[piece].max(initial=0)), -float(flat[piece].min(initial=0)))
+
+    return max(in_pieces(largest, flat.size), default=0.0)

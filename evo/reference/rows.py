@@ -95,49 +95,52 @@ def by_rows(compute: Computation) -> Computation:
         with computing(elements, large=LARGE_ELEMENTS) as library:
             if library is np:
                 return _in_blocks(compute, problem, inputs, BLOCK_ELEMENTS, on_all_cores)
-            return _in_blocks(_on_gpu(library, compute), problem, inputs, GPU_BLOCK_ELEMENTS, map)
+            gpu = _on_gpu(library, compute)
+            return _in_blocks(gpu, problem, inputs, GPU_BLOCK_ELEMENTS, map, to_host=library.asnumpy)
 
     return computed
 
 
 def _in_blocks(
-    compute: Computation,
+    compute: Callable[[Mapping[str, Any], Arrays], Mapping[str, Any]],
     problem: Mapping[str, Any],
     inputs: Arrays,
     elements: int,
     each_of: Callable[..., Iterable[Any]],
+    *,
+    to_host: Callable[..., object] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Compute blocks of rows, with about this many elements of the widest matrix each.
 
     Args:
         each_of: applies a function to the start of each block but the first.
+        to_host: copies a result to the NumPy array `out`; None: the results are NumPy arrays.
     """
     matrices = {name: values for name, values in inputs.items() if values.ndim > 1}
     rows = len(next(iter(matrices.values())))
     step = max(1, elements * rows // max(1, *(each.size for each in matrices.values())))
 
-    def block(start: int) -> dict[str, NDArray[Any]]:
+    def block(start: int) -> Mapping[str, Any]:
         return compute(problem, {**inputs, **{name: each[start : start + step] for name, each in matrices.items()}})
 
     first = block(0)
-    if step >= rows:
-        return first
+    if step >= rows and to_host is None:
+        return dict(first)
     results = {name: np.empty((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
 
-    def place(start: int, parts: dict[str, NDArray[Any]] | None = None) -> None:
+    def place(start: int, parts: Mapping[str, Any] | None = None) -> None:
         for name, part in (parts or block(start)).items():
-            results[name][start : start + step] = part
+            into = results[name][start : start + step]
+            if to_host is None:
+                into[...] = part
+            else:
+                to_host(part, out=into)
 
     place(0, first)
     list(each_of(place, range(step, rows, step)))
     return results
 
 
-def _on_gpu(library: Any, compute: Computation) -> Computation:
+def _on_gpu(library: Any, compute: Computation) -> Callable[[Mapping[str, Any], Arrays], Mapping[str, Any]]:
     """Return the same computation of CuPy's arrays: NumPy's functions compute with them where they are."""
-
-    def computed(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        results = compute(problem, {name: library.asarray(values) for name, values in inputs.items()})
-        return {name: library.asnumpy(values) for name, values in results.items()}
-
-    return computed
+    return lambda problem, inputs: compute(problem, {name: library.asarray(each) for name, each in inputs.items()})

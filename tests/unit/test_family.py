@@ -124,6 +124,18 @@ def test_cases_are_the_searched_problem_and_its_variations(family: Family) -> No
     assert (nominal.case.hidden, tail.case.hidden) == (False, True)
 
 
+def test_case_problem_changes_all_cases_but_the_first_and_those_with_changes_of_their_own() -> None:
+    changed = document() | {"case_problem": {"ROWS": "min(ROWS, 64)"}}
+    changed["cases"].append({"name": "ones", "inputs": "ones"})
+    family = Family.from_document(changed)
+    nominal, tail, ones = family.case_problems(family.problem("ROWS=100", "cpu"), "cpu")
+    assert nominal.problem == family.problem("ROWS=100", "cpu")
+    assert tail.problem == family.problem("ROWS=28,COLS=17", "cpu")
+    assert ones.problem == family.problem("ROWS=64", "cpu")
+    small, _, the_same = family.case_problems(family.problem("ROWS=50", "cpu"), "cpu")
+    assert small.problem == the_same.problem
+
+
 def test_case_beyond_the_limits_is_reported_not_raised() -> None:
     family = Family.from_document(edited("cases.1.problem.ROWS", "ROWS - 65536"))
     case = family.case_problems(family.problem("", "cpu"), "cpu")[1]
@@ -204,6 +216,9 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("work.dtype", "half", "work.dtype", "`half` is `float16` here"),
     ("cases", [], "cases", "the first case is the searched problem itself"),
     ("cases.0.problem", {"ROWS": "1"}, "cases", "the first case is the searched problem itself"),
+    ("case_problem", {"ROWS": "rows"}, "case_problem.ROWS", "did you mean `ROWS`"),
+    ("case_problem", {"HEADS": "1"}, "case_problem.HEADS", "there is no `HEADS`"),
+    ("case_problem", "ROWS", "case_problem", "must be a table"),
     ("cases.1.problem.ROWS", "rows", "cases[1].problem.ROWS", "did you mean `ROWS`"),
     ("cases.1.problem.HEADS", "1", "cases[1].problem.HEADS", "there is no `HEADS`"),
     ("cases.1.name", "nominal", "cases[1].name", "is declared twice"),

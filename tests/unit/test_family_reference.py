@@ -34,7 +34,7 @@ SECTIONS = {
     "`[[cuda.launch.tensor_maps]]`": "KIND.launch.tensor_maps[]",
 }
 NAMED = re.compile(
-    r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|KIND\.starts\[\]\.config|cases\[\]\.problem)$"
+    r"^(problem|KIND\.tunables|KIND\.derived|KIND\.defaults|KIND\.starts\[\]\.config|cases\[\]\.problem|case_problem)$"
 )
 """Tables whose keys the author chooses."""
 

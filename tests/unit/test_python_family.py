@@ -33,6 +33,7 @@ class scale:
     x = py.argument("input", "dtype", ("N",), alignment=16)
     out = py.argument("output", "dtype", ["N"], rel_l2="1e-6", max_abs=1e-5)
     deterministic = False
+    case_problem = {"N": "min(N, 8)"}
     work = {"flops": "N", "bytes": "8 * N", "dtype": "float32"}
     nominal = py.case("normal")
     tail = py.case("normal", problem={"N": 17}, hidden=True)
@@ -64,6 +65,7 @@ def test_family_class_gives_the_equivalent_document() -> None:
         "title": "out = x times two",
         "description": "Twice the input.",
         "deterministic": False,
+        "case_problem": {"N": "min(N, 8)"},
         "work": {"flops": "N", "bytes": "8 * N", "dtype": "float32"},
         "problem": {
             "N": {"type": "int", "default": 64},

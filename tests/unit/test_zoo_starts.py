@@ -1,4 +1,6 @@
-"""Searches of the zoo's calls begin with initial configs of their family."""
+"""Searches of the zoo's calls begin with initial configs of their family, and verify few elements in most cases."""
+
+import math
 
 import pytest
 
@@ -25,3 +27,13 @@ def starts(call: Call, architecture: str) -> list[Config]:
 @pytest.mark.parametrize("call", CALLS, ids=[each.name for each in CALLS])
 def test_every_zoo_call_has_a_family_start_on_sm_90(call: Call) -> None:
     assert starts(call, "sm_90")
+
+
+@pytest.mark.parametrize("call", CALLS, ids=[each.name for each in CALLS])
+def test_only_the_first_case_of_a_zoo_call_is_as_large_as_the_call(call: Call) -> None:
+    family = find(call.family).family
+    _, *others = family.case_problems(family.problem(call.text, "cuda"), "cuda")
+    for each in others:
+        assert each.problem is not None
+        operands = family.operands(each.problem)
+        assert sum(math.prod(operand.shape) for operand in operands if operand.role == "input") <= 2**27

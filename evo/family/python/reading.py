@@ -85,13 +85,13 @@ class _Class:
             self._arguments.append({"name": name, **_keys(value)})
         elif called == "case":
             self._cases.append({"name": name, **_keys(value)})
-        elif name in ("work", "deterministic"):
+        elif name in ("work", "deterministic", "case_problem"):
             self._other[name] = _literal(value)
         else:
             raise _refused(
                 value,
-                f"`{name}` is neither argument(…) nor case(…), `work` nor `deterministic`; a problem field has a type, "
-                f"e.g. `{name}: int = 1024`",
+                f"`{name}` is neither argument(…) nor case(…), `work`, `case_problem` nor `deterministic`; a "
+                f"problem field has a type, e.g. `{name}: int = 1024`",
             )
 
     def _function(self, node: ast.FunctionDef) -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from evo.errors import EvoError
+from evo.reference.pieces import norm
 from workers.build.kernel import Argument
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -53,10 +53,7 @@ class ExpectedOutput:
     @cached_property
     def norms(self) -> Mapping[str, float]:
         """Euclidean norm of each output's reference."""
-        return {
-            name: float(np.linalg.norm(values.astype(np.float64, copy=False)))
-            for name, values in self.reference.items()
-        }
+        return {name: norm(values) for name, values in self.reference.items()}
 
     def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:
         """Return the inputs that a kernel with these arguments takes; it may omit some."""

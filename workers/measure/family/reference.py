@@ -28,6 +28,7 @@ from evo.export.loader.float_control import preserved
 from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
 from evo.reference.library import GpuNeededError
+from evo.reference.pieces import largest_magnitude, norm
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
@@ -288,7 +289,7 @@ class Reference:
         found = distance(check_yardstick(output, values, where), reference)
         if found.not_finite == found.elements:
             raise FamilyError(f"{where} holds nothing but NaN or infinities: its error measures no kernel")
-        size = float(np.linalg.norm(reference.astype(np.float64)))
+        size = norm(reference)
         if is_floating(output.dtype) and size and found.squares >= size * size:
             reason = "is as far from reference() as zeros are, so its error would permit anything"
             raise FamilyError(f"{where} {reason}: compute the same as reference(), in the dtype of the kernel")
@@ -440,7 +441,7 @@ def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
         return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
     # a yardstick that happens to be exact must not demand exact results
     reference = stored[f"reference/{output.name}"]
-    scale = max(float(reference.max(initial=0.0)), -float(reference.min(initial=0.0)))
+    scale = largest_magnitude(reference)
     error = max(error, scale * float(np.finfo(np.float32).eps))
     few = few or reference.size < _FEW_ELEMENTS
     beyond = (tolerance.max_abs_ratio - 1) * tolerance.rel_l2 * scale if few else 0.0
