@@ -24,9 +24,11 @@ from evo.trial.objective import Objective
 from workers.backends import Buffers, CallMode, Change, LaunchError, Overlap, Remembered, Timer
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
 from workers.backends.cpu.imports import NO_KERNEL_MAY, forbidden_imports
-from workers.backends.cpu.kernel_process import MOST_ORDERS, KernelProcess, ending
+from workers.backends.cpu.kernel_process import KernelProcess
 from workers.backends.cpu.memory import HostBuffers, host_sets
 from workers.backends.cpu.powercap import PowercapMeter
+from workers.backends.cpu.process.messages import MOST_ORDERS
+from workers.backends.cpu.process.started import ending
 from workers.backends.cpu.sanitizer import CSanitizer
 from workers.backends.cpu.support import isolation, kernel_program, load_ceilings, load_support
 from workers.backends.energy import EnergyMeter, NoMeterError

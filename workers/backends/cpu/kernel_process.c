@@ -3,7 +3,7 @@
  *
  * It holds no reference, no expected output and no pipe of the worker. Buffers are files that the judge owns; inputs are
  * mapped for reading only, with pages before and behind that nothing may touch. What it reports is checked by the judge
- * (workers/backends/cpu/kernel_process.py), which also states the messages.
+ * (workers/backends/cpu/kernel_process.py); process/messages.py has the messages.
  *
  * Usage: kernel_process SOCKET LIBRARY UID PARENT MEMORY_BYTES CORE...
  */

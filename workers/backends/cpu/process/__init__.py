@@ -1,0 +1,1 @@
+"""Parts of the judge's side of a kernel process."""

@@ -1,0 +1,113 @@
+"""Memory of the judge that is mapped in a kernel process, and the arguments of calls on it."""
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from workers.backends import LaunchError
+from workers.backends.cpu.kernel_state import Fence
+from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
+from workers.backends.cpu.process.messages import APRON_BYTES, FLOATS, STACKED, WRITE, Table
+from workers.backends.cpu.segment import PAGE_BYTES, Segment
+from workers.build.kernel import Argument
+
+
+class AddressSpace:
+    """Segments that a kernel process has mapped, with their addresses there."""
+
+    def __init__(self) -> None:
+        self._bases: dict[int, tuple[Segment, int]] = {}
+        self._known: dict[int, GuardedArray] = {}
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Size of all segments, with the memory around them."""
+        return sum(segment.size + 2 * APRON_BYTES for segment, _ in self._bases.values())
+
+    def add(self, segment: Segment, base: int) -> None:
+        """Record that a segment is mapped at an address."""
+        self._bases[segment.number] = (segment, base)
+
+    def missing(self, sets: Sequence[HostBuffers]) -> list[tuple[str, Segment]]:
+        """Return the segments of some sets that are not mapped yet, each with the name of an argument in it."""
+        named = [each for one in sets for each in (*one.arrays.items(), *one.originals.items())]
+        self._known |= {id(held): held for _, held in named}
+        wanted = {held.segment.number: (name, held.segment) for name, held in named}
+        return [each for number, each in wanted.items() if number not in self._bases]
+
+    def table(self, sets: Sequence[HostBuffers], registers: int) -> Table:
+        """Return the arguments of calls on some sets.
+
+        Args:
+            registers: number of whole-number arguments that the processor passes in registers.
+
+        Raises:
+            LaunchError: there are more arguments than a kernel process can pass.
+        """
+        arguments = sets[0].arguments if sets else ()
+        real = [each.role == "scalar" and each.dtype.startswith("float") for each in arguments]
+        words = [self._words(buffers, registers) for buffers in sets] + [self._writes(buffers) for buffers in sets]
+        return Table(
+            sets=len(sets),
+            width=len(real) - sum(real),
+            floats=sum(real),
+            spans=tuple(self._spans(buffers) for buffers in sets),
+            words=b"".join(words),
+            restored=sum(each.restored for each in arguments),
+            filled=sum(each.filled for each in arguments),
+        )
+
+    def near(self, address: int) -> tuple[GuardedArray, int] | None:
+        """Return the array nearest to an address in or beside a mapped segment, and the offset from its start."""
+        near: list[tuple[int, GuardedArray, int]] = []
+        for mapped in self._known.values():
+            segment, base = self._bases[mapped.segment.number]
+            if not base - APRON_BYTES <= address < base + segment.size + APRON_BYTES:
+                continue
+            offset = address - base - mapped.offset
+            outside = max(-offset, offset - mapped.bytes.size + 1, 0)
+            near.append((outside, mapped, offset))
+        if not near:
+            return None
+        _, mapped, offset = min(near, key=lambda each: each[0])
+        return mapped, offset
+
+    def fences(self) -> Iterator[Fence]:
+        """Yield the memory around and between buffers, as it was mapped."""
+        for segment, base in self._bases.values():
+            inside = range(base, base + segment.size)
+            around = range(base - APRON_BYTES, base), range(inside.stop, inside.stop + APRON_BYTES)
+            holes = (range(base + hole, base + hole + PAGE_BYTES) for hole in segment.holes)
+            yield Fence(inside=inside, closed=(*around, *holes))
+
+    def _address(self, array: GuardedArray) -> int:
+        return self._bases[array.segment.number][1] + array.offset
+
+    def _spans(self, buffers: HostBuffers) -> tuple[tuple[int, int], ...]:
+        held = (*buffers.arrays.values(), *buffers.originals.values())
+        return tuple((self._address(each), each.bytes.size) for each in held)
+
+    def _words(self, buffers: HostBuffers, registers: int) -> bytes:
+        words: list[bytes] = []
+        real: list[bytes] = []
+        for argument in buffers.arguments:
+            if argument.role != "scalar":
+                words.append(struct.pack("=Q", self._address(buffers.arrays[argument.name])))
+                continue
+            value = scalar(argument)
+            (real if argument.dtype.startswith("float") else words).append(bytes(value).ljust(8, b"\0"))
+        most = registers + STACKED
+        if len(words) > most or len(real) > FLOATS:
+            raise LaunchError(f"a kernel takes at most {most} buffers and whole numbers, and {FLOATS} others")
+        return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * FLOATS, b"\0")
+
+    def _writes(self, buffers: HostBuffers) -> bytes:
+        """Return the writes before a call on a set: restored arguments first, then those that the call itself fills."""
+        arrays = [each for each in buffers.arguments if each.role != "scalar"]
+        chosen = [*(each for each in arrays if each.restored), *(each for each in arrays if each.filled)]
+        return b"".join(self._write(each, buffers) for each in chosen)
+
+    def _write(self, argument: Argument, buffers: HostBuffers) -> bytes:
+        to = buffers.arrays[argument.name]
+        original = buffers.originals.get(argument.name)
+        source, pattern = (0, argument.pattern) if original is None else (self._address(original), b"")
+        return WRITE.pack(self._address(to), source, to.bytes.size, pattern)

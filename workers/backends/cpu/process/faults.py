@@ -1,0 +1,53 @@
+"""Texts for what a kernel did to its process: changed state and accesses out of bounds."""
+
+import signal
+
+from workers.backends.cpu.memory import GuardedArray
+
+_SAVED_REGISTERS = ("rbx", "rbp", "r12", "r13", "r14", "r15", "rsp")
+"""Registers that a function keeps, as `kernel_process.c` numbers them from bit 8 on."""
+
+
+def changes_text(changes: int, number: int) -> str | None:
+    """Describe the state that calls left changed; None if there is none.
+
+    Args:
+        changes: bits of the reply to a request to run.
+        number: the signal whose handling changed.
+    """
+    modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
+    modes[64] = "x87 registers"
+    if left := [name for bit, name in modes.items() if changes & bit]:
+        return f"leaves the processor's {' and '.join(left)} changed after it returned"
+    if left := [name for bit, name in enumerate(_SAVED_REGISTERS, start=8) if changes >> bit & 1]:
+        return f"leaves the register{'s' * (len(left) > 1)} {', '.join(left)} changed, which a function must restore"
+    if changes & 4:
+        return f"changes what happens on {_signal_name(number)} and does not restore it"
+    if changes & 8:
+        return "leaves a timer running"
+    if changes & 128:
+        return "makes keys of threads in its calls (pthread_key_create), which it never gives back"
+    return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def trespass_text(array: GuardedArray, distance: int, writes: int) -> str:
+    """Describe an access.
+
+    Args:
+        array: the nearest array.
+        distance: offset of the address from its start, in bytes.
+        writes: 0 for a read, 1 for a write, other values if unknown.
+    """
+    name, size = array.argument.name, array.bytes.size
+    if 0 <= distance < size:
+        return f"modifies its input `{name}`"
+    verb = {0: "reads", 1: "writes"}.get(writes, "reads or writes")
+    where = f"{distance - size} bytes after" if distance >= size else f"{-distance} bytes before"
+    return f"{verb} out of bounds: {where} `{name}`"

@@ -1,0 +1,69 @@
+"""Messages between the judge and a kernel process, in the layout of `kernel_process.c`."""
+
+import struct
+from dataclasses import dataclass
+
+from workers.backends import CallMode
+
+LOAD, MAP, TABLE, RUN, POPULATE = range(1, 6)
+OWN_THREAD, EXAMINE, PERTURB, BEHIND, TOGETHER, GUARDED = 1, 2, 4, 8, 16, 32
+"""Flags of `RUN`."""
+
+WRITABLE, PACED = 1, 2
+"""Flags of `MAP`."""
+
+DONE, FAILED, FAULT = 0, -1, -2
+"""Status of a reply."""
+
+MOST_TEXT = 1 << 16
+MOST_ORDERS = 1 << 14
+"""Maximum length of an order of sets."""
+
+STACKED, FLOATS = 24, 8
+"""Maximum numbers of a kernel's stack arguments and floating-point arguments."""
+
+APRON_BYTES = 1 << 20
+"""Inaccessible memory on both sides of a segment."""
+
+REPLY = struct.Struct("=q6QQ")
+"""Status, six values, and the length of the text that follows."""
+
+WRITE = struct.Struct("=QQQ8s")
+"""A write before a call: destination, source (0: a pattern), bytes and pattern."""
+
+_HEADER = struct.Struct("=IIQQQQ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Arguments of calls on sets of buffers, in the layout of the process.
+
+    Attributes:
+        spans: for each set, address and bytes of its arrays.
+        words: for each set, the arguments of its call, then the writes before it: destination, source (0: a pattern),
+            bytes and pattern of each restored argument, then of each argument that the call fills.
+        restored, filled: number of such arguments.
+    """
+
+    sets: int
+    width: int
+    floats: int
+    spans: tuple[tuple[tuple[int, int], ...], ...]
+    words: bytes
+    restored: int = 0
+    filled: int = 0
+
+    def request(self) -> bytes:
+        """Return the request that sends the arguments."""
+        widths, writes = self.width << 32 | self.floats, self.restored << 32 | self.filled
+        return header(TABLE, len(self.words), self.sets, 0, widths, writes) + self.words
+
+
+def header(kind: int, payload_bytes: int, *values: int) -> bytes:
+    """Return the fixed part of a request, with four values at most; the payload follows it."""
+    return _HEADER.pack(kind, payload_bytes, *values, *(0,) * (4 - len(values)))
+
+
+def flags_of(mode: CallMode) -> int:
+    """Return the flags of `RUN` for calls in a mode."""
+    return EXAMINE | OWN_THREAD * mode.own_thread | PERTURB * mode.perturb

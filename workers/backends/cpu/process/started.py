@@ -1,0 +1,263 @@
+"""A started kernel process: its channel, its output, the system's counts for it, and its end."""
+
+import array
+import atexit
+import contextlib
+import mmap
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from workers.backends import DeviceLostError
+from workers.backends.cpu.library_folders import Passage, passage
+from workers.system import descendants
+from workers.system.exit_status import ended, sent_from_outside
+
+_SAID_BYTES = 600
+_FIRST_USER, _USERS = 61_184, 4_000
+"""User ids of kernel processes: the range that systemd uses for services with a dynamic user."""
+
+_PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
+_SESSION = "XDG_SESSION_ID"
+"""Environment variable that carries the runner's mark in a kernel process; the name reveals nothing."""
+
+
+class StartedProcess:
+    """A process that runs the compiled `kernel_process.c`.
+
+    Args:
+        program: the compiled program.
+        library: the candidate, which the process will load.
+        cores: cores on which it runs; empty for those of this process.
+        memory_bytes: limit of the memory it allocates; 0 for no limit.
+
+    Attributes:
+        ended: how it ended, with its last output; None while it runs.
+        killed: True if it was killed from outside.
+
+    Raises:
+        DeviceLostError: it cannot be started.
+    """
+
+    def __init__(self, program: Path, library: Path, cores: Sequence[int], memory_bytes: int) -> None:
+        self.ended: str | None = None
+        self.killed = False
+        self._said: deque[bytes] = deque(maxlen=4)
+        self._held = contextlib.ExitStack()
+        self._channel, theirs = socket.socketpair()
+        self._held.callback(self._channel.close)
+        heard, said = os.pipe()
+        self._held.callback(os.close, heard)
+        os.set_blocking(said, False)  # unread output is lost and never blocks the kernel
+        os.set_blocking(heard, False)
+        self._heard = heard
+        copy = _readable_copy(library)
+        where = str(library) if copy is None else f"/proc/self/fd/{copy}"
+        user = _FIRST_USER + os.getpid() % _USERS if hasattr(os, "geteuid") and os.geteuid() == 0 else 0
+        words = [theirs.fileno(), where, user, os.getpid(), memory_bytes, *cores]
+        own = [theirs.fileno(), *([] if copy is None else [copy])]
+        try:
+            with passage(library) if user else contextlib.nullcontext(Passage()) as ways:
+                self._process = subprocess.Popen(
+                    ["kernel", *map(str, words)],
+                    executable=program,
+                    cwd="/",
+                    env={**_environment(), **ways.variables},
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    pass_fds=[*own, *ways.descriptors],
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._held.close()
+            self.ended = str(error)
+            raise DeviceLostError(f"no process can be started for the kernel: {error}") from None
+        finally:
+            theirs.close()
+            os.close(said)
+            if copy is not None:
+                os.close(copy)
+        self.pid = self._process.pid
+        self._schedules = [*_opened(f"/proc/{self.pid}/schedstat"), *_opened("/proc/thread-self/schedstat")]
+        self._memory = _opened(f"/proc/{self.pid}/statm")
+        self._clock = (~self.pid << 3) | 2 if sys.platform == "linux" else None
+        self._poll = select.poll()
+        self._poll.register(self._channel, select.POLLIN)
+        self._end = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
+        if self._end is not None:
+            self._poll.register(self._end, select.POLLIN)
+        for file in (*self._schedules, *self._memory, *([] if self._end is None else [self._end])):
+            self._held.callback(os.close, file)
+        self._held.callback(self._schedules.clear)
+        self._held.callback(self._memory.clear)
+        # not __del__: in a reference cycle, Popen's may run first and warn about a running process
+        self._abandoned = weakref.finalize(self, _abandon, self._process, self._held)
+
+    @property
+    def answered(self) -> bool:
+        """Return True if a reply, or the end of the process, can be read."""
+        return bool(self._poll.poll(0))
+
+    def send(self, message: bytes) -> None:
+        """Send a request.
+
+        Raises:
+            DeviceLostError: the process has ended.
+        """
+        if self.ended is not None:
+            raise DeviceLostError(self.ended, killed=self.killed)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: reading the answer reports this
+            self._channel.sendall(message)
+
+    def send_file(self, header: bytes, descriptor: int, payload: bytes) -> None:
+        """Send a request with an open file, and close the file here."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+        try:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: the answer will say so
+                self._channel.sendall(header)
+                self._channel.sendmsg([b"."], rights)
+                self._channel.sendall(payload)
+        finally:
+            os.close(descriptor)
+
+    def receive(self, size: int) -> bytes:
+        """Wait for bytes from the process.
+
+        Raises:
+            DeviceLostError: it ended.
+        """
+        got = b""
+        while len(got) < size:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            chunk = self._channel.recv(size - len(got)) if self._channel.fileno() in ready else b""
+            if not chunk:
+                how = self.reap(kill=False)
+                raise DeviceLostError(how, killed=self.killed)
+            got += chunk
+        return got
+
+    def receive_now(self, size: int) -> bytes:
+        """Return bytes that the process has sent; empty if there are none, or if it ended."""
+        with contextlib.suppress(OSError):  # it ended: reading the next answer reports how
+            return self._channel.recv(size, socket.MSG_DONTWAIT)
+        return b""
+
+    def listen(self) -> None:
+        """Read the output, of which `reap` returns the end."""
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._heard, 1 << 16):
+                self._said.append(chunk)
+
+    def cpu_ns(self) -> int:
+        """Return the processor time of the process, as counted by the system; 0 if unknown."""
+        return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
+
+    def waiting_ns(self) -> int:
+        """Return the time in ns that this thread and the process waited for a core, as counted by the system."""
+        return sum(_queued_ns(file) for file in self._schedules)
+
+    def memory_bytes(self) -> tuple[int, int] | None:
+        """Return the size of the process's memory, and of its private writable part; None if unknown."""
+        try:
+            pages = os.pread(self._memory[0], 128, 0).split()
+            return int(pages[0]) * mmap.PAGESIZE, int(pages[5]) * mmap.PAGESIZE
+        except (OSError, IndexError, ValueError):  # it has ended, or the system does not report it
+            return None
+
+    def reap(self, *, kill: bool) -> str:
+        """End the process and its descendants; return exit status, resource usage and output."""
+        started = descendants.started_by(self.pid)
+        if kill or started:
+            _kill(self.pid)
+        try:
+            _, status, usage = os.wait4(self.pid, 0)
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self.killed = not (kill or started) and sent_from_outside(self._process.returncode)
+            how, peak = ended(self._process.returncode), f" (peak memory {usage.ru_maxrss >> 10} MiB)"
+        except ChildProcessError:
+            how, peak = "is gone", ""
+        descendants.end_these(started)
+        self.listen()
+        self._abandoned.detach()
+        self._held.close()
+        said = b"".join(self._said).decode(errors="replace").strip()[-_SAID_BYTES:]
+        self.ended = how + peak + (f"; it said: {said}" if said else "")
+        return self.ended
+
+    def close(self) -> None:
+        """Kill the process and all its descendants without waiting for them; repeated calls do nothing."""
+        if self.ended is None:
+            self.ended = "was ended"
+            self._abandoned()
+
+
+_ENDING: list["subprocess.Popen[bytes]"] = []
+"""Kernel processes that were killed but may not have ended yet: freeing their memory takes milliseconds."""
+
+
+def ending() -> set[int]:
+    """Return the kernel processes that were killed and have not yet ended."""
+    _ENDING[:] = [each for each in _ENDING if each.poll() is None]
+    return {each.pid for each in _ENDING}
+
+
+@atexit.register
+def _await_ends() -> None:
+    for each in _ENDING:
+        each.wait()
+
+
+def _abandon(process: "subprocess.Popen[bytes]", resources: contextlib.ExitStack) -> None:
+    """Kill a process and its descendants, and close this process's descriptors for it."""
+    started = descendants.started_by(process.pid)
+    _kill(process.pid)
+    descendants.end_these(started)
+    resources.close()
+    _ENDING.append(process)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _opened(path: str) -> list[int]:
+    """Return a descriptor of a file, or none if it cannot be read."""
+    try:
+        return [os.open(path, os.O_RDONLY | os.O_CLOEXEC)]
+    except OSError:
+        return []
+
+
+def _queued_ns(schedule: int) -> int:
+    """Return the second number of a schedstat file: nanoseconds for which the task was ready but had no core."""
+    try:
+        return int(os.pread(schedule, 128, 0).split()[1])
+    except (OSError, IndexError, ValueError):  # it has ended, or the system does not count waiting time
+        return 0
+
+
+def _readable_copy(library: Path) -> int | None:
+    """Return a descriptor of the library that another user may open, or None if the system cannot create one."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    copy = os.memfd_create("kernel", os.MFD_CLOEXEC)
+    os.write(copy, library.read_bytes())
+    os.fchmod(copy, 0o555)
+    return copy
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a kernel process, without variables that reveal kernel-evo."""
+    passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
+    mark = os.environ.get(descendants.MARK)
+    return {**passed, "LC_ALL": "C", **({} if mark is None else {_SESSION: mark})}
