@@ -1,5 +1,6 @@
 """CLI input: configs, policies, devices."""
 
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from evo.cli.service.child import RESTARTS, ChildFailed, Deaths
 from evo.cli.service.devices import choose
 from evo.cli.service.local import Local
 from evo.cli.service.locations import LocalDatabase, ServiceRef
+from evo.cli.service.options import on_service
 from evo.cli.session.request import Request, read_policy
 from evo.cli.session.session import begun
 from evo.device import Device
@@ -266,3 +268,16 @@ def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
     assert _token(None, file) == "kej_secret"
     with pytest.raises(InvalidInput, match="not both"):
         _token("given", file)
+
+
+def test_service_options_replace_the_parameter_where_in_its_place() -> None:
+    found: list[tuple[int, ServiceRef, bool]] = []
+
+    @on_service
+    def command(number: int, *, where: ServiceRef, as_json: bool = False) -> None:
+        found.append((number, where, as_json))
+
+    command(3, url="http://h", token="t", as_json=True)
+    command(4, db=Path("x.db"))
+    assert list(inspect.signature(command).parameters) == ["number", "url", "token", "db", "as_json"]
+    assert found == [(3, ServiceRef(url="http://h", token="t"), True), (4, ServiceRef(database=Path("x.db")), False)]

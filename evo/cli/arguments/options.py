@@ -1,7 +1,6 @@
 """Options shared by many commands, and help that lists the discovered strategies and proposers."""
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -9,37 +8,13 @@ from typer.core import TyperCommand
 
 from evo.cli.arguments.naming import VARIABLES
 
-_WHERE = "Which service"
-
-Url = Annotated[
-    str | None,
-    typer.Option(
-        help="Address of a running service; without it, the local database is used.",
-        envvar=VARIABLES["--url"],
-        rich_help_panel=_WHERE,
-    ),
-]
-Token = Annotated[
-    str | None,
-    typer.Option(help="Access token of that service.", envvar=VARIABLES["--token"], rich_help_panel=_WHERE),
-]
-Db = Annotated[
-    Path | None,
-    typer.Option(
-        help="Local database file; by default in your user data directory.",
-        envvar=VARIABLES["--db"],
-        dir_okay=False,
-        metavar="FILE",
-        rich_help_panel=_WHERE,
-    ),
-]
 ServedDb = Annotated[
     str | None,
     typer.Option(
         help="Database: a file, or postgresql://USER@HOST/NAME; by default a file in your user data directory.",
         envvar=VARIABLES["--db"],
         metavar="FILE|URL",
-        rich_help_panel=_WHERE,
+        rich_help_panel="Which service",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing report.")]

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Db, Json, SearchId, Token, Url, examples
+from evo.cli.arguments.options import Json, SearchId, examples
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 from evo.errors import Conflict
 
 if TYPE_CHECKING:
@@ -21,15 +22,14 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=examples("kernel-evo ablate 12", "kernel-evo ablate 12 --values --json"))(ablate)
 
 
+@on_service
 def ablate(
     search_id: SearchId,
     *,
     values: Annotated[
         bool, typer.Option("--values", help="Also measure the neighbouring values of the other tunables.")
     ] = False,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Change each switch of a search's champion, one at a time, and measure its effect.
@@ -40,9 +40,9 @@ def ablate(
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
 
-    where, out = ServiceRef(url=url, token=token, database=db), progress(as_json)
-    with ended_by_signals(), reached(out, where, measuring=url is None) as connection:
-        if url is None:
+    out = progress(as_json)
+    with ended_by_signals(), reached(out, where, measuring=where.url is None) as connection:
+        if where.url is None:
             _refuse_edited(connection, search_id)
         found = ablated(out, connection, search_id, values=values)
     if as_json:

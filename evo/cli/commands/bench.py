@@ -10,20 +10,18 @@ import typer
 
 from evo.cli.arguments.options import (
     BudgetUsd,
-    Db,
     DeviceName,
     Json,
     ModelUrl,
     PriceIn,
     PriceOut,
     ProposerName,
-    Token,
-    Url,
     examples,
     listing,
     proposers,
 )
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -45,6 +43,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="bench")
 
 
+@on_service
 def kernelbench(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of problems in KernelBench's format (.py).")],
     *,
@@ -73,9 +72,7 @@ def kernelbench(
     price_in: PriceIn = 0.0,
     price_out: PriceOut = 0.0,
     device: DeviceName = "auto",
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Import every problem, let a proposer submit variants, and report fast_p, validity, speed-ups and cost.
@@ -114,10 +111,9 @@ def kernelbench(
         limits=Limits(proposals=proposals, usd=budget_usd, trials=trials),
     )
     chosen = build(proposer, context)
-    where = ServiceRef(url=url, token=token, database=db)
     with (
         ended_by_signals(),
-        reached(said, where, measuring=url is None, beginning=True) as connection,
+        reached(said, where, measuring=where.url is None, beginning=True) as connection,
         _families(out) as families,
     ):
         contest = Contest(

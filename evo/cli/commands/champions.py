@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Db, Json, Token, Url, examples
+from evo.cli.arguments.options import Json, examples
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.text.shell import joined
 from evo.text.suggestion import unknown
@@ -57,6 +58,7 @@ def register(app: typer.Typer) -> None:
     )(export_suite)
 
 
+@on_service
 def show(
     champion: Annotated[
         int | None,
@@ -66,9 +68,7 @@ def show(
     ] = None,
     *,
     family: Annotated[str | None, typer.Option(help="Only champions of this family.")] = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """List the champions, or show one with every rule of its verdict."""
@@ -76,7 +76,7 @@ def show(
     from evo.cli.service.connection import connect
 
     none = ""
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         if champion is None:
             found = connection.client.champions(family=family).items
             none = "" if found else _no_champions_text(connection.client, family)
@@ -96,6 +96,7 @@ def show(
             console().print(verdict_text(found[0].verdict))
 
 
+@on_service
 def export(
     champions: Annotated[
         list[int],
@@ -118,9 +119,7 @@ def export(
     to: Annotated[
         Path | None, typer.Option(help="Folder to create; by default named after family and champion.")
     ] = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Write a folder that works without kernel-evo: source, binary, loader, config, evidence, report.
@@ -139,7 +138,7 @@ def export(
         raise InvalidInput(
             "--top", "is for one champion: name one, or leave --top out for a folder that picks by shape"
         )
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         client = connection.client
         wanted = [client.champion(each) for each in dict.fromkeys(champions)]
         bundles = [fetch(client, each) for each in wanted]
@@ -171,13 +170,12 @@ def export(
     out.print(styled("\nTry it:  ", (joined(("python", str(folder / start))), "bold")))
 
 
+@on_service
 def rollback(
     champion: ChampionId,
     *,
     reason: Why = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Retire the current champion; the champion that it replaced becomes current again."""
@@ -185,7 +183,7 @@ def rollback(
     from evo.cli.files.champion import successor
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         chosen = connection.client.champion(champion)
         if not chosen.current:
             raise Conflict(f"champion {champion} is retired already: {chosen.retired_reason}")
@@ -198,13 +196,12 @@ def rollback(
     console().print("Its problem has no champion now." if now is None else f"Champion {now.id} is current again.")
 
 
+@on_service
 def restore(
     champion: ChampionId,
     *,
     reason: Why = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Make a retired champion the current champion again, on the evidence of its promotion.
@@ -215,7 +212,7 @@ def restore(
     from evo.cli.files.champion import successor
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         client = connection.client
         chosen = client.champion(champion)
         if chosen.current:
@@ -232,6 +229,7 @@ def restore(
         console().print(f"Champion {retired.id} is retired: {retired.retired_reason}", markup=False)
 
 
+@on_service
 def called(
     file: Annotated[
         Path,
@@ -240,9 +238,7 @@ def called(
         ),
     ],
     *,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Store the times of champions when called from PyTorch.
@@ -255,7 +251,7 @@ def called(
     from evo.export.called import called_text, check_same, read_measurements
 
     measured = read_measurements(file)
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         client = connection.client
         for each in measured.times:
             check_same(each, client.champion(each.champion))
@@ -341,6 +337,7 @@ if TYPE_CHECKING:
     from evo.search.suite import Call, Suite
 
 
+@on_service
 def export_suite(
     *,
     suite: Annotated[str, typer.Option(metavar="NAME|FILE", help="Suite whose calls the package serves.")],
@@ -353,9 +350,7 @@ def export_suite(
         bool,
         typer.Option("--slower", help="Include champions that are slower than every baseline."),
     ] = False,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Write an importable package of a suite's champions, which needs PyTorch but not kernel-evo.
@@ -372,7 +367,7 @@ def export_suite(
 
     _require_name(to)
     wanted = find(suite)
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         client = connection.client
         found = {call.name: list(_champions(client, call, device)) for call in wanted.calls}
         chosen = {

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from evo.cli.arguments.options import Db, Json, examples
+from evo.cli.arguments.options import Json, examples
+from evo.cli.service.options import Db
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP, level, missing
 
 if TYPE_CHECKING:

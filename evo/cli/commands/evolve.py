@@ -6,7 +6,6 @@ import typer
 
 from evo.cli.arguments.options import (
     BudgetUsd,
-    Db,
     DeviceName,
     Json,
     ModelUrl,
@@ -14,11 +13,10 @@ from evo.cli.arguments.options import (
     PriceIn,
     PriceOut,
     Problem,
-    Token,
-    Url,
     examples,
 )
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -51,6 +49,7 @@ def register(app: typer.Typer) -> None:
     )(evolve)
 
 
+@on_service
 def evolve(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder.")],
     *,
@@ -103,9 +102,7 @@ def evolve(
     problem: Problem = "",
     policy: PolicyName = "default",
     device: DeviceName = "auto",
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Let a language model propose variants; the search checks, times and tunes each of them, and promotes on evidence.
@@ -128,9 +125,9 @@ def evolve(
     limits = Limits(
         proposals=proposals, usd=budget_usd, minutes=minutes, share=stop_at_share, repairs=repairs, trials=trials
     )
-    out, where = progress(as_json), ServiceRef(url=url, token=token, database=db)
+    out = progress(as_json)
     begins = search_id is None
-    with ended_by_signals(), reached(out, where, measuring=url is None, beginning=begins) as connection:
+    with ended_by_signals(), reached(out, where, measuring=where.url is None, beginning=begins) as connection:
         terms = {"problem": problem, "policy": policy, "device": device, "budget": {"trials": trials}}
         view = _search(connection, search_id, family=family, **terms)
         out.print(f"Search {view.id}. Continue with: kernel-evo evolve {family} --search {view.id} --model {model} …")

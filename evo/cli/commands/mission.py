@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evo.cli.arguments.options import Db, Force, WarmStart, examples
+from evo.cli.arguments.options import Force, WarmStart, examples
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import Db
 from evo.errors import EvoError
 from evo.text.limits import MOST
 from evo.text.secrets import masked

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evo.cli.arguments.options import Cache, Db, DeviceName, Problem, Threads, Token, Url, examples
+from evo.cli.arguments.options import Cache, DeviceName, Problem, Threads, examples
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
     )(record)
 
 
+@on_service
 def record(
     context: typer.Context,
     family: Annotated[
@@ -67,9 +69,7 @@ def record(
         ),
     ] = None,
     to: Annotated[Path, typer.Option(file_okay=False, metavar="FOLDER", help="Folder for the files.")] = Path(),
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
 ) -> None:
     """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.
 
@@ -82,7 +82,6 @@ def record(
     from evo.cli.session.request import Request
     from evo.search.lifecycle import TERMINAL
 
-    where = ServiceRef(url=url, token=token, database=db)
     asked: Request | int
     if resume is not None and family is not None:
         raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")

@@ -11,21 +11,19 @@ from evo.cli.arguments.naming import VARIABLES
 from evo.cli.arguments.options import (
     AnyOrder,
     Cache,
-    Db,
     DeviceName,
     Json,
     LaunchMode,
     PolicyName,
     Problems,
     Threads,
-    Token,
-    Url,
     WarmStart,
     examples,
     listing,
     strategies,
 )
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
 from evo.text.limits import MOST
 
@@ -63,6 +61,7 @@ def register(app: typer.Typer) -> None:
     )(search)
 
 
+@on_service
 def search(
     context: typer.Context,
     family: Annotated[
@@ -215,9 +214,7 @@ def search(
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Search in the background and return at once.")] = False,
     announce: Annotated[Path | None, typer.Option(hidden=True)] = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Search a family's space for its fastest correct config, and promote it on evidence.
@@ -240,13 +237,12 @@ def search(
         refuse_with_resume(context, {"--ablate", "--detach", "--announce"})
     if webhook is None and webhook_secret is not None and "--webhook-secret" in typed_options(context):
         raise InvalidInput("--webhook-secret", "signs the message to a --webhook: add --webhook, or leave it out")
-    where = ServiceRef(url=url, token=token, database=db)
     then = partial(ablation.after_search, as_json=as_json) if ablate else None
-    if detach and ablate and url is not None:
+    if detach and ablate and where.url is not None:
         raise InvalidInput("--ablate", "runs after the search, and --detach does not wait for it: run `ablate` later")
-    if detach and url is None:
+    if detach and where.url is None:
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
-        location = LocalDatabase.to_begin(db) if resume is None else LocalDatabase.to_use(db)
+        location = LocalDatabase.to_begin(where.database) if resume is None else LocalDatabase.to_use(where.database)
         raise typer.Exit(background.detach(again, location, where.options, as_json=as_json))
     if resume is not None and suite is not None:
         raise InvalidInput("--suite", f"search {resume} has its own problem: leave --suite or --resume out")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evo.cli.arguments.options import Db, Force, Json, SearchId, Token, Url, examples
+from evo.cli.arguments.options import Force, Json, SearchId, examples
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 from evo.errors import Conflict, InvalidInput
 from evo.text.limits import MOST
 from evo.text.visible import visible
@@ -61,22 +62,21 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=examples("kernel-evo gc --keep-days 90 --dry-run", "kernel-evo gc --artefacts-gb 20"))(gc)
 
 
+@on_service
 def searches(
     *,
     state: Annotated[StateName | None, typer.Option(help="Only searches in this state.")] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=200, metavar="N", help="Maximum number of searches, the latest first.")
     ] = 20,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """List searches, the latest first."""
     from evo.cli.console.output import print_json
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         page = connection.client.searches(state=state, limit=limit)
     if as_json:
         print_json(page.items)
@@ -84,6 +84,7 @@ def searches(
         _print_searches(page.items)
 
 
+@on_service
 def trials(
     search_id: SearchId,
     *,
@@ -118,9 +119,7 @@ def trials(
             "--front", help="Only the Pareto front of the search's two objectives, or of time and its metric."
         ),
     ] = False,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """List the trials of a search: config, outcome and time."""
@@ -139,7 +138,7 @@ def trials(
     if front_only and (metric or form != "table" or outcome is not None):
         reason = "lists the front of the search itself: leave out --metric, --format and --outcome"
         raise InvalidInput("--front", reason)
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         if form != "table":
             for piece in connection.client.export_trials(search_id, form, sort=sort, outcome=outcome):
                 sys.stdout.write(piece if form == "json" else visible(piece))
@@ -240,31 +239,36 @@ if TYPE_CHECKING:
     from evo.client import SearchCommand
 
 
-def watch(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def watch(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
     """Follow a search live from another terminal. Ctrl-C leaves it running."""
     from evo.cli.session.session import watch as stay_with
 
-    raise typer.Exit(stay_with(search_id, ServiceRef(url=url, token=token, database=db), as_json=as_json))
+    raise typer.Exit(stay_with(search_id, where, as_json=as_json))
 
 
-def pause(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def pause(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
     """Pause a search: running trials end, and no new trials begin until it is resumed."""
-    _command(search_id, "pause", ServiceRef(url=url, token=token, database=db), as_json)
+    _command(search_id, "pause", where, as_json)
 
 
-def resume(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def resume(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
     """Resume a paused search; `search --resume` also runs a service and a worker for it."""
-    _command(search_id, "resume", ServiceRef(url=url, token=token, database=db), as_json)
+    _command(search_id, "resume", where, as_json)
 
 
-def stop(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def stop(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
     """End a search early: running trials finish, and the best trial is confirmed."""
-    _command(search_id, "stop", ServiceRef(url=url, token=token, database=db), as_json)
+    _command(search_id, "stop", where, as_json)
 
 
-def cancel(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def cancel(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
     """End a search at once: running trials are dropped, and none is confirmed."""
-    _command(search_id, "cancel", ServiceRef(url=url, token=token, database=db), as_json)
+    _command(search_id, "cancel", where, as_json)
 
 
 def _command(search_id: int, command: "SearchCommand", where: ServiceRef, as_json: bool) -> None:
@@ -279,6 +283,7 @@ def _command(search_id: int, command: "SearchCommand", where: ServiceRef, as_jso
         console().print(f"Search {view.id} ({view.family}) is {view.state}.")
 
 
+@on_service
 def edit(
     search_id: SearchId,
     *,
@@ -290,9 +295,7 @@ def edit(
     archive: Annotated[
         bool | None, typer.Option("--archive/--unarchive", help="Keep an ended search, but hide it from lists.")
     ] = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Change a search's notes or priority, or archive it."""
@@ -301,7 +304,7 @@ def edit(
 
     if notes is None and priority is None and archive is None:
         raise InvalidInput("edit", "nothing to change: give --notes, --priority, --archive or --unarchive")
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         view = connection.client.edit_search(search_id, notes=notes, priority=priority, archived=archive)
     if as_json:
         print_json(view)
@@ -310,16 +313,18 @@ def edit(
         console().print(f"Search {view.id} has priority {view.priority}{archived_text}. Notes: {view.notes or 'none'}")
 
 
-def delete(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None) -> None:
+@on_service
+def delete(search_id: SearchId, *, where: ServiceRef) -> None:
     """Delete an ended search with its trials, unless a champion's evidence depends on it."""
     from evo.cli.console.output import console
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         connection.client.delete_search(search_id)
     console().print(f"Search {search_id} is deleted.")
 
 
+@on_service
 def gc(
     *,
     keep_days: Annotated[
@@ -336,9 +341,7 @@ def gc(
         typer.Option(min=0, max=MOST, metavar="N", help="Delete the oldest artefacts above this many gigabytes."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be deleted.")] = False,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Delete old searches and artefacts, but never the evidence of a champion."""
@@ -347,7 +350,7 @@ def gc(
 
     if keep_days is None and artefacts_gb is None:
         raise InvalidInput("gc", "nothing to collect: give --keep-days or --artefacts-gb")
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         gone = connection.client.collect(keep_days=keep_days, artefact_limit_gb=artefacts_gb, dry_run=dry_run)
     if as_json:
         print_json(gone)
@@ -364,6 +367,7 @@ def gc(
 MARKDOWN, PAGE = "report.md", "report.html"
 
 
+@on_service
 def report(
     search_id: SearchId,
     *,
@@ -389,9 +393,7 @@ def report(
         ),
     ] = "",
     force: Force = False,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Write report.md and report.html: findings, values without gain, cost, and a decision. They need only the
@@ -409,7 +411,7 @@ def report(
     earlier = [name for name in (MARKDOWN, PAGE) if (folder / name).exists()]
     if earlier and not force:
         raise Conflict(f"{folder / earlier[0]} already exists: replace it with --force, or name a folder with --to")
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         fetch = partial(
             connection.client.search_report,
             search_id,

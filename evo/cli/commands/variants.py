@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Db, Json, ProposerName, SearchId, Token, Url, examples, listing, proposers
+from evo.cli.arguments.options import Json, ProposerName, SearchId, examples, listing, proposers
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 from evo.errors import EvoError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=examples("kernel-evo mcp", "kernel-evo mcp --url https://evo.example.org --author ana"))(mcp)
 
 
+@on_service
 def submit(
     path: Annotated[
         Path, typer.Argument(metavar="FOLDER|FILE", help="A folder with variant.toml and sources, or one source file.")
@@ -71,9 +73,7 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until its trials have ended, and show the result.")
     ] = False,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Submit another implementation of a search's family. It is checked, timed and tuned under the search's terms.
@@ -86,8 +86,7 @@ def submit(
 
     files = read_variant_files(path)
     out, parents = progress(as_json), parent or [0]
-    where = ServiceRef(url=url, token=token, database=db)
-    with ended_by_signals(), reached(out, where, measuring=wait and url is None) as connection:
+    with ended_by_signals(), reached(out, where, measuring=wait and where.url is None) as connection:
         view = connection.client.submit_variant(
             search_id, files.files, document=files.document, parents=parents, trials=trials
         )
@@ -100,14 +99,13 @@ def submit(
         _show(view, as_json=as_json)
 
 
+@on_service
 def propose(
     search_id: SearchId,
     *,
     proposer: ProposerName,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum trials of each variant.")] = 40,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Let a proposer submit variants to a search, and list them at the end.
@@ -125,8 +123,7 @@ def propose(
         out.print(text, markup=False, highlight=False)
 
     chosen = build(proposer, Context(argument="", trials=trials, say=say, read=read_variant_files))
-    where = ServiceRef(url=url, token=token, database=db)
-    with ended_by_signals(), reached(out, where, measuring=url is None) as connection:
+    with ended_by_signals(), reached(out, where, measuring=where.url is None) as connection:
         for _ in chosen.propose(lambda: connection.client, search_id, connection.client.search(search_id).family):
             time.sleep(LOOK_S)
         found = connection.client.variants(search_id)
@@ -136,12 +133,13 @@ def propose(
         show_table(console(), found)
 
 
-def list_(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def list_(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
     """List the variants of a search, with their best times."""
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         found = connection.client.variants(search_id)
     if as_json:
         print_json(found)
@@ -149,17 +147,17 @@ def list_(search_id: SearchId, *, url: Url = None, token: Token = None, db: Db =
         show_table(console(), found)
 
 
-def show(
-    search_id: SearchId, number: Number, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False
-) -> None:
+@on_service
+def show(search_id: SearchId, number: Number, *, where: ServiceRef, as_json: Json = False) -> None:
     """Show one variant: its figures, and why its trials failed."""
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         view = connection.client.variant(search_id, number)
     _show(view, as_json=as_json)
 
 
+@on_service
 def source(
     search_id: SearchId,
     number: Number,
@@ -167,9 +165,7 @@ def source(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="New folder for the files, e.g. to edit and submit them.")
     ] = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Print the source of a variant, or write it to a folder."""
@@ -177,7 +173,7 @@ def source(
     from evo.cli.service.connection import connect
     from evo.text.visible import visible
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         found = connection.client.variant_source(search_id, number)
     if out is not None:
         from evo.cli.files.variant import write_variant_files
@@ -191,6 +187,7 @@ def source(
             typer.echo(f"// {name}\n{visible(text)}")
 
 
+@on_service
 def brief(
     search_id: SearchId,
     *,
@@ -200,9 +197,7 @@ def brief(
             "--tokens", min=1000, max=1_000_000, metavar="N", help="Shorten the brief to about this many tokens."
         ),
     ] = 12_000,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Print the brief for a proposer of variants: contract, device, and earlier attempts with their results."""
@@ -210,7 +205,7 @@ def brief(
     from evo.cli.service.connection import connect
     from evo.report.brief import brief_markdown
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         found = connection.client.variant_brief(search_id)
     if as_json:
         print_json(found)
@@ -290,14 +285,13 @@ class McpMissing(EvoError):
     """The SDK of the protocol is not installed."""
 
 
+@on_service
 def mcp(
     *,
     author: Annotated[
         str, typer.Option(metavar="NAME", help="Author of the variants that the agent submits.")
     ] = "agent",
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
 ) -> None:
     """Serve agents over the Model Context Protocol on standard input and output: brief, submit, result, compare,
     source.
@@ -312,6 +306,5 @@ def mcp(
         from evo.variants.agents.server import server
     except ModuleNotFoundError as error:
         raise McpMissing(f"the Model Context Protocol needs a package that is not installed: {INSTALL}") from error
-    where = ServiceRef(url=url, token=token, database=db)
-    with ended_by_signals(), connect(where, measuring=url is None) as connection:
+    with ended_by_signals(), connect(where, measuring=where.url is None) as connection:
         server(Tools(lambda: connection.client, author=author)).run()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.naming import VARIABLES
-from evo.cli.arguments.options import ServedDb, Token, examples
+from evo.cli.arguments.options import ServedDb, examples
+from evo.cli.service.options import Token
 from evo.text.limits import MOST
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Db, Json, Token, Url, examples
+from evo.cli.arguments.options import Json, examples
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 
 if TYPE_CHECKING:
     from evo.messages.access import IssuedToken, Role, TokenView
@@ -42,6 +43,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="token")
 
 
+@on_service
 def create(
     name: Name,
     *,
@@ -53,20 +55,19 @@ def create(
         float | None, typer.Option(min=0.001, max=36_500, metavar="N", help="Expires after this many days.")
     ] = None,
     worker: WorkerId = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Create an access token. Its secret is shown only once."""
     from evo.cli.service.connection import connect
 
     roles, expires_in_s = _roles(role), None if days is None else days * DAY_S
-    with connect(ServiceRef(url=url, token=token, database=db), beginning=True) as connection:
+    with connect(where, beginning=True) as connection:
         issued = connection.client.create_token(name, roles, worker_id=worker, expires_in_s=expires_in_s)
     _show(issued, as_json)
 
 
+@on_service
 def join(
     name: Name,
     *,
@@ -74,9 +75,7 @@ def join(
         float, typer.Option(min=0.001, max=876_000, metavar="N", help="Expires after this many hours if unused.")
     ] = 1.0,
     worker: WorkerId = None,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Create a join token, which a new worker exchanges once for its own token. Pass it to `kernel-evo worker
@@ -84,17 +83,18 @@ def join(
     """
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db), beginning=True) as connection:
+    with connect(where, beginning=True) as connection:
         issued = connection.client.create_join_token(name, worker_id=worker, expires_in_s=hours * HOUR_S)
     _show(issued, as_json)
 
 
-def list_(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def list_(*, where: ServiceRef, as_json: Json = False) -> None:
     """List all tokens, the newest first. Secrets are shown only when a token is created."""
     from evo.cli.console.output import console, print_json, table
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         tokens = connection.client.tokens().items
     if as_json:
         print_json(tokens)
@@ -107,12 +107,13 @@ def list_(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json 
     console().print(rows if tokens else "No tokens: on this machine, every user may use the service.")
 
 
-def revoke(token_id: TokenId, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def revoke(token_id: TokenId, *, where: ServiceRef, as_json: Json = False) -> None:
     """Revoke a token, and end its browser sessions."""
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         view = connection.client.revoke_token(token_id)
     if as_json:
         print_json(view)
@@ -120,6 +121,7 @@ def revoke(token_id: TokenId, *, url: Url = None, token: Token = None, db: Db = 
         console().print(f"Token {view.id} ({view.name}) is revoked.")
 
 
+@on_service
 def rotate(
     token_id: TokenId,
     *,
@@ -127,15 +129,13 @@ def rotate(
         float,
         typer.Option(min=0, max=525_600, metavar="MINUTES", help="Minutes for which the old token remains valid."),
     ] = 0.0,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Replace a token by a new token with the same roles and expiry; the old token is refused."""
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         issued = connection.client.rotate_token(token_id, grace_s=grace * MINUTE_S)
     _show(issued, as_json)
 

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evo.cli.arguments.options import Db, Json, Token, Url, examples
+from evo.cli.arguments.options import Json, examples
 from evo.cli.service.locations import ServiceRef
+from evo.cli.service.options import on_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,20 +31,24 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="workers")
 
 
-def _list_by_default(
-    context: typer.Context, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False
-) -> None:
+@on_service
+def _list_by_default(context: typer.Context, *, where: ServiceRef, as_json: Json = False) -> None:
     """List the workers, or control which workers get work."""
     if context.invoked_subcommand is None:
-        list_workers(url=url, token=token, db=db, as_json=as_json)
+        _list(where, as_json=as_json)
 
 
-def list_workers(*, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def list_workers(*, where: ServiceRef, as_json: Json = False) -> None:
     """List the workers with their devices, the most recently seen first."""
+    _list(where, as_json=as_json)
+
+
+def _list(where: ServiceRef, *, as_json: bool) -> None:
     from evo.cli.console.output import print_json
     from evo.cli.service.connection import connect
 
-    with connect(ServiceRef(url=url, token=token, database=db)) as connection:
+    with connect(where) as connection:
         found = connection.client.workers().items
     if as_json:
         print_json(found)
@@ -51,28 +56,27 @@ def list_workers(*, url: Url = None, token: Token = None, db: Db = None, as_json
         _print(found)
 
 
-def drain(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def drain(worker: WorkerName, *, where: ServiceRef, as_json: Json = False) -> None:
     """Let a worker finish its jobs and give it no more jobs, e.g. before an upgrade. When it starts again, it gets
     jobs.
     """
-    where = ServiceRef(url=url, token=token, database=db)
     _decide(where, worker, lambda client, found: client.drain(found.id), as_json=as_json)
 
 
-def resume(worker: WorkerName, *, url: Url = None, token: Token = None, db: Db = None, as_json: Json = False) -> None:
+@on_service
+def resume(worker: WorkerName, *, where: ServiceRef, as_json: Json = False) -> None:
     """Resume giving work to a drained worker."""
-    where = ServiceRef(url=url, token=token, database=db)
     _decide(where, worker, lambda client, found: client.resume_worker(found.id), as_json=as_json)
 
 
+@on_service
 def quarantine(
     worker: WorkerName,
     device: DeviceUuid,
     *,
     reason: Annotated[str, typer.Option(help="Reason, shown with the device.")],
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Quarantine a device: it gets no work until it is cleared."""
@@ -80,16 +84,15 @@ def quarantine(
     def isolate(client: "Client", found: "WorkerView") -> "WorkerView":
         return client.quarantine(found.id, device_uuid(found, device), reason=reason)
 
-    _decide(ServiceRef(url=url, token=token, database=db), worker, isolate, as_json=as_json)
+    _decide(where, worker, isolate, as_json=as_json)
 
 
+@on_service
 def clear(
     worker: WorkerName,
     device: DeviceUuid,
     *,
-    url: Url = None,
-    token: Token = None,
-    db: Db = None,
+    where: ServiceRef,
     as_json: Json = False,
 ) -> None:
     """Clear a quarantined device, so that it gets work again."""
@@ -97,7 +100,7 @@ def clear(
     def trust(client: "Client", found: "WorkerView") -> "WorkerView":
         return client.clear(found.id, device_uuid(found, device))
 
-    _decide(ServiceRef(url=url, token=token, database=db), worker, trust, as_json=as_json)
+    _decide(where, worker, trust, as_json=as_json)
 
 
 def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
