@@ -10,7 +10,7 @@ from evo.device import Device
 from evo.trial.objective import Objective
 from tests.measured import measured
 from workers.backends import LaunchError, driver
-from workers.backends.cpu.library_folders import passage, searched_folders
+from workers.backends.cpu.process.library_folders import passage, searched_folders
 from workers.build.kernel import Argument
 
 DEVICE = Device(kind="cpu", model="any", architecture="any", uuid="any")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from workers.backends.cpu.batch import (
+from workers.backends.cpu.process.batch import (
     DISAGREEMENT_OF_TURNS,
     LEAST_BATCHES,
     Batch,

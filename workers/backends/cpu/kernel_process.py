@@ -13,7 +13,10 @@ from pathlib import Path
 
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP
 from workers.backends import CallMode, DeviceLostError, InvalidMeasurementError, LaunchError, TrespassError
-from workers.backends.cpu.batch import (
+from workers.backends.cpu.imports import NO_KERNEL_MAY
+from workers.backends.cpu.memory import HostBuffers
+from workers.backends.cpu.process.address_space import AddressSpace
+from workers.backends.cpu.process.batch import (
     DISAGREEMENT_OF_TURNS,
     Batch,
     SharedPace,
@@ -24,12 +27,9 @@ from workers.backends.cpu.batch import (
     overused,
     worth_repeating,
 )
-from workers.backends.cpu.imports import NO_KERNEL_MAY
-from workers.backends.cpu.kernel_state import KernelState, state_of, writes_code
-from workers.backends.cpu.library_folders import remedy
-from workers.backends.cpu.memory import HostBuffers
-from workers.backends.cpu.process.address_space import AddressSpace
 from workers.backends.cpu.process.faults import changes_text, trespass_text
+from workers.backends.cpu.process.kernel_state import KernelState, state_of, writes_code
+from workers.backends.cpu.process.library_folders import remedy
 from workers.backends.cpu.process.messages import (
     BEHIND,
     DONE,

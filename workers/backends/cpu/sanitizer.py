@@ -18,7 +18,7 @@ from pathlib import Path
 from evo.family.source.flags import native_flag, without_libraries
 from evo.trial.results import Sanitized
 from workers.backends.cpu.compiler import SUFFIXES, CCompiler, searched_flags
-from workers.backends.cpu.library_folders import searched_folders
+from workers.backends.cpu.process.library_folders import searched_folders
 from workers.backends.tools import Subject
 from workers.build.kernel import Argument
 from workers.system import machine

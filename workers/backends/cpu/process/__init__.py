@@ -1,1 +1,1 @@
-"""Parts of the judge's side of a kernel process."""
+"""Parts of the judge's side of a kernel process: messages, memory, state, batches of calls, start and faults."""

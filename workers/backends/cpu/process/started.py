@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workers.backends import DeviceLostError
-from workers.backends.cpu.library_folders import Passage, passage
+from workers.backends.cpu.process.library_folders import Passage, passage
 from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
 
