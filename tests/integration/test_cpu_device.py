@@ -16,7 +16,8 @@ from evo.export.loader.float_control import FloatControl, preserved
 from evo.trial.objective import Objective
 from tests.integration.workbench import cpu
 from workers.backends import LaunchError, Session, driver
-from workers.backends.cpu.device import MINIMUM_SAMPLE_S, CallTimer, CpuDriver
+from workers.backends.cpu.device import CpuDriver
+from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, CallTimer
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
 from workers.system import machine

@@ -12,7 +12,7 @@ import pytest
 from evo.export.loader.float_control import FloatControl, preserved
 from evo.family.source.flags import c_steps
 from workers.backends.cpu.compiler import CCompiler, find_compiler
-from workers.backends.cpu.device import CallTimer
+from workers.backends.cpu.timers import CallTimer
 from workers.build import Artefact, Unit
 
 SUBNORMAL = 5e-324

@@ -5,10 +5,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from workers.backends.cpu.device import MINIMUM_SAMPLE_S, KernelTimer, SetOrders, calibrated
 from workers.backends.cpu.kernel_process import KernelProcess
 from workers.backends.cpu.process.batch import Batch, contradicted, contradicts, worth_repeating
 from workers.backends.cpu.process.messages import MOST_ORDERS, Table
+from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, KernelTimer, SetOrders, calibrated
 
 IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
 

@@ -1,0 +1,223 @@
+"""Timers of calls in a kernel process, and of calls in this process."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evo.export.loader.float_control import FloatControl
+from workers.backends.cpu.kernel_process import KernelProcess
+from workers.backends.cpu.memory import HostBuffers
+from workers.backends.cpu.process.messages import MOST_ORDERS
+
+MINIMUM_SAMPLE_S = 5e-4
+"""Minimum length of a sample in seconds, far above the clock's resolution and the cost of a call. Calls are repeated to
+reach it.
+"""
+
+_MAXIMUM_SAMPLE_S = 8e-3
+"""Maximum length of a sample that is contradicted. A repetition has twice as many calls: the cost of the request stays
+the same, and the error of a wrong clock grows with the calls.
+"""
+
+_PROLONGED = 3
+"""Surplus of samples that needed more calls over those that did not, from which all samples have so many. Single ones
+are disturbed by other programs: if they made all later samples longer, a round would hold one sample, and an
+interruption of it would count.
+"""
+
+_CALIBRATIONS = 3
+"""Number of samples of which the shortest determines the calls; an interrupted one would make all others too short."""
+
+MOST_ATTEMPTS = 12
+"""Attempts at a sample. An attempt that contradicts the system's time accounting is repeated. With eight busy programs
+on two cores, six in ten honest batches are answered late, but all twelve attempts only two times in a thousand.
+"""
+
+_RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
+"""First: factor by which restoring in a kernel process may be slower than in this one, measured as the best of a few
+rounds.
+"""
+
+_FURTHER_SETS = 16
+"""Sets whose pages are entered in a kernel process besides those that its next calls use."""
+
+
+class CallTimer:
+    """Times zero-argument calls in this process: baselines and the anchor.
+
+    Floating-point modes that calls leave changed are restored after each sample.
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
+        self._turn, self._turns, self._made = cycle(calls), len(calls), 0
+        self.calls = calibrated(self._take)
+
+    def sample(self) -> float:
+        return self._take(self.calls) / self.calls * 1e6
+
+    @property
+    def last(self) -> int:
+        return (self._made - 1) % self._turns
+
+    def _take(self, calls: int) -> float:
+        due = list(islice(self._turn, calls))
+        self._made += calls
+        modes = FloatControl()
+        start = time.perf_counter()
+        for call in due:
+            call()
+        took = time.perf_counter() - start
+        modes.restore()
+        return max(took, 1e-9)
+
+
+class KernelTimer:
+    """Times calls in a kernel process on one or more sets of buffers.
+
+    Several sets are called in an order that is drawn for each sample, so that a kernel cannot learn which one is next
+    and load it while it is timed for another.
+
+    Args:
+        once: a sample calls each set exactly once, in turn, even if that is very short.
+        rng: draws the orders; they must not be predictable.
+        calls: fixed number of calls in a sample, however short it is; 0: as many as fill one.
+    """
+
+    def __init__(
+        self,
+        process: KernelProcess,
+        sets: Sequence[HostBuffers],
+        *,
+        rng: np.random.Generator,
+        once: bool = False,
+        calls: int = 0,
+    ) -> None:
+        self._process, self._sets, self._last = process, sets, 0
+        self._orders = SetOrders(len(sets), rng) if len(sets) > 1 and not once else None
+        self._table, self._once, self._fixed = process.bind(sets), once, calls > 0
+        self._populated: set[int] = set()
+        self._prolonged, self._call_us = 0, MINIMUM_SAMPLE_S * 1e6
+        self._restore_ns = _most_restore_ns(sets) if self._table.restored else 0.0
+        if once:
+            self.calls = len(sets)
+            return
+        self.calls = calls or calibrated(self._take)
+
+    def sample(self) -> float:
+        taken_s = self._take(self.calls)
+        if self._once:  # a repeated sample would find other outputs
+            self._process.note_turn(self._batch)
+            return taken_s / self.calls * 1e6
+        if self._fixed:  # too short for the system's account of time
+            self._process.note(self._batch)
+            return taken_s / self.calls * 1e6
+        calls = self.calls
+        for _ in range(MOST_ATTEMPTS - 1):
+            if not self._process.worth_repeating(self._batch):
+                break
+            if self._process.contradicts(self._batch) and taken_s < _MAXIMUM_SAMPLE_S / 2:
+                calls *= 2
+            taken_s = self._take(calls)
+        self._process.note(self._batch)
+        self._process.ledger.append(self._batch)
+        self._prolonged += 1 if calls > self.calls else -1
+        if self._prolonged > _PROLONGED:
+            self.calls = calls
+        return taken_s / calls * 1e6
+
+    def warm_up(self, span_us: float) -> None:
+        """Call the kernel for this long, in few requests, because each request may wait for a core."""
+        spent_us = 0.0
+        while spent_us < span_us:
+            taken_s = self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
+            self._process.note(self._batch)
+            spent_us += taken_s * 1e6
+
+    @property
+    def last(self) -> int:
+        return self._last
+
+    def _take(self, calls: int) -> float:
+        drawn = self._orders is not None
+        order = np.arange(len(self._sets), dtype=np.uint32) if self._orders is None else self._orders.next(calls)
+        self._populate(order, calls)
+        self._batch = self._process.run(
+            self._table, calls, first=int(order[0]), behind=drawn, order=order.tobytes() if drawn else b""
+        )
+        self._last = int(order[(calls - 1) % len(order)])
+        restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)
+        taken_s = max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
+        self._call_us = taken_s * 1e6 / calls
+        return taken_s
+
+    def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
+        """Add page-table entries for the sets used by the next calls, and for some further sets.
+
+        A large cold set takes longer to enter than to use, and a quick gate uses only some of the sets. A kernel could
+        find out which sets were entered: with the further ones it does not learn which it is called with next.
+        """
+        if len(self._populated) == len(self._sets) or self._populated.issuperset(used := set(order[:calls].tolist())):
+            return
+        further = () if self._orders is None else self._orders.upcoming(_FURTHER_SETS).tolist()
+        missing = sorted(used.union(further) - self._populated)
+        self._process.populate(self._table, missing)
+        self._populated.update(missing)
+
+
+class SetOrders:
+    """Random orders in which calls use the sets of buffers: every set once, then every set again in another order, etc.
+
+    Each half of the sets is shuffled separately, so that at least half of all sets are used between two calls on the
+    same one, and caches that hold less keep none.
+    """
+
+    def __init__(self, sets: int, rng: np.random.Generator) -> None:
+        self._halves, self._rng = np.array_split(np.arange(sets, dtype=np.uint32), 2), rng
+        self._due = np.empty(0, np.uint32)
+
+    def next(self, calls: int) -> NDArray[np.uint32]:
+        """Return the sets for the next calls, shape (n,), at most `MOST_ORDERS`; longer batches repeat them."""
+        wanted = min(calls, MOST_ORDERS)
+        order = self.upcoming(wanted)
+        self._due = self._due[wanted:]
+        return order
+
+    def upcoming(self, count: int) -> NDArray[np.uint32]:
+        """Return the first sets of the next order, shape (count,), without consuming it."""
+        while len(self._due) < count:
+            self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
+        return self._due[:count]
+
+
+def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
+    """Return the upper limit of the restoring time that is subtracted from a call.
+
+    A kernel process reports its restoring time. A kernel could lengthen it, so the limit is derived from the time that
+    the same copies take in this process.
+    """
+    chosen = list(islice(cycle(sets), max(len(sets), _RESTORED_SETS)))
+    taken_ns = []
+    for _ in range(_RESTORE_ROUNDS):
+        begun = time.perf_counter_ns()
+        for buffers in chosen:
+            buffers.restore()
+        taken_ns.append((time.perf_counter_ns() - begun) / len(chosen))
+    return _RESTORE_FACTOR * min(taken_ns)
+
+
+def calibrated(take: Callable[[int], float]) -> int:
+    """Return the number of calls that last `MINIMUM_SAMPLE_S`.
+
+    Args:
+        take: makes a given number of calls and returns their duration in seconds.
+    """
+    take(1)  # first touch
+    calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(take(1), take(1))))
+    if calls > 1:  # a single short call takes longer than one in a series
+        fastest_s = min(take(calls) for _ in range(_CALIBRATIONS))
+        calls = max(1, math.ceil(MINIMUM_SAMPLE_S / (fastest_s / calls)))
+    return calls
