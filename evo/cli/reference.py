@@ -18,12 +18,12 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 _HEAD = """# Command line
 
-Written from the code by `python -m evo.cli.reference`; a test compares the two.
+`python -m evo.cli.reference` writes this page from the code; a test compares the two.
 
-Every command that speaks to a service takes `--url` (and `--token`) for a remote one; without `--url` it uses the local
-database `--db`: the service that runs on it already, or one of its own that ends with the command. `--json` prints what
-a script would read, and what was wrong as `{"error": …, "code": …}` on standard error. Anywhere on
-the line, `--debug` shows the traceback behind an error.
+With `--url` (and `--token`), a command uses a remote service. Without `--url`, it uses the local database `--db`: the
+service that already runs on this database, or a service that it starts and that ends with the command. With `--json`, a
+command prints its result as JSON, and an error as `{"error": …, "code": …}` on standard error. `--debug`, at any
+position, shows the traceback of an error.
 """
 
 
