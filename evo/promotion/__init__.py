@@ -2,12 +2,13 @@
 
 from evo.promotion.evidence import RequiredEvidence, decide, required, void_reason
 from evo.promotion.judgement import judge, promising, so_far, undecided
-from evo.promotion.rules.base import Quick
+from evo.promotion.rules.base import Known, Quick
 from evo.promotion.rules.sequential import SequentialState, looks, sequential_state
 from evo.promotion.rules.work import straddles
 from evo.promotion.verdict import Rule, Verdict
 
 __all__ = [
+    "Known",
     "Quick",
     "RequiredEvidence",
     "Rule",

@@ -8,14 +8,12 @@ import numpy as np
 
 from evo.device import DeviceKind, kind_of
 from evo.device.separation import LEVELS, Separation, level, missing
-from evo.promotion.goal import Costs
 from evo.promotion.judgement import judge
 from evo.promotion.policy import Policy
-from evo.promotion.rules.base import Quick
+from evo.promotion.rules.base import Known
 from evo.promotion.verdict import Rule, Verdict
 from evo.trial.objective import PROTOCOL_VERSION, Objective
 from evo.trial.results import ConfirmReport
-from evo.trial.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,19 +47,16 @@ def decide(
     policy: Policy,
     challengers: int,
     rng: np.random.Generator,
+    known: Known = Known(),
     *,
     kind: DeviceKind,
-    rolled_back: str | None = None,
-    before: Timing | None = None,
-    quick: Quick | None = None,
-    costs: Costs | None = None,
 ) -> Verdict:
     """Return the verdict on a confirmation: the rules of `judge`, and rules on required separation and evidence.
 
     Args:
         kind: kind of the device that measured; see `required`. The other arguments are those of `judge`.
     """
-    verdict = judge(report, policy, challengers, rng, rolled_back=rolled_back, before=before, quick=quick, costs=costs)
+    verdict = judge(report, policy, challengers, rng, known)
     if report.failure is not None or report.challenger is None:
         return verdict
     added = [

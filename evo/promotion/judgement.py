@@ -9,7 +9,7 @@ from evo.promotion.goal import Costs
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, fastest_baseline, predict, times_as_fast
 from evo.promotion.rules import RULES, Confirmation
-from evo.promotion.rules.base import Quick
+from evo.promotion.rules.base import Known
 from evo.promotion.rules.comparison import noise_between, relative_gain
 from evo.promotion.rules.sequential import sequential_state, shrunk
 from evo.promotion.statistics import Interval, order_interval, ratio_interval
@@ -31,7 +31,7 @@ def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
     If not, the next steps (further processes after the first, sanitizers and a profile after the last) are skipped.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
-    return judge(report, lenient, 1, np.random.default_rng(0), costs=costs).promote
+    return judge(report, lenient, 1, np.random.default_rng(0), Known(costs=costs)).promote
 
 
 def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
@@ -65,11 +65,7 @@ def judge(
     policy: Policy,
     challengers: int,
     rng: np.random.Generator,
-    *,
-    rolled_back: str | None = None,
-    before: Timing | None = None,
-    quick: Quick | None = None,
-    costs: Costs | None = None,
+    known: Known = Known(),
 ) -> Verdict:
     """Apply the policy's rules to one confirmation.
 
@@ -77,12 +73,9 @@ def judge(
         report: interleaved samples; without an incumbent the challenger becomes the first champion.
         challengers: number of challengers that this search has confirmed, including this one (corrects the p-value).
         rng: random generator of the bootstrap; equal generator states give equal verdicts.
-        rolled_back: the rolled-back champion with the same kernel, and the reason; None: there is none.
-        before: times of the incumbent in its own confirmation; None if there is no incumbent, or its times are unknown.
-        quick: the search's earlier measurements of the challenger; None leaves out the comparison with them.
-        costs: costs of challenger and incumbent under the search's metric; None compares their times.
+        known: facts that the report does not contain; rules that need an unknown one are left out.
     """
-    challenger = report.challenger
+    challenger, costs = report.challenger, known.costs
     if report.failure is not None or challenger is None:
         return _not_measured(report)
     words = Words() if costs is None else costs.goal.words()
@@ -109,10 +102,7 @@ def judge(
         theirs=theirs,
         words=words,
         challengers=challengers,
-        rolled_back=rolled_back,
-        before=before,
-        quick=quick,
-        costs=costs,
+        **vars(known),
         prediction=prediction,
         speedup=speedup,
         speedup_of_first=alone.get("incumbent"),

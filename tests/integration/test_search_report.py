@@ -15,7 +15,7 @@ from db.repositories.ablations import Ablations
 from db.repositories.archive import Archive
 from db.repositories.leases import Leases
 from evo.messages.job import Confirm, Evaluate
-from evo.promotion import Quick, decide
+from evo.promotion import Known, Quick, decide
 from evo.promotion.ablation import weigh
 from evo.trial.outcome import CompileFailed, Measured, WrongAnswer
 from evo.trial.results import ConfirmReport
@@ -161,7 +161,7 @@ def test_stored_verdicts_and_effects_are_recomputed_from_the_stored_samples(plac
             rng, outcome = np.random.default_rng(job.payload.seed), job.trial and job.trial.outcome
             assert isinstance(outcome, Measured)
             quick = Quick(timing=outcome.timing, baselines=search.timed_baselines)
-            verdict = decide(report, search.policy, challengers, rng, kind=search.device.kind, quick=quick)
+            verdict = decide(report, search.policy, challengers, rng, Known(quick=quick), kind=search.device.kind)
             assert verdict == job.verdict
         rows = Ablations(session).of(1)
         assert len(rows) == 4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evo.errors import InvalidInput
-from evo.promotion import judge, undecided
+from evo.promotion import Known, judge, undecided
 from evo.promotion.goal import WORST, Costs, Goal, Kernel
 from evo.trial import Proposal, Trial
 from evo.trial.objective import Objective, objective_text
@@ -98,7 +98,9 @@ def costs(metric: str, direction: str = "minimise", *, ours: float, theirs: floa
 def test_cost_decides_a_promotion_instead_of_the_time() -> None:
     slower = confirmation(np.random.default_rng(1), challenger_us=120)
     by_time = judge(slower, POLICY, 1, np.random.default_rng(0))
-    by_cost = judge(slower, POLICY, 1, np.random.default_rng(0), costs=costs("registers * time_us", ours=32, theirs=64))
+    by_cost = judge(
+        slower, POLICY, 1, np.random.default_rng(0), Known(costs=costs("registers * time_us", ours=32, theirs=64))
+    )
     assert not by_time.promote
     assert by_cost.promote
     assert by_cost.summary.startswith("Promoted: ")
@@ -108,7 +110,9 @@ def test_cost_decides_a_promotion_instead_of_the_time() -> None:
     assert by_cost.metric == pytest.approx(32 * 120, rel=0.1)
     assert "µs" not in rule(by_cost, "intervals").text
     faster = confirmation(np.random.default_rng(2), challenger_us=80)
-    dear = judge(faster, POLICY, 1, np.random.default_rng(0), costs=costs("registers * time_us", ours=64, theirs=32))
+    dear = judge(
+        faster, POLICY, 1, np.random.default_rng(0), Known(costs=costs("registers * time_us", ours=64, theirs=32))
+    )
     assert not dear.promote
     assert "more cost" in rule(dear, "gain").text
 
@@ -116,7 +120,9 @@ def test_cost_decides_a_promotion_instead_of_the_time() -> None:
 def test_maximised_rate_gives_the_same_verdict_as_the_time() -> None:
     report = confirmation(np.random.default_rng(3), challenger_us=80)
     by_time = judge(report, POLICY, 1, np.random.default_rng(0))
-    by_rate = judge(report, POLICY, 1, np.random.default_rng(0), costs=costs("gb_s", "maximise", ours=1, theirs=1))
+    by_rate = judge(
+        report, POLICY, 1, np.random.default_rng(0), Known(costs=costs("gb_s", "maximise", ours=1, theirs=1))
+    )
     assert by_time.speedup is not None
     assert by_rate.speedup is not None
     assert by_rate.speedup.estimate == pytest.approx(by_time.speedup.estimate)
@@ -125,8 +131,8 @@ def test_maximised_rate_gives_the_same_verdict_as_the_time() -> None:
 
 def test_metric_without_time_is_compared_exactly() -> None:
     report = confirmation(np.random.default_rng(4), challenger_us=100)
-    fewer = judge(report, POLICY, 1, np.random.default_rng(0), costs=costs("registers", ours=60, theirs=64))
-    equal = judge(report, POLICY, 1, np.random.default_rng(0), costs=costs("registers", ours=64, theirs=64))
+    fewer = judge(report, POLICY, 1, np.random.default_rng(0), Known(costs=costs("registers", ours=60, theirs=64)))
+    equal = judge(report, POLICY, 1, np.random.default_rng(0), Known(costs=costs("registers", ours=64, theirs=64)))
     assert fewer.promote
     assert not equal.promote
     assert fewer.speedup is not None
@@ -136,7 +142,7 @@ def test_metric_without_time_is_compared_exactly() -> None:
 def test_challenger_without_a_metric_value_is_not_promoted() -> None:
     report = confirmation(np.random.default_rng(5), challenger_us=80)
     lost = costs("registers - 64", ours=80, theirs=64)
-    verdict = judge(report, POLICY, 1, np.random.default_rng(0), costs=lost)
+    verdict = judge(report, POLICY, 1, np.random.default_rng(0), Known(costs=lost))
     assert not verdict.promote
     assert "cannot be compared" in verdict.summary
     assert not undecided(report, POLICY, lost)
@@ -145,6 +151,6 @@ def test_challenger_without_a_metric_value_is_not_promoted() -> None:
 def test_first_champion_by_metric_is_promoted_without_an_incumbent() -> None:
     report = confirmation(np.random.default_rng(6), challenger_us=80, incumbent_us=None)
     alone = replace(costs("registers", ours=60, theirs=64), incumbent=None)
-    verdict = judge(report, POLICY, 1, np.random.default_rng(0), costs=alone)
+    verdict = judge(report, POLICY, 1, np.random.default_rng(0), Known(costs=alone))
     assert verdict.promote
     assert verdict.metric == 60

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evo.promotion import Rule, Verdict, judge, promising, so_far, undecided
+from evo.promotion import Known, Rule, Verdict, judge, promising, so_far, undecided
 from evo.promotion.policy import Policy
 from evo.trial.outcome import CaseError, WrongAnswer
 from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Sanitized
@@ -153,10 +153,10 @@ def test_incumbent_with_one_slow_process_is_not_replaced() -> None:
         report, repeats=tuple(Repeat(challenger=one, other=two) for one, two in pairs), repeated_against="incumbent"
     )
     before = Timing(samples_us=(100.0,) * 9)
-    result = judge(report, replace(POLICY, false_promotion=0.1), 1, np.random.default_rng(0), before=before)
+    result = judge(report, replace(POLICY, false_promotion=0.1), 1, np.random.default_rng(0), Known(before=before))
     assert not rule(result, "incumbent").passed
     assert not result.promote
-    assert rule(judge(report, POLICY, 1, rng, before=Timing(samples_us=(150.0,) * 9)), "incumbent").passed
+    assert rule(judge(report, POLICY, 1, rng, Known(before=Timing(samples_us=(150.0,) * 9))), "incumbent").passed
 
 
 def test_confirmation_without_a_check_for_skipped_work_promotes_nothing() -> None:
@@ -449,7 +449,7 @@ def test_kernel_that_skips_work_does_not_become_first_champion(rework: float, re
 @pytest.mark.parametrize(("before_us", "told"), [(120.0, True), (70.0, True), (50.0, False)])
 def test_incumbent_slower_than_in_its_own_confirmation_is_not_replaced(before_us: float, told: bool) -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
-    result = judge(report, POLICY, 1, np.random.default_rng(0), before=Timing(samples_us=(before_us,) * 9))
+    result = judge(report, POLICY, 1, np.random.default_rng(0), Known(before=Timing(samples_us=(before_us,) * 9)))
     assert (result.promote, rule(result, "incumbent").passed, result.cannot_tell) == (told, told, not told)
     assert told or result.summary.startswith(
         "Not promoted. The incumbent took 99.58 µs, 1.99 times as long as the 50 µs of its own"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evo.promotion import Quick, Rule, judge
+from evo.promotion import Known, Quick, Rule, judge
 from evo.promotion.policy import Policy
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
@@ -16,7 +16,7 @@ def steady(time_us: float) -> Timing:
 def rule_of(quick: Quick | None, confirmed: Timing, policy: Policy | None = None, **baselines: float) -> Rule | None:
     timings = {name: steady(time_us) for name, time_us in baselines.items()}
     report = ConfirmReport(challenger=confirmed, challenger_again=confirmed, baselines=timings)
-    verdict = judge(report, policy or Policy(), 1, np.random.default_rng(0), quick=quick)
+    verdict = judge(report, policy or Policy(), 1, np.random.default_rng(0), Known(quick=quick))
     assert verdict.quick_gap is None or not verdict.quick_gap.required
     return next((rule for rule in verdict.rules if rule.name == "quick figure"), None)
 

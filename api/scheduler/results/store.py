@@ -23,7 +23,7 @@ from db.repositories.leases import Leases
 from evo import promotion
 from evo.errors import InvalidInput
 from evo.messages.job import Ablate, Confirm, Evaluate, FamilyRef
-from evo.promotion import Quick, Verdict
+from evo.promotion import Known, Quick, Verdict
 from evo.promotion.ablation import Effect
 from evo.promotion.challenge import comparable_us
 from evo.promotion.goal import Costs
@@ -189,11 +189,8 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
         search.policy,
         challengers,
         np.random.default_rng(seed),
+        Known(rolled_back=rolled_back, before=before, quick=_quick(search, job.trial), costs=costs),
         kind=search.device.kind,
-        rolled_back=rolled_back,
-        before=before,
-        quick=_quick(search, job.trial),
-        costs=costs,
     )
 
 

@@ -51,7 +51,24 @@ class Noise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirmation:
+class Known:
+    """What is known of a challenger and the incumbent besides the report of the confirmation.
+
+    Attributes:
+        rolled_back: the rolled-back champion with the same kernel, and the reason; None if there is none.
+        before: the incumbent in its own confirmation; None without an incumbent or if unknown.
+        quick: measurements of the search before the confirmation; None if unknown.
+        costs: costs of challenger and incumbent under the search's metric; None if the objective is the time.
+    """
+
+    rolled_back: str | None = None
+    before: Timing | None = None
+    quick: Quick | None = None
+    costs: Costs | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation(Known):
     """A measured challenger, as the rules judge it.
 
     Attributes:
@@ -61,10 +78,6 @@ class Confirmation:
             incumbent.
         words: words for the compared quantity in the texts of rules.
         challengers: number of challengers that the search has confirmed, this one included.
-        rolled_back: the rolled-back champion with the same kernel, and the reason; None if there is none.
-        before: the incumbent in its own confirmation; None without an incumbent or if unknown.
-        quick: measurements of the search before the confirmation; None if unknown.
-        costs: costs under the search's metric; None if the objective is the time.
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
         speedup: speed-up over the incumbent, over all processes; None without an incumbent.
         speedup_of_first: speed-up over the incumbent in the first process alone.
@@ -79,10 +92,6 @@ class Confirmation:
     theirs: Timing | None = None
     words: Words = field(default_factory=Words)
     challengers: int = 1
-    rolled_back: str | None = None
-    before: Timing | None = None
-    quick: Quick | None = None
-    costs: Costs | None = None
     prediction: Prediction | None = None
     speedup: Interval | None = None
     speedup_of_first: Interval | None = None
