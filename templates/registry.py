@@ -213,7 +213,7 @@ def _read_digest(path: Path, state: object) -> str:
 def _read_folder(path: Path, built_in: bool, state: object) -> Package:
     """Return the family in a folder. It is cached while `state` is the same, because workers need it for every job."""
     own = dict(_read_files(path))
-    family = _read_family(path) if PYTHON_SPEC not in own else _read_python(path, own)
+    family, own = (_read_family(path), own) if PYTHON_SPEC not in own else _read_python(path, own)
     files = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | own
     package = Package(
         path=path,
@@ -242,9 +242,9 @@ def _read_family(path: Path) -> Family:
     return family
 
 
-def _read_python(path: Path, files: dict[str, bytes]) -> Family:
-    """Read the family class in a family.py. In `files`, replace family.py by the files that the class stands for."""
-    del files[PYTHON_SPEC]
+def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str, bytes]]:
+    """Return the family of a class in family.py, and its files: those that the class stands for replace family.py."""
+    files = {name: content for name, content in own.items() if name != PYTHON_SPEC}
     document, made = read_family(_utf8(path / PYTHON_SPEC))
     made[SPEC] = toml_text(document)
     if clashing := sorted(made.keys() & files.keys()):
@@ -253,8 +253,7 @@ def _read_python(path: Path, files: dict[str, bytes]) -> Family:
     if family.name != path.name:
         where = str(path / PYTHON_SPEC)
         raise InvalidInput(where, f"`class {family.name}` differs from the folder's name: {_common_name(family, path)}")
-    files |= {name: content.encode() for name, content in made.items()}
-    return family
+    return family, files | {name: content.encode() for name, content in made.items()}
 
 
 def _utf8(path: Path) -> str:

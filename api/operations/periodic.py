@@ -204,11 +204,10 @@ class Collector:
         """Delete old searches in small transactions, so that other writers do not wait long."""
         collected, failed = Collected(), set[int]()
         while True:
-            known = len(failed)
             with self._transaction(dry_run) as session:
-                some = collect_searches(session, before, None if dry_run else SEARCHES_AT_ONCE, failed)
-            collected = _sum(collected, some)
-            if dry_run or some.searches_deleted + len(failed) - known < SEARCHES_AT_ONCE:
+                some, failures = collect_searches(session, before, None if dry_run else SEARCHES_AT_ONCE, failed)
+            collected, failed = _sum(collected, some), failed | failures
+            if dry_run or some.searches_deleted + len(failures) < SEARCHES_AT_ONCE:
                 return collected
 
     @contextlib.contextmanager

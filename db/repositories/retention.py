@@ -1,7 +1,7 @@
 """Retention: removes searches, workers, tokens, artefacts, events and messages that are no longer needed."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -67,13 +67,18 @@ YOUNG = timedelta(days=1)
 """Minimum age of a deleted artefact. A younger one may belong to a report that has not arrived yet."""
 
 
-def collect_searches(session: Session, before: datetime, limit: int | None, failed: set[int]) -> Collected:
+def collect_searches(
+    session: Session, before: datetime, limit: int | None, failed: Collection[int]
+) -> tuple[Collected, set[int]]:
     """Delete at most `limit` searches that ended before `before`.
 
     If a search promoted a champion, delete only the evaluation jobs and reports of its other trials.
 
     Args:
-        failed: ids of searches to skip. Searches that cannot be deleted are added.
+        failed: ids of searches to skip, which an earlier call could not delete.
+
+    Returns:
+        What was deleted, and the ids of searches that cannot be deleted.
     """
     query = select(SearchRow.id).where(
         SearchRow.state.in_(TERMINAL), SearchRow.finished_at < before, SearchRow.archived_at.is_(None)
@@ -81,20 +86,23 @@ def collect_searches(session: Session, before: datetime, limit: int | None, fail
     crowned = select(ChampionRow.search_id)
     plain = query.where(SearchRow.id.not_in(crowned), SearchRow.id.not_in(failed)).order_by(SearchRow.id)
     gone = session.scalars(plain.limit(limit)).all()
-    deleted = sum(_isolated(session, remove_search, search_id, failed) is not None for search_id in gone)
+    deleted = {search_id: _isolated(session, remove_search, search_id) for search_id in gone}
     rest = session.scalars(query.where(SearchRow.id.in_(crowned), SearchRow.id.not_in(failed))).all()
-    thinned = sum(bool(_isolated(session, _thin, search_id, failed)) for search_id in rest)
-    return Collected(searches_deleted=deleted, searches_thinned=thinned)
+    thinned = {search_id: _isolated(session, _thin, search_id) for search_id in rest}
+    counted = Collected(
+        searches_deleted=sum(done is not None for done in deleted.values()),
+        searches_thinned=sum(bool(done) for done in thinned.values()),
+    )
+    return counted, {search_id for search_id, done in (deleted | thinned).items() if done is None}
 
 
-def _isolated(session: Session, work: Callable[[Session, int], bool], search_id: int, failed: set[int]) -> bool | None:
-    """Run `work` in a savepoint, so that one failing search does not prevent the deletion of others."""
+def _isolated(session: Session, work: Callable[[Session, int], bool], search_id: int) -> bool | None:
+    """Run `work` in a savepoint, so that a failure does not prevent the deletion of others; None if it fails."""
     try:
         with session.begin_nested():
             return work(session, search_id)
     except Exception:
         log.exception("a search cannot be deleted", search=search_id)
-        failed.add(search_id)
         return None
 
 

@@ -27,22 +27,20 @@ class ResultReceiver:
         """Return the receipt of each delivery, and the ids of searches for which `api.scheduler.lifecycle.advance`
         must run.
         """
-        receipts: dict[int, ReceiptOrRefusal] = {}
+        by_search, receipts = self._sorted(deliveries)
         due: list[int] = []
-        for search_id, indices in self._sorted(deliveries, receipts).items():
+        for search_id, indices in by_search.items():
             settled = self._queue.hand_in(search_id, self._judged(search_id, [deliveries[each] for each in indices]))
             receipts.update(zip(indices, settled.receipts, strict=True))
             due += [search_id] if settled.due else []
         return [receipts[index] for index in range(len(deliveries))], due
 
-    def _sorted(self, deliveries: Sequence[Delivery], receipts: dict[int, ReceiptOrRefusal]) -> dict[int, list[int]]:
-        """Return the indices of deliveries by search.
-
-        Add receipts for deliveries that need no transaction, such as refusals.
-        """
+    def _sorted(self, deliveries: Sequence[Delivery]) -> tuple[dict[int, list[int]], dict[int, ReceiptOrRefusal]]:
+        """Return the indices of deliveries by search, and the receipts of those that need no transaction by index."""
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
         indices: dict[int, list[int]] = defaultdict(list)
+        receipts: dict[int, ReceiptOrRefusal] = {}
         for index, delivery in enumerate(deliveries):
             try:
                 if (attempt := known.get(delivery.attempt_id)) is None:
@@ -55,7 +53,7 @@ class ResultReceiver:
                 indices[attempt.search_id].append(index)
             except (NotFound, StaleLease, InvalidInput) as error:
                 receipts[index] = error
-        return indices
+        return indices, receipts
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
         """Return the results with the rulings on their samples. These are computed outside any transaction."""
