@@ -104,7 +104,7 @@ def _interval(champion: ChampionView) -> str:
         alone = factor_interval_text(first.low, first.estimate, first.high)
         sentences.append(f"The first of them alone found {alone}.")
     if verdict.behind_every_baseline:
-        sentences.append("**Every baseline is faster: use one of those.**")
+        sentences.append("**Every baseline is faster: use a baseline.**")
     return " ".join(sentences)
 
 

@@ -231,7 +231,7 @@ def test_comparison_page_calls_the_result_indicative_only(stage: Stage, page: ht
     assert "The trials have different devices" in text_of(mixed)
     assert "registers" in mixed
     assert HOSTILE not in mixed
-    assert "compared with another one" in text_of(shown(page, f"/compare?left={fast}&right={fast}"))
+    assert "Choose two different trials" in text_of(shown(page, f"/compare?left={fast}&right={fast}"))
     assert page.get(f"/compare?left={fast}&right=9999").status_code == 404
 
 

@@ -172,14 +172,14 @@ def test_search_page_shows_the_requirements(page: httpx.Client) -> None:
 def test_search_is_paused_resumed_cancelled_and_stopped_by_forms(page: httpx.Client) -> None:
     search = page.post("/start", data=typed(problem__N="16")).headers["location"]
     asked = page.get(f"{search}/cancel").text
-    assert "The search ends now, for good" in asked
+    assert "The search ends at once and cannot be resumed" in asked
     assert f'action="{search}/cancel"' in asked
     assert f'formaction="{search}/cancel"' not in page.get(search).text, "the page has no such button"
     for command, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
         assert page.post(f"{search}/{command}").headers["location"] == search
         assert page.get(f"/api/v1{search}").json()["state"] == state
     assert page.post(f"{search}/finish").status_code == 404
-    assert "It has ended already: cancelled" in page.get(f"{search}/cancel").text
+    assert "The search has already ended: cancelled" in page.get(f"{search}/cancel").text
     assert "<form" not in page.get(f"{search}/live").text, "nothing is left to command"
     other = page.post("/start", data=typed(problem__N="16")).headers["location"]
     assert page.post(f"{other}/stop").headers["location"] == other
