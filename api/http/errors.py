@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -125,6 +126,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(EvoError, _on_evo_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_bug)
 
 
@@ -275,6 +277,11 @@ def _methods(request: Request) -> list[str]:
             found |= getattr(route, "methods", None) or {"GET"}
     found = found or {"GET"}  # a path of static files
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    """Return the answer to a request whose client closed the connection before the end of the body. Nobody reads it."""
+    return answer(request, 400, "body: ended before its stated length: send it again")
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

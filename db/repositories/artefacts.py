@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+import structlog
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
@@ -14,6 +15,11 @@ from db.engine.files import write_whole
 from db.engine.unavailable import StoreUnavailable
 from db.models import ArtefactRow
 from evo.errors import InvalidInput, NotFound
+
+log = structlog.get_logger("artefacts")
+
+AGAIN = "restore it from a backup, or upload the same content again"
+"""Remedy for a file that is missing or damaged."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -27,7 +33,7 @@ class Artefacts:
         self.folder = folder
 
     def put(self, session: Session, digest: str, content: bytes, *, media_type: str, now: datetime) -> ArtefactRow:
-        """Store content under its digest. If it is stored already, only reset its age.
+        """Store content under its digest. If it is stored intact already, only reset its age.
 
         Raises:
             InvalidInput: the digest does not match the content.
@@ -36,7 +42,7 @@ class Artefacts:
         actual = hashlib.sha256(content).hexdigest()
         if actual != digest:
             raise InvalidInput("digest", f"the content's SHA-256 is {actual}: send it to that address")
-        if (row := session.get(ArtefactRow, digest)) is not None and self._path(digest).exists():
+        if (row := session.get(ArtefactRow, digest)) is not None and self._intact(digest):
             row.created_at = now  # in use again: retention must not delete it
             return row
         try:
@@ -50,9 +56,9 @@ class Artefacts:
         return session.merge(row)
 
     def missing(self, session: Session, digests: Collection[str]) -> set[str]:
-        """Return the digests whose content is not stored."""
-        rows = session.scalars(select(ArtefactRow.digest).where(ArtefactRow.digest.in_(digests)))
-        return set(digests) - {digest for digest in rows if self._path(digest).exists()}
+        """Return the digests whose content is not stored, or whose file has another size than the content."""
+        rows = session.execute(select(ArtefactRow.digest, ArtefactRow.size).where(ArtefactRow.digest.in_(digests)))
+        return set(digests) - {digest for digest, size in rows if self._size(digest) == size}
 
     def used_again(self, session: Session, digests: Collection[str], *, before: datetime, now: datetime) -> None:
         """Reset the age of artefacts that were stored before a moment and are named by a new report."""
@@ -68,20 +74,26 @@ class Artefacts:
         """Return the row and the content of an artefact.
 
         Raises:
-            NotFound: no artefact has this digest.
+            NotFound: no artefact has this digest, or its file is missing or damaged.
         """
         row = session.get(ArtefactRow, digest) if _DIGEST.fullmatch(digest) else None
         if row is None:
             raise NotFound(f"no artefact has the digest {digest}: a digest is the 64 hexadecimal digits of a SHA-256")
         try:
-            return row, self._path(digest).read_bytes()
+            content = self._path(digest).read_bytes()
         except FileNotFoundError as error:
-            raise NotFound(f"the file of artefact {digest} was removed from {self.folder}") from error
+            log.warning("the file of an artefact is missing", path=str(self._path(digest)))
+            raise NotFound(f"the file of artefact {digest} was removed from the store: {AGAIN}") from error
         except OSError as error:
             raise StoreUnavailable(
                 f"artefact folder {self.folder}: {error.strerror or error} ({digest}): make it readable",
                 public="the folder of artefacts cannot be read",
             ) from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            log.warning("the file of an artefact is damaged", path=str(self._path(digest)), size=row.size)
+            found = f"{len(content)} of {row.size} bytes" if len(content) != row.size else "other content"
+            raise NotFound(f"the file of artefact {digest} is damaged ({found}): {AGAIN}")
+        return row, content
 
     def remove(self, digest: str) -> None:
         """Delete the file of an artefact whose row was deleted."""
@@ -104,6 +116,20 @@ class Artefacts:
                         path.unlink()
                         removed += 1
         return removed
+
+    def _size(self, digest: str) -> int | None:
+        """Return the size of a file in bytes; None if it does not exist."""
+        try:
+            return self._path(digest).stat().st_size
+        except OSError:
+            return None
+
+    def _intact(self, digest: str) -> bool:
+        """Return True if a file has the content of its digest."""
+        try:
+            return hashlib.sha256(self._path(digest).read_bytes()).hexdigest() == digest
+        except OSError:
+            return False
 
     def _path(self, digest: str) -> Path:
         return self.folder / digest[:2] / digest[2:]

@@ -1,5 +1,6 @@
 """Typed client of the REST API, used by workers, the command line and users; defines the small request groups."""
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from evo.client.calls import Calls
 from evo.client.events import Events
 from evo.client.leases import Work
 from evo.client.searches import Searches
-from evo.client.transport import ATTEMPTS, Transport, parse
+from evo.client.transport import ATTEMPTS, ServiceError, Transport, parse
 from evo.client.variants import Variants
 from evo.client.workers import Workers
 from evo.messages.access import IssuedToken, Role, TokenView
@@ -148,7 +149,16 @@ class Artefacts(Calls):
         self._transport.request("PUT", f"/artefacts/{digest}", content=content)
 
     def artefact(self, digest: str) -> bytes:
-        return self._transport.request("GET", f"/artefacts/{digest}").content
+        """Return the content of an artefact.
+
+        Raises:
+            ServiceError: other content arrived, because the file is damaged or the transfer was cut off.
+        """
+        content = self._transport.request("GET", f"/artefacts/{digest}").content
+        if hashlib.sha256(content).hexdigest() != digest:
+            reason = f"{len(content):,} bytes arrived that do not have its digest"
+            raise ServiceError(f"artefact {digest} cannot be fetched: {reason}: try again, and check the proxy between")
+        return content
 
 
 class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, Events, Tokens, Upkeep):

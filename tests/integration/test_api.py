@@ -4,12 +4,13 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import re
 import sqlite3
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -309,7 +310,7 @@ def test_artefacts_sent_with_a_result_are_stored(rest: Rest) -> None:
     assert rest.http.get(f"/artefacts/{digest}").content == content
 
 
-@pytest.mark.parametrize("how", ["never stored", "file lost", "row lost"])
+@pytest.mark.parametrize("how", ["never stored", "file lost", "file cut", "row lost"])
 def test_answer_to_a_result_lists_the_artefacts_missing_from_the_service(rest: Rest, tmp_path: Path, how: str) -> None:
     """A worker may have uploaded an artefact that was later removed, by collection or by restoring a backup."""
     content = b"source"
@@ -324,6 +325,8 @@ def test_answer_to_a_result_lists_the_artefacts_missing_from_the_service(rest: R
         assert rest.http.put(f"/artefacts/{digest}", content=content).is_success
     if how == "file lost":
         (tmp_path / "artefacts" / digest[:2] / digest[2:]).unlink()
+    if how == "file cut":
+        os.truncate(tmp_path / "artefacts" / digest[:2] / digest[2:], 3)
     if how == "row lost":
         with contextlib.closing(sqlite3.connect(tmp_path / "evo.db")) as database:
             database.execute("DELETE FROM artefacts")
@@ -350,6 +353,33 @@ def test_report_renews_the_age_of_the_artefacts_it_names(rest: Rest, tmp_path: P
         result = {"attempt_id": lease.attempt_id, "token": lease.token, "report": report}
         assert rest.http.post("/results", json={"results": [result]}).is_success
         assert database.execute("SELECT count(*) FROM artefacts WHERE created_at < '2021'").fetchone() == (0,)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": lambda path: os.truncate(path, 100),
+    "emptied": lambda path: os.truncate(path, 0),
+    "extended": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    "flipped": lambda path: path.write_bytes(b"K" + path.read_bytes()[1:]),
+    "removed": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damaged_artefact_is_reported_and_repaired_by_an_upload(rest: Rest, tmp_path: Path, how: str) -> None:
+    content = b"kernel" * 100
+    digest = hashlib.sha256(content).hexdigest()
+    address, path = f"/artefacts/{digest}", tmp_path / "artefacts" / digest[:2] / digest[2:]
+    assert rest.http.put(address, content=content).is_success
+    DAMAGES[how](path)
+    download = rest.http.get(str(rest.http.base_url).replace("/api/v1/", f"{address}/source"))
+    for refused in (rest.http.get(address), download):
+        assert refused.status_code == 404
+        assert digest in refused.text
+        assert ("removed" if how == "removed" else "damaged") in refused.text
+        assert "upload the same content again" in refused.text
+        assert str(tmp_path) not in refused.text
+    assert rest.http.put(address, content=content).is_success
+    assert rest.http.get(address).content == content
 
 
 def test_artefacts_are_returned_unchanged(rest: Rest, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from api.auth.permission import rules
 from tests.integration.local import Local, local
+from tests.integration.serving import wait_until
 
 SOME_SEARCH = {"family_digest": "0" * 64}
 CURL = "application/x-www-form-urlencoded"
@@ -306,3 +307,37 @@ def test_forwarded_prefix_headers_are_not_repeated_in_pages(rest: Local, prefix:
 
 def root_of(rest: Local) -> str:
     return str(rest.http.base_url).replace("/api/v1/", "/")
+
+
+CUT: dict[str, tuple[str, str, bytes]] = {
+    "artefact": (f"PUT /api/v1/artefacts/{'a' * 64}", "Content-Length: 5000", b"a" * 1000),
+    "artefact in chunks": (f"PUT /api/v1/artefacts/{'a' * 64}", "Transfer-Encoding: chunked", b"1000\r\n" + b"a" * 500),
+    "bundle": (f"PUT /api/v1/families/{'a' * 64}/bundle", "Content-Length: 5000", b"PK"),
+    "search": ("POST /api/v1/searches", "Content-Type: application/json\r\nContent-Length: 5000", b'{"family":'),
+    "results": ("POST /api/v1/results", "Content-Type: application/json\r\nContent-Length: 5000", b'{"results":'),
+    "form": (
+        "POST /sign-in",
+        "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 5000",
+        b"--x\r\nContent-Disposition: form-data; name=token\r\n\r\nabc",
+    ),
+}
+
+
+def test_upload_that_is_cut_off_is_no_bug_of_the_service(tmp_path: Path) -> None:
+    with local(tmp_path / "evo.db", allow_family_upload=True) as rest:
+        address = rest.http.base_url
+        for request, header, body in CUT.values():
+            head = f"{request} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\n{header}\r\n\r\n"
+            with socket.create_connection((address.host, address.port or 0), timeout=10) as connection:
+                connection.sendall(head.encode() + body)
+        metrics = str(address).replace("/api/v1/", "/metrics")
+        found: list[str] = []
+
+        def answered() -> bool:
+            found[:] = [line for line in httpx.get(metrics).text.splitlines() if "request_seconds_count" in line]
+            cut = [line for line in found if 'route="/metrics"' not in line]
+            return sum(float(line.rpartition(" ")[2]) for line in cut) >= len(CUT)
+
+        wait_until(answered)
+        assert not [line for line in found if 'status="5' in line]
+        assert not list((tmp_path / "artefacts").rglob("*"))

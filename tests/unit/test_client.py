@@ -1,5 +1,6 @@
 """HTTP client: retries, and problem documents as typed errors."""
 
+import hashlib
 import json
 
 import httpx
@@ -294,3 +295,12 @@ def test_token_with_invalid_header_characters_is_refused_without_repeating_it(to
         Client("http://127.0.0.1:1", token=token)
     assert refused.value.field == "token"
     assert token not in str(refused.value)
+
+
+@pytest.mark.parametrize("arrived", [b"", b"kern", b"Kernel", b"kernel\n"])
+def test_artefact_with_other_content_is_refused(arrived: bytes) -> None:
+    """A proxy may cut off a download without an error, and a disk may return other bytes."""
+    digest = hashlib.sha256(b"kernel").hexdigest()
+    with pytest.raises(ServiceError, match=rf"artefact {digest} cannot be fetched: {len(arrived)} bytes arrived"):
+        Service(httpx.Response(200, content=arrived)).client().artefact(digest)
+    assert Service(httpx.Response(200, content=b"kernel")).client().artefact(digest) == b"kernel"

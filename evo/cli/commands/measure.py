@@ -133,7 +133,7 @@ def render(
     to: Annotated[Path | None, typer.Option(help="File to write; without it, standard output.")] = None,
 ) -> None:
     """Print the source of one config."""
-    from evo.cli.files.writing import writing_to
+    from evo.cli.files.writing import write_file, writing_to
     from evo.trial.objective import Objective
     from templates.render import render as render_source
 
@@ -143,7 +143,7 @@ def render(
         sys.stdout.write(visible(source) if sys.stdout.isatty() else source)
     else:
         with writing_to(to):
-            to.write_text(source, encoding="utf-8")
+            write_file(to, source)
 
 
 def resolve(

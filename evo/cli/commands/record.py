@@ -1,6 +1,7 @@
 """``record``: measures a space, or a random sample of it, and writes files that can be searched without the device."""
 
 import gzip
+import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -173,6 +174,10 @@ def _environment(view: "SearchView") -> dict[str, Any]:
 
 def _write(path: Path, document: dict[str, Any]) -> None:
     """Write a document; equal documents give equal files."""
+    from evo.cli.files.writing import write_file
+
     content = json.dumps(document, separators=(",", ":")).encode()
-    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
-        packed.write(content)
+    packed = io.BytesIO()
+    with gzip.GzipFile("", "wb", 9, packed, mtime=0) as file:
+        file.write(content)
+    write_file(path, packed.getvalue())

@@ -400,7 +400,7 @@ def report(
     database, and no worker.
     """
     from evo.cli.console.output import console, print_json, written
-    from evo.cli.files.writing import writing_to
+    from evo.cli.files.writing import write_file, writing_to
     from evo.cli.service.connection import connect
     from evo.report import parse_goals
 
@@ -423,7 +423,7 @@ def report(
     with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            (folder / name).write_bytes(content)
+            write_file(folder / name, content)
     if as_json:
         print_json({"folder": folder.absolute(), "files": list(files)})
         return

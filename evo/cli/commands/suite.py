@@ -33,7 +33,7 @@ def record(
     modules whose class name ends in RMSNorm. Calls that no family computes are listed with the reason.
     """
     from evo.cli.console.output import console, written
-    from evo.cli.files.writing import require_place, writing_to
+    from evo.cli.files.writing import require_place, write_file, writing_to
     from evo.cli.session.watching import watch
     from evo.errors import EvoError, NotFound
     from evo.text.wording import count_text
@@ -47,7 +47,7 @@ def record(
         why = f"the program failed ({trouble})" if trouble else "it made no calls in this process"
         raise NotFound(f"no call that a kernel could serve was recorded: {why}")
     with writing_to(to):
-        to.write_text(recorder.suite(), encoding="utf-8")
+        write_file(to, recorder.suite())
     total = sum(recorder.counts.values())
     out.print(written(to, f": {count_text(len(recorder.counts), 'problem')} of {count_text(total, 'call')}"))
     shown = to if to.is_absolute() else f"./{to}"

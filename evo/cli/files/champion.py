@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evo.cli.files.writing import writing_to
+from evo.cli.files.writing import write_folder, writing_to
 from evo.client import Client
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.export.bundle import Bundle, refuse_unexportable
@@ -108,11 +108,7 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
             raise InvalidInput("--to", f"{folder} is not a folder: name one that is empty, or a new one")
         if folder.exists() and any(folder.iterdir()):
             raise Conflict(f"{folder} is not empty: name another folder with --to, or remove it first")
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in contents.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-    return [folder / name for name in contents]
+        return write_folder(folder, contents)
 
 
 def _artefact(client: Client, champion: ChampionView, name: str) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from evo.cli.files.writing import write_folder, writing_to
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
 from evo.family.importing.writing import Answer, family_toml, reference_py
@@ -126,10 +127,8 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
         "reference.py": reference_py(draft, answer),
         **texts,
     }
-    for name, written in files.items():
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(written if isinstance(written, bytes) else written.encode("utf-8", "surrogateescape"))
+    with writing_to(target, "--folder"):
+        write_folder(target, files)
     return target, draft
 
 

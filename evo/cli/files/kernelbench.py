@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evo.cli.files.imported import check_place
+from evo.cli.files.writing import write_folder, writing_to
 from evo.errors import InvalidInput, NotFound
 from evo.family.importing.kernelbench import Described, described, family_files
 from evo.text.encoding import not_utf8
@@ -46,9 +47,8 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
     check_place(target)
     found = described(_run(file))
     files = family_files(found, text, target.absolute().name)
-    target.mkdir(parents=True, exist_ok=True)
-    for name, written in files.items():
-        (target / name).write_text(written, encoding="utf-8")
+    with writing_to(target, "--folder"):
+        write_folder(target, files)
     return target, found
 
 

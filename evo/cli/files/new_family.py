@@ -5,6 +5,7 @@ import ctypes
 import re
 from pathlib import Path
 
+from evo.cli.files.writing import write_folder, writing_to
 from evo.errors import Conflict, InvalidInput
 from evo.family.source.language import reserved_for
 from templates import registry
@@ -33,14 +34,13 @@ def write_scaffold(folder: Path) -> list[Path]:
         raise InvalidInput("FOLDER", f"{folder} is a file: choose another name")
     if folder.exists() and any(folder.iterdir()):
         raise Conflict(f"{folder} is not empty: choose another name, or remove it first")
-    folder.mkdir(parents=True, exist_ok=True)
-    return [_write(folder / file, name) for file in FILES]
+    with writing_to(folder, "FOLDER"):
+        return write_folder(folder, {file: _filled(file, name) for file in FILES})
 
 
-def _write(target: Path, name: str) -> Path:
-    text = (SOURCE / target.name).read_text(encoding="utf-8")
-    target.write_text(text.replace("{name}", name).replace("{entry}", _entry(name)), encoding="utf-8")
-    return target
+def _filled(file: str, name: str) -> str:
+    text = (SOURCE / file).read_text(encoding="utf-8")
+    return text.replace("{name}", name).replace("{entry}", _entry(name))
 
 
 def _entry(name: str) -> str:

@@ -3,6 +3,7 @@
 from itertools import islice
 from pathlib import Path
 
+from evo.cli.files.writing import write_folder, writing_to
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.messages.view import VariantSource
 from evo.text.document import read_toml, toml_text
@@ -53,11 +54,8 @@ def write_variant_files(folder: Path, source: VariantSource) -> list[Path]:
         if mode in table:
             table[mode] = str(table[mode]).removeprefix(f"{FOLDER}/")
     texts = {DOCUMENT: toml_text({"idea": "", **table}), **source.files}
-    for name, text in texts.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    return [folder / name for name in texts]
+    with writing_to(folder, "--out"):
+        return write_folder(folder, texts)
 
 
 def _is_part_of_variant(path: Path) -> bool:

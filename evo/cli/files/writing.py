@@ -1,16 +1,21 @@
-"""Writes files that the user named; errors name the option and a remedy."""
+"""Writes files and folders that the user named, whole or not at all; errors name the option and a remedy."""
 
+import secrets
+import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evo.errors import Conflict, EvoError, InvalidInput
 
 
 @contextmanager
-def writing_to(target: Path) -> Iterator[None]:
+def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
     """Context manager for code that writes files.
+
+    Args:
+        option: option or argument of the command line that named the target.
 
     Raises:
         InvalidInput: a folder is named where a file belongs.
@@ -19,12 +24,76 @@ def writing_to(target: Path) -> Iterator[None]:
     try:
         yield
     except IsADirectoryError:
-        raise InvalidInput("--to", f"{target} is a folder: name a file, e.g. {target / 'kernel.txt'}") from None
+        raise InvalidInput(option, f"{target} is a folder: name a file, e.g. {target / 'kernel.txt'}") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise EvoError(
-            f"--to: {target} cannot be written ({reason}): name another place, e.g. ./{target.name}"
+            f"{option}: {target} cannot be written ({reason}): name another place, e.g. ./{target.name}"
         ) from None
+
+
+def write_file(target: Path, content: str | bytes, *, force: bool = True) -> None:
+    """Write a file whole: if writing fails or is interrupted, `target` keeps its earlier content.
+
+    Args:
+        force: False to refuse an existing file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if target.exists() and not target.is_file():  # a device or pipe, which cannot be replaced
+        with target.open("wb") as file:
+            file.write(_bytes(content))
+        return
+    place = target.resolve()
+    draft = _draft(place)
+    try:
+        draft.write_bytes(_bytes(content))
+        if force:
+            with suppress(FileNotFoundError):
+                shutil.copymode(place, draft)
+        else:
+            place.open("xb").close()
+        draft.replace(place)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_folder(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:
+    """Write files, by their paths, into a new or empty folder. If writing fails, the folder is as it was before.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    new = not folder.exists()
+    if new:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = _draft(folder if new else folder / "files")
+    draft.mkdir()
+    try:
+        for name, content in contents.items():
+            path = draft / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(_bytes(content))
+        if new:
+            draft.replace(folder)
+        else:
+            for path in sorted(draft.iterdir()):
+                path.replace(folder / path.name)
+            draft.rmdir()
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return [folder / name for name in contents]
+
+
+def _draft(target: Path) -> Path:
+    """Return a new path beside a target."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+
+
+def _bytes(content: str | bytes) -> bytes:
+    return content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
 
 
 def require_place(target: Path, *, force: bool) -> None:
@@ -51,8 +120,8 @@ def write_or_show(target: Path, text: str, *, force: bool) -> None:
         EvoError: the file was not written.
     """
     try:
-        with writing_to(target), target.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
+        with writing_to(target):
+            write_file(target, text, force=force)
     except EvoError:
         sys.stdout.write(text)
         raise
