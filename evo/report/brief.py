@@ -15,9 +15,9 @@ CHARACTERS_PER_TOKEN = 3
 RULES = (
     "Compute exactly what the reference computes: outputs are compared with it in float64 on every case.",
     "Write every element of every output. Read nothing but the inputs, write nothing but outputs and workspaces.",
-    "Inputs are new in every process and partly in every call: results may not be kept from call to call.",
+    "Inputs are new in every process, and some change between calls: do not keep results from call to call.",
     "No threads that outlive a call, no files, no clock, no environment, no network.",
-    "Give tunables for what you are unsure of (tile sizes, unrolling, vector widths): the search tunes them.",
+    "Declare tunables for choices that you are unsure of (tile sizes, unrolling, vector widths).",
     "A tunable is a macro in a plain source (`.c`, `.cu`) or a Jinja variable in a template (`.c.j2`, `.cu.j2`).",
     "Each tunable must change the code. A constraint states which combinations are valid, and why.",
 )

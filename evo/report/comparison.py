@@ -34,11 +34,11 @@ class Comparison:
     def summary(self) -> str:
         """Result of the comparison in one sentence."""
         if self.speedup.low <= 1.0 <= self.speedup.high:
-            return "The samples do not distinguish the two."
+            return "The samples do not distinguish the two trials."
         faster, ratio = (
             ("left", self.speedup.estimate) if self.speedup.low > 1 else ("right", 1 / self.speedup.estimate)
         )
-        return f"The {faster} one looks {ratio - 1:.1%} faster."
+        return f"The {faster} trial looks {ratio - 1:.1%} faster."
 
 
 def compare(left: Timing, right: Timing, policy: Policy, rng: np.random.Generator) -> Comparison | None:

@@ -165,7 +165,7 @@ def _lines(results: Sequence[Result]) -> Iterator[str]:
     if found.share is not None:
         yield f"- median share of the device's limit: {percent_text(found.share)}"
     if found.tuning_gain is not None:
-        yield f"- tuned against as submitted, of the best variants, median: {found.tuning_gain:.2f}×"
+        yield f"- median gain of tuning, over the best variants: {found.tuning_gain:.2f}×"
     yield f"- cost: {found.usd:.4f} USD"
 
 

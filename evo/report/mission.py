@@ -100,14 +100,14 @@ def mission_report(
 def _warnings(mission: Mission, results: Sequence[Result]) -> Iterator[str]:
     if mission.rehearsal:
         yield (
-            "**A rehearsal: small problems and few trials exercise the whole procedure once. Its figures mean nothing "
-            "else.**"
+            "**A rehearsal: small problems and few trials run the whole procedure once. The figures have no other "
+            "meaning.**"
         )
     for model in dict.fromkeys(result.search.device.model for result in results):
         if model != mission.model:
             yield (
-                f"**Timed on {model}, not on {mission.model}: the goals are for the latter, and no time below says "
-                "anything about it.**"
+                f"**Timed on {model}, not on {mission.model}: the goals are for {mission.model}, and the times below "
+                "do not predict its times.**"
             )
     for users in dict.fromkeys(_environment(result).get("shared_with") for result in results):
         if users:

@@ -217,7 +217,7 @@ def test_comparison_page_calls_the_result_indicative_only(stage: Stage, page: ht
     ordered = sorted(stage.trials(1), key=lambda each: each.quick_us or each.time_us or 0)
     fast, slow = ordered[0].id, ordered[-1].id
     text = text_of(shown(page, f"/compare?left={fast}&right={slow}"))
-    for expected in ("The left one looks", "Indicative only", "Hedges", "Mann-Whitney", "differs", "1 line added"):
+    for expected in ("The left trial looks", "Indicative only", "Hedges", "Mann-Whitney", "differs", "1 line added"):
         assert expected in text, expected
     assert "The reports are equal" in text
     interval = r"(\d[\d.]* µs … \d[\d.]* µs)"

@@ -27,16 +27,16 @@ def test_comparison_of_different_kernels_states_which_one_is_faster() -> None:
     assert found.left.high < found.right.low
     assert found.effect > 5
     assert found.p_value < 1e-6
-    assert found.summary.startswith("The left one looks 1")
+    assert found.summary.startswith("The left trial looks 1")
     turned = compared(series(110.0, 60, 2), series(100.0, 40, 1))
-    assert turned.summary.startswith("The right one looks 1")
+    assert turned.summary.startswith("The right trial looks 1")
     assert turned.effect == pytest.approx(-found.effect)
 
 
 def test_comparison_does_not_distinguish_equal_kernels() -> None:
     found = compared(series(100.0, 40, 1), series(100.0, 40, 2))
     assert found.p_value > 0.05
-    assert found.summary == "The samples do not distinguish the two."
+    assert found.summary == "The samples do not distinguish the two trials."
 
 
 def test_timings_with_few_samples_or_other_protocol_are_not_compared() -> None:

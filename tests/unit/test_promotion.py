@@ -82,7 +82,7 @@ def test_verdict_without_baselines_states_the_reason_and_predicts_the_time() -> 
             80.0,
             0.02,
             True,
-            "A call takes 0.997 times as long on outputs that do not hold the result yet as where they hold the",
+            "A call takes 0.997 times as long if its outputs do not contain the answer yet",
         ),
         (86.0, 0.02, True, "A call takes 1.07 times as long"),
         (240.0, 0.02, False, "The challenger does less work if its outputs already hold the answer"),

@@ -98,7 +98,7 @@ def test_kernel_that_caches_outputs_fails_the_inputs_rule(kept: int, sets: int) 
     assert (seen.elements, len(seen.new.samples_us)) == (1, MOST_ROUNDS)
     passed, text = verdict_on(replace(seen, elements=1 << 20))
     assert not passed
-    assert text.startswith("A call on new inputs takes 5 times as long as one on inputs that were timed before")
+    assert text.startswith("A call on new inputs takes 5 times as long as a call on inputs that were timed before")
 
 
 @pytest.mark.parametrize("sets", [1, 16])

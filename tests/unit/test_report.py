@@ -185,7 +185,7 @@ def test_report_decides_by_the_ratio_over_all_processes() -> None:
     assert "Nothing is saved: 0.76" in text
     assert "| e | 0.05× the fastest baseline | 0.762× | reached |" in text
     assert "| f | 1.5× the fastest baseline | 0.762× | impossible here" in text
-    assert "| t | 20 µs | 16.13 µs | reached in the first process, not in all: one more will find" in text
+    assert "| t | 20 µs | 16.13 µs | reached in the first process, not in all: one more process will find" in text
     assert "| u | 100 µs | 16.13 µs | reached |" in text
 
 
@@ -229,7 +229,7 @@ def test_report_of_estimates_has_no_findings() -> None:
     text = " ".join(to_markdown(document).split())
     for part in (
         "Sections that need measured times are left out: samples, verdicts,",
-        "| lowest estimate | BLOCK=8, FAST=true; 3 others level with it |",
+        "| lowest estimate | BLOCK=8, FAST=true; 3 others with the same estimate |",
         "| a | 900 µs | ≈ 600 µs | reached by the estimate, which was never run |",
         "| b | 550 µs | ≈ 600 µs | missed by the estimate: a further speed-up of 1.09× is needed |",
         "| c | 1 µs | ≈ 600 µs | impossible on NVIDIA L4: it takes at least 490 µs |",

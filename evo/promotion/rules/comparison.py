@@ -93,8 +93,8 @@ def incumbent_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     )
     if not passed:
         text += (
-            ": something slows it, so a gain over it proves nothing. Search again on an idle device, or roll it back "
-            "if it stays that slow"
+            ": a disturbance slows it, so a gain over it is not reliable. Search again on an idle device, or roll it "
+            "back if it stays that slow"
         )
     return (Rule(name="incumbent", passed=passed, figure=slower, threshold=limit, text=f"{text}.", conclusive=passed),)
 

@@ -25,7 +25,7 @@ def quick_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     passed = max(ratio, 1.0 / ratio) <= 1.0 + most or before.overlaps(now)
     times = f"{time_text(challenger.median_us)}, compared with {time_text(quick.timing.median_us)} in the quick samples"
     if passed:
-        text = f"The confirmed time agrees with the quick one: {times}, {_change(ratio)}."
+        text = f"The confirmed time agrees with the quick time: {times}, {_change(ratio)}."
     else:
         reported = f"the policy reports a difference of more than {percent_text(most)}"
         text = f"The confirmed time is {times}, {_change(ratio)}; {reported}. {_reason(ratio, quick, report, policy)}"
@@ -62,8 +62,8 @@ def _likely_causes(ratio: float) -> str:
         )
     return (
         "Likely causes: a kernel that is slower in a fresh process or on fresh inputs (threads that restart, caches "
-        "or files that were warm), or quick samples of a lucky moment. Use the confirmed time, not the quick one; "
-        "`kernel-evo measure` times the config alone."
+        "or files that were warm), or quick samples that were short by chance. Use the confirmed time, not the quick "
+        "time; `kernel-evo measure` times the config alone."
     )
 
 

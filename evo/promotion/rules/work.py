@@ -66,7 +66,7 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     grown = again if costs is None else costs.grown(report.challenger.median_us, again)
     left, needed = 1.0 - grown / speedup.estimate, policy.minimum_gain
     text = (
-        f"Calls take {times_text(again, 'long')} on outputs that do not hold the result yet, which leaves "
+        f"Calls take {times_text(again, 'long')} if their outputs do not contain the answer yet, which leaves "
         f"{change_text(left)} "
         f"{confirmation.words.quantity} without skipped work; at least {needed:.1%} less is needed."
     )
@@ -86,9 +86,9 @@ def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     repetition, changing = check.repetition, check.changing
     few = repetition.elements <= policy.few_elements
     limit = policy.max_repeat_ratio_of_few if few else policy.max_repeat_ratio
-    compared = [("on new inputs takes {} as one on inputs that were timed before", repetition.new, repetition.known)]
+    compared = [("on new inputs takes {} as a call on inputs that were timed before", repetition.new, repetition.known)]
     if changing is not None:
-        text = "whose inputs change while calls follow each other takes {} as one whose inputs are written unchanged"
+        text = "whose inputs change between consecutive calls takes {} as a call whose inputs are rewritten unchanged"
         compared.append((text, changing.different, changing.same))
     found = [_input_rule(text, slow, fast, limit, policy) for text, slow, fast in compared]
     return (min(found, key=lambda rule: (rule.passed, not rule.conclusive)),)
@@ -114,9 +114,9 @@ def _input_rule(words: str, slow: Timing, fast: Timing, limit: float, policy: Po
 
 def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool, unclear: str) -> str:
     span = f"{policy.confidence:.0%}: {found.low:.3g} to {found.high:.3g}"
-    takes = f"a call takes {times_text(found.estimate, 'long')} on outputs that do not hold the result yet"
+    takes = f"a call takes {times_text(found.estimate, 'long')} if its outputs do not contain the answer yet"
     if passed:
-        return f"A{takes[1:]} as where they hold the answer ({span}; at most {policy.max_rework:g} is allowed)."
+        return f"A{takes[1:]} ({span}; at most {policy.max_rework:g} is allowed)."
     if skips:
         what = "The challenger does less work if its outputs already hold the answer"
         sure = f"more than {1.0 + policy.max_skipped:g} with {policy.skip_confidence:.1%} confidence"

@@ -35,7 +35,7 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
     yield Listed(HEAD, tuple(row(each) for each in by_effect(found)), figures=2)
     tied = {each.change.reason for each in found if each.change.also}
     if tied:
-        yield Text(f"Changes listed with a second one need it because of {'; '.join(sorted(tied))}.")
+        yield Text(f"Some changes require a second change because of {'; '.join(sorted(tied))}.")
     if timed:
         policy = search.policy
         yield Text(

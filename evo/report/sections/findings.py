@@ -55,17 +55,17 @@ def negative_blocks(material: Material) -> Iterator[Block]:
         head = ("tunable", "value", "in place of", "pairs", "time", "interval", "relative to the winner", "")
         yield Listed(head, rows, figures=3)
         yield Text(
-            "A pair is two measured binaries of trials that differ in this tunable alone, counted once however many "
-            "configs compile to the two; 1.100× took a tenth longer than with the winner's value. The interval is the "
-            f"{policy.confidence:.0%} interval of the median over pairs, of fewer than {FEW} pairs their range; a "
-            f"finding needs {LEAST} pairs. A value is listed if it can have saved less than {policy.minimum_gain:.0%}, "
-            "the least gain worth a promotion; as in the ablation it bought nothing if the whole interval is nearer to "
-            "1 than that. These times are of quick samples, each trial in its own session: where the ablation "
+            "A pair is two measured trials that differ only in this tunable; pairs with the same two binaries count "
+            "once. 1.100× means a tenth longer than with the winner's value. The interval is the "
+            f"{policy.confidence:.0%} interval of the median over pairs; with fewer than {FEW} pairs it is their "
+            f"range. A finding needs {LEAST} pairs. A value is listed if it may save less than "
+            f"{policy.minimum_gain:.0%}, the minimum gain of a promotion. It bought nothing if the whole interval is "
+            "closer to 1 than that. These are quick samples, and each trial has its own session. If the ablation "
             "measured the same change, its finding is given here."
         )
     if len(negatives) > MOST_ROWS:
         yield Text(
-            f"{len(negatives) - MOST_ROWS} more are left out, which hurt less or met the winner's value in one pair."
+            f"{len(negatives) - MOST_ROWS} more values are omitted: they hurt less, or were compared in only one pair."
         )
     yield from never
     if not negatives and not never:

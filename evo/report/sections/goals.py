@@ -165,7 +165,7 @@ def _reached(result: GoalResult, material: Material) -> str:
 
 
 def _one_more(span: str) -> str:
-    return f"one more will find {span}"
+    return f"one more process will find {span}"
 
 
 def _predicted(goal: Goal, material: Material) -> Interval | None:

@@ -63,7 +63,9 @@ def _winner(material: Material) -> str:
     if material.winner is None or best is None:
         return "none" if material.winner is None else spaced_text(material.winner)
     others = sum(each.time_us == best.time_us for each in material.found) - 1
-    level = f"; {count_text(others, 'other')} level with it" if material.search.estimated and others > 0 else ""
+    level = ""
+    if material.search.estimated and others > 0:
+        level = f"; {count_text(others, 'other')} with the same estimate"
     return f"{spaced_text(material.winner)}{level}"
 
 
@@ -93,7 +95,10 @@ def command_blocks(material: Material) -> Iterator[Block]:
         yield Text("with this policy.json:")
         yield Code(json.dumps(changed, indent=2))
     if material.search.warm_start is not None:
-        yield Text("It began with results from elsewhere, which are in the database but not in this command.")
+        yield Text(
+            "The search started with results of other searches or files, which are in the database but not in this "
+            "command."
+        )
     same = "equal times are measured: on a recorded space the search repeats exactly"
     if material.search.estimated:
         same = "equal estimates come in the same order"
