@@ -400,7 +400,7 @@ def test_attention_reference_on_the_gpu_equals_that_of_the_host(
     on_cores = trials(package, problem, tmp_path / "cores")
     small = (package.path / "reference.py").read_text()
     monkeypatch.setattr(
-        "workers.measure.family.reference.Reference._load", lambda self: _loaded(small, "LARGE_FLOPS", 0.0)
+        "workers.measure.family.module.ReferenceModule._load", lambda self, name: _loaded(small, "LARGE_FLOPS", 0.0)
     )
     on_gpu = trials(package, problem, tmp_path / "gpu")
     for one, other in zip((each.golden for each in on_cores), (each.golden for each in on_gpu), strict=True):

@@ -377,7 +377,7 @@ def reference(problem, inputs):
     )
     used = reference(tmp_path, text)
     used.golden(plan(), (1, 2))
-    (started,) = used._module.STARTED
+    (started,) = used._module._module.STARTED
     try:
         assert started.pid in descendants.of_trusted_code()
         assert started.pid in descendants.children()

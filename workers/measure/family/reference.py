@@ -1,45 +1,36 @@
 """Loads a family's reference.py: inputs, expected outputs and baselines. Used in runners only."""
 
 import hashlib
-import importlib.util
-import inspect
 import io
 import json
 import math
 import os
-import signal
 import sys
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from evo.export.loader.float_control import preserved
 from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
-from evo.reference.library import GpuNeededError
 from evo.reference.pieces import largest_magnitude, norm
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
-from workers.measure.family.dependencies import Siblings, are_unchanged, dependencies, packed, recorded, unpacked
+from workers.measure.family.dependencies import are_unchanged, dependencies, packed, unpacked
 from workers.measure.family.expected_output import Arrays, ExpectedOutput, FamilyError, Limit
 from workers.measure.family.mixtures import Mixture, mixtures
+from workers.measure.family.module import ReferenceModule
 from workers.measure.family.verification import Verification
 from workers.runner.protocol import CasePlan
-from workers.system.descendants import excused
 
-_MODULE = "kernel_evo_reference_"
 NO_LIMIT = sys.float_info.max
 _GROWTH = 32
 """Memory of a reference and its yardstick as a multiple of their inputs: a few float64 copies of half-precision
@@ -79,14 +70,6 @@ def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(1, min(affordable, len(drawn), os.cpu_count() or 1)))
 
 
-_PARAMETERS = {
-    "inputs": "problem, distribution, rng",
-    "reference": "problem, inputs",
-    "yardstick": "problem, inputs",
-}
-"""Parameters of the functions that return arrays by name."""
-
-
 class Reference:
     """The family's reference.py.
 
@@ -98,29 +81,15 @@ class Reference:
     """
 
     def __init__(self, path: Path, family_digest: str, cache: Cache) -> None:
-        self.path = path
         self._digest = family_digest
         self._cache = cache
-        self._module = self._load()
-        self._helpers = _helpers(self._module)
+        self._module = ReferenceModule(path, family_digest)
         self.slowest_s = 0.0
         self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
 
     def function(self, name: str) -> Callable[..., Any] | None:
         """Return a function of the module, wrapped so that its errors name it; None if it does not exist."""
-        function = getattr(self._module, name, None)
-        if function is None:
-            return None
-
-        @wraps(function)
-        def named(*arguments: object) -> Any:
-            before = _timers()
-            with self._blame(f"{name}()"), excused():
-                made = function(*arguments)
-            self._refuse_timers(name, _timers() - before)
-            return made
-
-        return named
+        return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
         """Draw the inputs of each case and seed in parallel."""
@@ -150,7 +119,9 @@ class Reference:
             return
         if not any(norm for golden in made for norm in golden.norms.values()):
             reason = "every expected output of every case is zero, so a kernel that writes zeros passes"
-            raise FamilyError(f"{self._maker('reference')}: {reason}: draw other inputs, or correct the reference")
+            raise FamilyError(
+                f"{self._module.maker('reference')}: {reason}: draw other inputs, or correct the reference"
+            )
 
     def mixtures(
         self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
@@ -180,13 +151,13 @@ class Reference:
 
     def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
         """Return the declared inputs as separate arrays."""
-        made = self._arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
-        maker = self._maker("inputs")
+        made = self._module.arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
+        maker = self._module.maker("inputs")
         check_names(made, plan.operands, DRAWN, case=plan.name, maker=maker)
         drawn = {}
         for each in plan.operands:
             if each.role in DRAWN:
-                with self._blame(f"inputs(), input `{each.name}`"):
+                with self._module.blame(f"inputs(), input `{each.name}`"):
                     drawn[each.name] = check_input(each, made[each.name], case=plan.name, maker=maker)
         return drawn
 
@@ -216,7 +187,9 @@ class Reference:
         golden = _golden(plan, inputs, stored, few=few)
         if not plan.verified:
             return golden
-        verify = Verification(function=self._required("verify"), maker=self._maker("verify"), plan=plan, inputs=inputs)
+        verify = Verification(
+            function=self._module.required("verify"), maker=self._module.maker("verify"), plan=plan, inputs=inputs
+        )
         return replace(golden, verify=verify, verified=tuple(each.name for each in plan.verified))
 
     def _cached_golden(self, key: str) -> Arrays | None:
@@ -234,7 +207,7 @@ class Reference:
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
         self.slowest_s = max(self.slowest_s, took_s)
         if size <= min(max(_KEPT_ANYWAY_BYTES, took_s * _READ_BYTES_S), self._most_kept_bytes):
-            states = packed(dependencies(self.path.parent))
+            states = packed(dependencies(self._module.path.parent))
             self._cache.put(key, _pack({**made, _DEPENDENCIES: np.frombuffer(states, np.uint8)}))
         return made
 
@@ -248,9 +221,11 @@ class Reference:
         yardstick = self._answers("yardstick", plan, inputs) if measured else {}
         for each in measured:
             if each.name not in yardstick:
-                raise FamilyError(f"{self._maker('yardstick')}: makes no output `{each.name}` for case {plan.name}")
-            with self._blame(f"yardstick(), output `{each.name}`"):
-                values = array_of(yardstick[each.name], each, self._maker("yardstick"))
+                raise FamilyError(
+                    f"{self._module.maker('yardstick')}: makes no output `{each.name}` for case {plan.name}"
+                )
+            with self._module.blame(f"yardstick(), output `{each.name}`"):
+                values = array_of(yardstick[each.name], each, self._module.maker("yardstick"))
                 error = self._error(plan, each, values, stored[f"reference/{each.name}"])
                 stored[f"error/{each.name}"] = np.asarray(error)
         return stored
@@ -258,11 +233,11 @@ class Reference:
     def _references(self, plan: CasePlan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         if not plan.outputs:
             return {}
-        made, maker = self._answers("reference", plan, inputs), self._maker("reference")
+        made, maker = self._answers("reference", plan, inputs), self._module.maker("reference")
         check_names(made, plan.outputs, JUDGED, case=plan.name, maker=maker)
         stored = {}
         for each in plan.outputs:
-            with self._blame(f"reference(), output `{each.name}`"):
+            with self._module.blame(f"reference(), output `{each.name}`"):
                 stored[f"reference/{each.name}"] = check_reference(each, made[each.name], case=plan.name, maker=maker)
         return stored
 
@@ -274,16 +249,16 @@ class Reference:
             allowed = each.tolerance.rel_l2 if each.tolerance is not None else 0.0
             if off > allowed * float(np.linalg.norm(right.astype(np.float64))):
                 reason = "differs from call to call on the same inputs: compute it from `problem` and `inputs` alone"
-                where = f"{self._maker('reference')}: `{each.name}` of case {plan.name}"
+                where = f"{self._module.maker('reference')}: `{each.name}` of case {plan.name}"
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
 
     def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
         """Call `reference` or `yardstick` with copies of the inputs, because they may modify them."""
-        return self._arrays(function, dict(plan.problem), {name: array.copy() for name, array in inputs.items()})
+        return self._module.arrays(function, dict(plan.problem), {name: array.copy() for name, array in inputs.items()})
 
     def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
         """Return the maximum error of the yardstick for an output."""
-        where = f"{self._maker('yardstick')}: `{output.name}` of case {plan.name}"
+        where = f"{self._module.maker('yardstick')}: `{output.name}` of case {plan.name}"
         if values.shape != reference.shape:
             raise FamilyError(f"{where} has shape {values.shape}, while reference() says {reference.shape}")
         found = distance(check_yardstick(output, values, where), reference)
@@ -295,117 +270,16 @@ class Reference:
             raise FamilyError(f"{where} {reason}: compute the same as reference(), in the dtype of the kernel")
         return found.max_abs
 
-    def _arrays(self, function: str, *arguments: object) -> Arrays:
-        called = self._required(function)
-        try:
-            inspect.signature(called).bind(*arguments)
-        except TypeError as error:
-            remedy = f"it is called with {_PARAMETERS[function]}, so write `def {function}({_PARAMETERS[function]}):`"
-            raise FamilyError(f"{self._maker(function)}: {error}: {remedy}") from None
-        except ValueError:  # a function of C without a signature
-            pass
-        made = called(*arguments)
-        if not isinstance(made, Mapping):
-            kind = type(made).__name__
-            remedy = 'write e.g. `return {"out": array}`, with the names of family.toml'
-            raise FamilyError(f"{self._maker(function)}: returns {kind}, not a dict of arrays by name: {remedy}")
-        return made
-
-    def _maker(self, function: str) -> str:
-        return f"{self.path.name}, {function}()"
-
     def _key(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> str:
         """Return the cache key, which covers the inputs because they may depend on more than the seed."""
         outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])
-        return cache_key("golden", self._digest, self._helpers, what, np.__version__)
-
-    def _refuse_timers(self, function: str, left: frozenset[int]) -> None:
-        """Reject a function that leaves timers running, because their signals would be attributed to a kernel."""
-        for which in left:
-            signal.setitimer(which, 0.0)
-        if left:
-            reason = "leaves a timer running (signal.alarm or setitimer), whose signal ends the process: stop it"
-            raise FamilyError(f"{self._maker(function)}: {reason} before it returns")
-
-    def _required(self, name: str) -> Callable[..., Any]:
-        function = self.function(name)
-        if function is None:
-            raise FamilyError(f"{self.path.name} has no function `{name}`, which family.toml relies on")
-        return function
-
-    def _load(self) -> ModuleType:
-        name = f"{_MODULE}{self._digest}"
-        spec = importlib.util.spec_from_file_location(name, self.path)
-        if spec is None or spec.loader is None:
-            raise FamilyError(f"{self.path} is not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # torch.compile, dataclasses and pickle find its definitions by the module's name
-        try:
-            with self._blame("import"):
-                _provide_earlier_names()
-                Siblings.provide(self.path.parent, [each for each in sys.modules if each.startswith(_MODULE)])
-                spec.loader.exec_module(module)
-        except FamilyError:
-            del sys.modules[name]
-            raise
-        return module
-
-    @contextmanager
-    def _blame(self, doing: str) -> Iterator[None]:
-        try:
-            with preserved(), recorded():
-                yield
-        except (FamilyError, GpuNeededError):
-            raise
-        except (Exception, SystemExit) as error:
-            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
-            line = f" (line {frames[-1].lineno})" if frames else ""
-            remedy = _import_advice(error, self.path) or _dict_advice(error)
-            raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
+        return cache_key("golden", self._digest, self._module.helpers, what, np.__version__)
 
 
 def _cases_and_seeds(plans: Sequence[CasePlan]) -> list[tuple[CasePlan, tuple[int, ...]]]:
     return [(plan, seed) for plan in plans for seed in plan.seeds]
-
-
-def _timers() -> frozenset[int]:
-    """Return the running timers of this process."""
-    every = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-    return frozenset(which for which in every if signal.getitimer(which)[0])
-
-
-def _dict_advice(error: BaseException) -> str:
-    """Return advice for an attribute that a problem or inputs dict does not have; else nothing."""
-    if not isinstance(error, AttributeError) or not isinstance(error.obj, dict):
-        return ""
-    return f': problem and inputs are dicts, so write e.g. problem["{error.name}"]'
-
-
-def _import_advice(error: BaseException, path: Path) -> str:
-    """Return advice on where modules are searched, for a failed import; else nothing."""
-    if not isinstance(error, ImportError):
-        return ""
-    if "relative import" in str(error):
-        return ": reference.py is not part of a package; write `import helper` for helper.py of the family's folder"
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        name = error.name.partition(".")[0]
-        return f": put {name}.py into the family's folder, or install it into the environment of the worker"
-    return ""
-
-
-def _provide_earlier_names() -> None:
-    """Provide the helpers of `evo.reference` under `evo`, from which earlier families import them."""
-    for name in ("encoding", "heads", "library", "rows", "torch_baselines"):
-        sys.modules.setdefault(f"evo.{name}", importlib.import_module(f"evo.reference.{name}"))
-
-
-def _helpers(module: ModuleType) -> str:
-    """Return the source of the `evo` helpers that reference.py imports, which the family's digest does not cover."""
-    used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
-    ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
-    return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
 
 
 def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> ExpectedOutput:

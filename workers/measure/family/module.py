@@ -1,0 +1,173 @@
+"""The module of a family's reference.py: imports it, calls its functions, and reports their errors."""
+
+import importlib.util
+import inspect
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from evo.export.loader.float_control import preserved
+from evo.reference.library import GpuNeededError
+from workers.build.cache import cache_key
+from workers.measure.family.dependencies import Siblings, recorded
+from workers.measure.family.expected_output import Arrays, FamilyError
+from workers.system.descendants import excused
+
+_MODULE = "kernel_evo_reference_"
+
+_PARAMETERS = {
+    "inputs": "problem, distribution, rng",
+    "reference": "problem, inputs",
+    "yardstick": "problem, inputs",
+}
+"""Parameters of the functions that return arrays by name."""
+
+
+class ReferenceModule:
+    """An imported reference.py.
+
+    Attributes:
+        helpers: digest of the helpers of kernel-evo that it imports, which the family's digest does not cover.
+
+    Raises:
+        FamilyError: it cannot be imported.
+    """
+
+    def __init__(self, path: Path, family_digest: str) -> None:
+        self.path = path
+        self._module = self._load(f"{_MODULE}{family_digest}")
+        self.helpers = _helpers(self._module)
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        """Return a function of the module, wrapped so that its errors name it; None if it does not exist."""
+        function = getattr(self._module, name, None)
+        if function is None:
+            return None
+
+        @wraps(function)
+        def named(*arguments: object) -> Any:
+            before = _timers()
+            with self.blame(f"{name}()"), excused():
+                made = function(*arguments)
+            self._refuse_timers(name, _timers() - before)
+            return made
+
+        return named
+
+    def required(self, name: str) -> Callable[..., Any]:
+        """Return a function as `function` does.
+
+        Raises:
+            FamilyError: it does not exist.
+        """
+        function = self.function(name)
+        if function is None:
+            raise FamilyError(f"{self.path.name} has no function `{name}`, which family.toml relies on")
+        return function
+
+    def arrays(self, function: str, *arguments: object) -> Arrays:
+        """Call a function that returns arrays by name.
+
+        Raises:
+            FamilyError: it fails, takes other arguments, or returns something else.
+        """
+        called = self.required(function)
+        try:
+            inspect.signature(called).bind(*arguments)
+        except TypeError as error:
+            remedy = f"it is called with {_PARAMETERS[function]}, so write `def {function}({_PARAMETERS[function]}):`"
+            raise FamilyError(f"{self.maker(function)}: {error}: {remedy}") from None
+        except ValueError:  # a function of C without a signature
+            pass
+        made = called(*arguments)
+        if not isinstance(made, Mapping):
+            kind = type(made).__name__
+            remedy = 'write e.g. `return {"out": array}`, with the names of family.toml'
+            raise FamilyError(f"{self.maker(function)}: returns {kind}, not a dict of arrays by name: {remedy}")
+        return made
+
+    def maker(self, function: str) -> str:
+        """Return the name of a function as errors give it."""
+        return f"{self.path.name}, {function}()"
+
+    @contextmanager
+    def blame(self, doing: str) -> Iterator[None]:
+        """Report the errors of the block as errors of reference.py, with the line."""
+        try:
+            with preserved(), recorded():
+                yield
+        except (FamilyError, GpuNeededError):
+            raise
+        except (Exception, SystemExit) as error:
+            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)]
+            line = f" (line {frames[-1].lineno})" if frames else ""
+            remedy = _import_advice(error, self.path) or _dict_advice(error)
+            raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
+
+    def _refuse_timers(self, function: str, left: frozenset[int]) -> None:
+        """Reject a function that leaves timers running, because their signals would be attributed to a kernel."""
+        for which in left:
+            signal.setitimer(which, 0.0)
+        if left:
+            reason = "leaves a timer running (signal.alarm or setitimer), whose signal ends the process: stop it"
+            raise FamilyError(f"{self.maker(function)}: {reason} before it returns")
+
+    def _load(self, name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, self.path)
+        if spec is None or spec.loader is None:
+            raise FamilyError(f"{self.path} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # torch.compile, dataclasses and pickle find its definitions by the module's name
+        try:
+            with self.blame("import"):
+                _provide_earlier_names()
+                Siblings.provide(self.path.parent, [each for each in sys.modules if each.startswith(_MODULE)])
+                spec.loader.exec_module(module)
+        except FamilyError:
+            del sys.modules[name]
+            raise
+        return module
+
+
+def _timers() -> frozenset[int]:
+    """Return the running timers of this process."""
+    every = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    return frozenset(which for which in every if signal.getitimer(which)[0])
+
+
+def _dict_advice(error: BaseException) -> str:
+    """Return advice for an attribute that a problem or inputs dict does not have; else nothing."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, dict):
+        return ""
+    return f': problem and inputs are dicts, so write e.g. problem["{error.name}"]'
+
+
+def _import_advice(error: BaseException, path: Path) -> str:
+    """Return advice on where modules are searched, for a failed import; else nothing."""
+    if not isinstance(error, ImportError):
+        return ""
+    if "relative import" in str(error):
+        return ": reference.py is not part of a package; write `import helper` for helper.py of the family's folder"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        name = error.name.partition(".")[0]
+        return f": put {name}.py into the family's folder, or install it into the environment of the worker"
+    return ""
+
+
+def _provide_earlier_names() -> None:
+    """Provide the helpers of `evo.reference` under `evo`, from which earlier families import them."""
+    for name in ("encoding", "heads", "library", "rows", "torch_baselines"):
+        sys.modules.setdefault(f"evo.{name}", importlib.import_module(f"evo.reference.{name}"))
+
+
+def _helpers(module: ModuleType) -> str:
+    """Return the source of the `evo` helpers that reference.py imports, which the family's digest does not cover."""
+    used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
+    ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
+    return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))
