@@ -51,9 +51,14 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
         cupy.cuda.runtime.getDeviceCount()
     except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
         return np
+    require_gpu()
+    return cupy
+
+
+def require_gpu() -> None:
+    """Raise GpuNeededError if this process must not use the GPU now; see `without_gpu`."""
     if _WITHOUT_GPU.is_set():
         raise GpuNeededError("a reference is computed on the GPU, which another process may be using")
-    return cupy
 
 
 @contextmanager

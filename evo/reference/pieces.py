@@ -19,6 +19,10 @@ PIECE = 1 << 16
 DRAWN_TOGETHER = 1 << 20
 """Numbers drawn from one generator."""
 
+PAGE_BYTES = 4096
+_TOUCHED_TOGETHER = 1 << 12
+"""Pages that a core touches at a time: 16 MiB."""
+
 _MANY_PIECES = 32
 """Number of elements below which threads are not worth starting."""
 
@@ -75,6 +79,30 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.floa
     parts = [(each, flat[i * DRAWN_TOGETHER : (i + 1) * DRAWN_TOGETHER]) for i, each in enumerate(generators)]
     on_all_cores(lambda part: part[0].standard_normal(dtype=np.float32, out=part[1]), parts)
     return drawn
+
+
+def allocated(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return a new array whose memory was touched on all cores. The first touch of memory takes longer than a copy."""
+    array = np.empty(shape, dtype)
+    pages = array.reshape(-1).view(np.uint8)[::PAGE_BYTES] if array.size else array
+
+    def touch(piece: slice) -> None:
+        pages[piece] = 0
+
+    in_pieces(touch, pages.size, piece=_TOUCHED_TOGETHER)
+    return array
+
+
+def copied(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a contiguous copy of an array, made on all cores."""
+    copy = np.empty(values.shape, values.dtype)
+    into, flat = copy.reshape(-1), np.ascontiguousarray(values).reshape(-1)
+
+    def fill(piece: slice) -> None:
+        into[piece] = flat[piece]
+
+    in_pieces(fill, flat.size, piece=DRAWN_TOGETHER)
+    return copy
 
 
 def norm(values: NDArray[Any]) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.reference.library import computing
-from evo.reference.pieces import normals, on_all_cores
+from evo.reference.pieces import allocated, normals, on_all_cores
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray[Any]]]
@@ -126,7 +126,7 @@ def _in_blocks(
     first = block(0)
     if step >= rows and to_host is None:
         return dict(first)
-    results = {name: np.empty((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
+    results = {name: allocated((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
 
     def place(start: int, parts: Mapping[str, Any] | None = None) -> None:
         for name, part in (parts or block(start)).items():

@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference.library import require_gpu
+
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Prepare: TypeAlias = Callable[[Arrays], Callable[[], object]]
 
@@ -233,11 +235,18 @@ class TorchModel:
             model, values = self._model(problem, inputs)
             large = sum(array.size for array in inputs.values()) >= ON_GPU
             device = "cuda" if large and torch.cuda.is_available() else "cpu"
+            if device == "cuda":
+                require_gpu()
+            model = model.to(device)
+            values = [each.to(device) if isinstance(each, torch.Tensor) else each for each in values]
             if double:
                 model = _as_double(model)
-                values = [each.double() if _floating(each) else each for each in values]
-            model = model.to(device)
-            values = [each.to(device).clone() if isinstance(each, torch.Tensor) else each for each in values]
+            values = [
+                each.to(torch.float64 if double and _floating(each) else each.dtype, copy=True)
+                if isinstance(each, torch.Tensor)
+                else each
+                for each in values
+            ]
             with _dtype(torch.float64 if double else torch.float32), _exact_float32(), placed_on(device):
                 made = model(*values)
             found = made if isinstance(made, tuple | list) else [made]

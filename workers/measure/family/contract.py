@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from evo.family import Operand, Role
 from evo.reference.encoding import FORMATS, decoded, encoded, is_floating, stored
-from evo.reference.pieces import in_pieces
+from evo.reference.pieces import copied, in_pieces
 from workers.backends.distance import EXACT_INTEGERS
 from workers.measure.family.expected_output import Arrays, FamilyError
 
@@ -54,7 +54,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
         raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {declared}{remedy}")
     if expected == np.bool_:  # bytes other than 0 and 1 are True to NumPy, but not to every kernel
         return np.ascontiguousarray(array.view(np.uint8) != 0)
-    return np.array(array, expected, order="C", copy=True)
+    return copied(array.astype(expected, copy=False))
 
 
 def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:

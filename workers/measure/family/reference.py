@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import is_floating
-from evo.reference.pieces import largest_magnitude, norm
+from evo.reference.pieces import copied, largest_magnitude, norm
 from workers.backends.distance import distance
 from workers.build.cache import LIMIT_BYTES, Cache, cache_key
 from workers.measure.family.contract import array_of, check_input, check_names, check_reference, check_yardstick
@@ -254,7 +254,8 @@ class Reference:
 
     def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
         """Call `reference` or `yardstick` with copies of the inputs, because they may modify them."""
-        return self._module.arrays(function, dict(plan.problem), {name: array.copy() for name, array in inputs.items()})
+        copies = {name: copied(array) for name, array in inputs.items()}
+        return self._module.arrays(function, dict(plan.problem), copies)
 
     def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
         """Return the maximum error of the yardstick for an output."""

@@ -142,5 +142,5 @@ def _stub(found: Described, *, cuda: bool) -> str:
     includes = "".join(f"#include <cuda_{header}.h>\n" for header in headers)
     c99 = "" if cuda else "#include <stdbool.h>\n#include <stdint.h>\n"
     text = signature(ENTRY, operands, cuda=cuda)
-    about = "// A stub that stores nothing, so it is never right: submit variants. {{ THREADS }} threads.\n"
-    return f"{about}{includes}{c99}{text}\n{{\n}}\n"
+    about = "// A stub, which does not compile: submit variants, or write the kernel here. {{ THREADS }} threads.\n"
+    return f'{about}{includes}{c99}{text}\n{{\n#error "this family has no kernel yet: submit variants"\n}}\n'
