@@ -116,8 +116,11 @@ def bound_text(bound: str) -> str:
 def limit_words(cache: str) -> str:
     """Describe the parts of a roofline limit, for a hot or cold search."""
     if cache == "cold":
-        return "arithmetic or bytes, whichever takes longer"
-    return "arithmetic or bytes, whichever takes longer; hot, without what the last cache keeps between calls"
+        return "the time of the arithmetic or of the memory traffic, whichever is longer"
+    return (
+        "the time of the arithmetic or of the memory traffic, whichever is longer; bytes that stay in the last-level "
+        "cache between calls move at its bandwidth"
+    )
 
 
 def outcome_text(kind: str) -> str:
