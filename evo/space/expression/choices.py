@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from evo.space.expression.repair import word
+from evo.space.expression.spelling import word
 from evo.trial import Value
 
 Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]

@@ -14,8 +14,10 @@ from evo.errors import InvalidInput
 from evo.space.expression import arithmetic
 from evo.space.expression.choices import Scope, impossible_value, words_meant
 from evo.space.expression.evaluation import Environment, Evaluation, free_names
-from evo.space.expression.repair import foreign, of_c, pasted, renamed, rewritten, value_alone
+from evo.space.expression.misread import of_c, value_alone
+from evo.space.expression.repair import pasted, renamed, rewritten
 from evo.space.expression.scalar import SCALARS, Reading, Unsure, reading
+from evo.space.expression.spelling import foreign
 from evo.space.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
 from evo.text.document import literal_text
 from evo.text.suggestion import unknown

@@ -1,0 +1,128 @@
+"""Finds terms of valid expressions that mean something else than their author probably meant."""
+
+import ast
+import copy
+from typing import Any
+
+from evo.space.expression.repair import pasted
+
+
+class _Spread(ast.NodeTransformer):
+    """Compares each value of ``x == 1 or 2`` and of ``x == (1 or 2)``, which Python reads as a truth value.
+
+    Attributes:
+        found: True after a value without a comparison was found.
+        unclear: True if it is unclear what such a value should be compared with.
+    """
+
+    found = unclear = False
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        self.generic_visit(node)
+        wanted, member = (ast.Eq, ast.In) if isinstance(node.op, ast.Or) else (ast.NotEq, ast.NotIn)
+        kept: list[ast.expr] = []
+        for each in node.values:
+            if not _is_value(each):
+                kept.append(each)
+                continue
+            self.found = True
+            match kept[-1] if kept else None:
+                case ast.Compare(left=left, ops=[op], comparators=[first]) if isinstance(op, wanted):
+                    choices = ast.Tuple(elts=[first, each], ctx=ast.Load())
+                    kept[-1] = ast.Compare(left=left, ops=[member()], comparators=[choices])
+                case ast.Compare(left=left, ops=[op], comparators=[ast.Tuple(elts=elts)]) if isinstance(op, member):
+                    choices = ast.Tuple(elts=[*elts, each], ctx=ast.Load())
+                    kept[-1] = ast.Compare(left=left, ops=[op], comparators=[choices])
+                case _:
+                    self.unclear = True
+                    kept.append(each)
+        return ast.BoolOp(op=node.op, values=kept) if len(kept) > 1 else kept[0]
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        match node:
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.BoolOp(values=values)]):
+                if all(map(_is_value, values)):
+                    self.found = True
+                    member = ast.In() if isinstance(op, ast.Eq) else ast.NotIn()
+                    return ast.Compare(left=left, ops=[member], comparators=[ast.Tuple(elts=values, ctx=ast.Load())])
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        return node  # ``max(x or 1, 2)`` is about numbers
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        return node
+
+
+def value_alone(tree: ast.expr) -> str | None:
+    """Return what to do about a number or text that is an operand of and/or in a condition; None if there is none."""
+    spread = _Spread()
+    meant = spread.visit(copy.deepcopy(tree))
+    if not spread.found:
+        return None
+    reason = "a number or text beside `and` or `or` counts as a truth value"
+    remedy = (
+        "compare it as well" if spread.unclear else f"write {pasted(ast.unparse(ast.fix_missing_locations(meant)))}"
+    )
+    return f"{reason}: {remedy}"
+
+
+class _WholeDivision(ast.NodeTransformer):
+    """Replaces ``/`` by ``//`` in ``a / b * b``, which C uses to round down to a multiple.
+
+    Attributes:
+        found: True after such a term was found.
+    """
+
+    found = False
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        self.generic_visit(node)
+        match node:
+            case ast.BinOp(op=ast.Mult(), left=ast.BinOp(op=ast.Div(), right=by) as quotient, right=other):
+                pass
+            case ast.BinOp(op=ast.Mult(), left=other, right=ast.BinOp(op=ast.Div(), right=by) as quotient):
+                pass
+            case _:
+                return node
+        if ast.dump(by) == ast.dump(other):
+            quotient.op, self.found = ast.FloorDiv(), True
+        return node
+
+
+def of_c(tree: ast.expr) -> str | None:
+    """Return a correction for a term that is useless in Python but has another meaning in C; None if there is none."""
+    division = _WholeDivision()
+    whole = division.visit(copy.deepcopy(tree))
+    if division.found:
+        return f"`/` does not round here, so it cancels out: write {pasted(ast.unparse(whole))}"
+    for node in ast.walk(tree):
+        equal = [isinstance(op, ast.Eq | ast.NotEq) for op in getattr(node, "ops", ())]
+        if isinstance(node, ast.Compare) and any(equal) and not all(equal):
+            return _unchained(node)
+    return None
+
+
+def _unchained(chain: ast.Compare) -> str:
+    """Return advice that gives both meanings of a chain such as ``a > 4 == b > 2``: Python's and C's."""
+    links: list[ast.expr] = []
+    sides: list[ast.expr] = [chain.left]
+    signs: list[ast.cmpop] = []
+    left = chain.left
+    for op, right in zip(chain.ops, chain.comparators, strict=True):
+        links.append(ast.Compare(left=left, ops=[op], comparators=[right]))
+        if isinstance(op, ast.Eq | ast.NotEq):
+            signs.append(op)
+            sides.append(right)
+        else:
+            sides[-1] = ast.Compare(left=sides[-1], ops=[op], comparators=[right])
+        left = right
+    here, there = ast.BoolOp(op=ast.And(), values=links), sides[0]
+    for sign, side in zip(signs, sides[1:], strict=True):
+        there = ast.Compare(left=there, ops=[sign], comparators=[side])
+    reason = "a chain of comparisons means something else in C"
+    return f"{reason}: write {pasted(ast.unparse(there))} or {pasted(ast.unparse(here))}"
+
+
+def _is_value(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not isinstance(node.value, bool)

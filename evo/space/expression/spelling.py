@@ -1,0 +1,159 @@
+"""Tokens of C, SQL and other languages in Python's spelling."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+_TOKEN = re.compile(
+    r"""(?P<text>"[^"]*"|'[^']*'|“[^“”]*”|‘[^‘’]*’|`[^`]*`)
+      | (?P<number>0[xX][0-9a-fA-F]+|[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+)
+        (?P<suffix>[uUlLfF]*)(?![A-Za-z0-9_])
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<sign>===|!==|&&|\|\||<<|>>|<=|>=|==|!=|<>|=<|=>|//|\*\*|::|[^\s])""",
+    re.VERBOSE,
+)
+_SIGNS: Mapping[str, str] = {
+    "&&": "and",
+    "||": "or",
+    "===": "==",
+    "!==": "!=",
+    "<>": "!=",
+    "=<": "<=",
+    "=>": ">=",
+    "=": "==",
+    "≤": "<=",
+    "≥": ">=",
+    "≠": "!=",
+    "×": "*",
+    "·": "*",
+    "∧": "and",
+    "∨": "or",
+    "¬": "not",
+    ";": "",
+}
+_WORDS: Mapping[str, str] = {
+    "true": "True",
+    "false": "False",
+    "TRUE": "True",
+    "FALSE": "False",
+    "AND": "and",
+    "OR": "or",
+    "NOT": "not",
+    "IN": "in",
+}
+_REMAINDER = re.compile(
+    r"(?<=[\w)\s])(?<!\band )(?<!\bor )(?<!\bnot )\b(?:mod|MOD)\b(?=\s+[\w(])(?!\s+(?:and|or|in|not|if|else)\b)"
+)
+_CAST = re.compile(r"(?<!\w)\(\s*(?:unsigned |signed )?(?:int|long|short|char|size_t|unsigned|float|double|bool)\s*\)")
+_SIZES = {
+    "char": 1,
+    "bool": 1,
+    "int8_t": 1,
+    "uint8_t": 1,
+    "short": 2,
+    "half": 2,
+    "__half": 2,
+    "__nv_bfloat16": 2,
+    "int16_t": 2,
+    "uint16_t": 2,
+    "int": 4,
+    "unsigned": 4,
+    "float": 4,
+    "int32_t": 4,
+    "uint32_t": 4,
+    "half2": 4,
+    "long long": 8,
+    "double": 8,
+    "size_t": 8,
+    "int64_t": 8,
+    "uint64_t": 8,
+    "float2": 8,
+    "float4": 16,
+    "int4": 16,
+}
+"""Bytes of C and CUDA types that have the same size everywhere."""
+_SIZEOF = re.compile(rf"\bsizeof\s*\(\s*(?:(?:un)?signed\s+)?({'|'.join(_SIZES)})\s*\)")
+_NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
+
+
+def with_sizes(text: str) -> str:
+    """Return the text with the values of ``sizeof``."""
+    return _SIZEOF.sub(lambda found: str(_SIZES[found[1]]), text)
+
+
+def foreign(text: str) -> dict[str, str]:
+    """Return the operators and words of other languages in the text, with their counterparts here."""
+    found: dict[str, str] = {}
+    for token in _TOKEN.finditer(text):
+        sign, name = token["sign"], token["name"]
+        meant = "not" if sign == "!" else _SIGNS.get(sign or "", "") or _WORDS.get(name or "", "")
+        if meant:
+            found[sign or name] = meant
+        elif (token["text"] or "'")[0] not in "\"'":
+            found[token["text"]] = repr(token["text"][1:-1])
+    found |= {each[0]: str(_SIZES[each[1]]) for each in _SIZEOF.finditer(text)}
+    if _REMAINDER.search(text):
+        found["mod"] = "%"
+    return found
+
+
+def word(name: str) -> bool | None:
+    """Return the truth value that this word means in another language; None if it means none."""
+    return {"true": True, "false": False}.get(name.lower())
+
+
+def spelled(text: str) -> str:
+    """Return the text with each token, and C's ``? :``, in Python's spelling."""
+    parts: list[str] = []
+    text = _NAMESPACE.sub("", _CAST.sub("", _REMAINDER.sub("%", text)))
+    for token in _TOKEN.finditer(text):
+        sign, name = token["sign"], token["name"]
+        if sign is not None:
+            parts.append(_SIGNS.get(sign, sign))
+        elif name is not None:
+            parts.append(_WORDS.get(name, name))
+        else:
+            parts.append(repr(token["text"][1:-1]) if token["text"] else token["number"])
+    return _ternary(" ".join(_negations(part for part in parts if part)))
+
+
+def _negations(names: Iterable[str]) -> list[str]:
+    """Replace C's ``! x`` by ``(not x)``, because C's operator binds tighter than comparisons and arithmetic."""
+    parts = list(names)
+    for index in reversed(range(len(parts))):
+        if parts[index] == "!":
+            end = _operand_end(parts, index + 1)
+            parts[index:end] = [f"(not {' '.join(parts[index + 1 : end])})"]
+    return parts
+
+
+def _operand_end(parts: Sequence[str], start: int) -> int:
+    """Return the index behind the operand of a sign of C: a name or number, a call or an element, or a group."""
+    end = start
+    while parts[end : end + 1] in (["-"], ["+"], ["~"]):
+        end += 1
+    end += parts[end : end + 1] not in ([], ["("])
+    depth = 0
+    while end < len(parts) and (depth or parts[end] in ("(", "[")):
+        depth += (parts[end] in ("(", "[")) - (parts[end] in (")", "]"))
+        end += 1
+    return end
+
+
+def _ternary(text: str) -> str:
+    """Return C's ``a ? b : c``, at the outermost level, as ``b if a else c``."""
+    depth, nested = 0, 0
+    question = None
+    for index, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth:
+            continue
+        if letter == "?":
+            nested += question is not None
+            question = index if question is None else question
+        elif letter == ":" and question is not None:
+            if nested:
+                nested -= 1
+                continue
+            chosen, other = text[question + 1 : index], text[index + 1 :]
+            return f"({_ternary(chosen)}) if ({text[:question]}) else ({_ternary(other)})"
+    return text
