@@ -93,7 +93,7 @@ def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]
             over="default", ratio=None, words="The default config was not tried, so nothing is compared with it."
         )
     if default.number == best.number:
-        words = "The default config is the best that was found: searching gained nothing over it."
+        words = "The default config is the best that was found: the search gained nothing over it."
         return Gain(over="default", ratio=Interval(low=1.0, estimate=1.0, high=1.0), trials=1, words=words)
     if default.timing is None:
         words = f"The default config (trial {default.number}) could not be timed, so nothing is compared with it."
@@ -111,14 +111,14 @@ def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
     failed = len(blind) - len(medians_us)
     others = f"; {failed} more could not be timed" if failed else ""
     if len(medians_us) < LEAST_BLIND:
-        few = count_text(len(medians_us), "blind trial")
+        few = count_text(len(medians_us), "random trial")
         words = f"Too few random configs to compare with: {few} timed, {LEAST_BLIND} are needed{others}."
         return Gain(over="random", ratio=None, trials=len(medians_us), words=words)
     ratio, level = _ratio(order_interval(medians_us, CONFIDENCE), time), coverage(len(medians_us))
     figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
     words = (
-        f"{figure} as fast as the median of {len(medians_us)} random configs, the blind trials of this search{others}; "
-        f"{percent_text(level)} interval, {basis}."
+        f"{figure} as fast as the median of {len(medians_us)} random configs, the first random trials of this "
+        f"search{others}; {percent_text(level)} interval, {basis}."
     )
     return Gain(over="random", ratio=ratio, confidence=level, trials=len(medians_us), words=words)
 
@@ -141,7 +141,9 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
     """
     found = best.confirmation
     if found is None:
-        return order_interval(best.timing.samples_us, CONFIDENCE), "by quick samples, which flatter the best of many"
+        return order_interval(
+            best.timing.samples_us, CONFIDENCE
+        ), "by quick samples; their best is too short on average"
     before = baselines.get(found.baseline or "")
     if before is None or found.speedup is None:
         return found.time, "by its confirmed time"

@@ -7,8 +7,8 @@ from evo.messages.view.search import ChallengeView
 from evo.messages.view.trial import TrialView
 
 DIFFERENT_RUNS = (
-    "Each confirmation is a run of its own. Times of different runs, and quick ones, are not comparable: the rules of "
-    "a verdict compare trials within one run."
+    "Each confirmation is a separate run. Times of different runs, and quick times, are not comparable; verdicts "
+    "compare kernels within one run."
 )
 """Shown with a table that has times of several runs."""
 
