@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, inspect
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, NullPool, create_engine, event, inspect
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -35,6 +35,8 @@ class SQLite:
 
     def __init__(self, location: Location) -> None:
         self.path = cast(Path, location.file)
+        real = self.path.resolve()  # SQLite puts the log next to the file that a symbolic link names
+        self._log = real.with_name(f"{real.name}-wal")
         self._opened: tuple[int, int] | None = None
 
     def engine(self) -> Engine:
@@ -59,6 +61,7 @@ class SQLite:
             query_cache_size=500,
         )
         event.listen(engine, "connect", _configure)
+        event.listen(engine, "handle_error", self._on_error)
         event.listen(engine, "begin", self._begin)
         return engine
 
@@ -67,6 +70,35 @@ class SQLite:
         if mode != "DEFERRED":
             self._refuse_replaced()
         connection.exec_driver_sql(f"BEGIN {mode}")
+        if mode != "DEFERRED":
+            self._refuse_lost_log(connection)
+
+    def _refuse_lost_log(self, connection: Connection) -> None:
+        """Check that the write-ahead log exists. Otherwise acknowledged writes would go to a removed file.
+
+        Raises:
+            StoreUnavailable: the log was removed.
+        """
+        if self._log.exists() or connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
+            return
+        connection.exec_driver_sql("ROLLBACK")
+        public = "its write-ahead log was removed"
+        remedy = "end the service, which then writes what it still holds into the database file, and start it again"
+        raise StoreUnavailable(f"database {self.path}: {public} while it was in use: {remedy}", public=public)
+
+    def _on_error(self, context: ExceptionContext) -> BaseException | None:
+        """Return the error to raise instead of another, or None.
+
+        SQLite quotes damaged names of tables in its messages, and the driver cannot decode these.
+        """
+        if isinstance(context.original_exception, UnicodeDecodeError):
+            return self._unavailable("malformed", "names of its tables are not UTF-8")
+        return None
+
+    def _unavailable(self, sign: str, reason: str) -> StoreUnavailable:
+        """Return the error for a sign in `_REMEDIES`."""
+        remedy = _REMEDIES[sign]
+        return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(":")[0])
 
     def _refuse_replaced(self) -> None:
         """Check that the path still names the opened file. Otherwise acknowledged writes would go to a removed file.
@@ -108,10 +140,8 @@ class SQLite:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)
         if any(sign in reason.lower() for sign in _VALUE_ERRORS):
             return UnreadableValue(None, None, reason.partition(" with text")[0])
-        remedy = next((text for sign, text in _REMEDIES.items() if sign in reason.lower()), None)
-        if remedy is None:
-            return None
-        return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(":")[0])
+        sign = next((sign for sign in _REMEDIES if sign in reason.lower()), None)
+        return None if sign is None else self._unavailable(sign, reason)
 
     def may_have_committed(self, error: BaseException) -> bool:
         """Return False: SQLite rolls back a failed commit."""
@@ -136,7 +166,7 @@ class SQLite:
             StoreUnavailable: the file was truncated, or its write-ahead log has a gap.
         """
         try:
-            found = damage(self.path) if self.path.is_file() else None
+            found = damage(self.path.resolve()) if self.path.is_file() else None
         except OSError:
             return  # SQLite reports why it cannot be read
         if found is None:
@@ -154,6 +184,7 @@ class SQLite:
             return
         read_only = f"{self.path.as_uri()}?mode=ro"
         engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(read_only, uri=True), poolclass=NullPool)
+        event.listen(engine, "handle_error", self._on_error)
         with engine.connect() as connection:
             refuse_foreign(str(self.path), inspect(connection).get_table_names())
 

@@ -338,6 +338,33 @@ def test_writes_to_a_removed_or_replaced_database_file_fail(tmp_path: Path, repl
             session.execute(text("SELECT 1"))
 
 
+def test_writes_without_the_removed_write_ahead_log_fail_and_earlier_writes_survive(tmp_path: Path) -> None:
+    path = tmp_path / "evo.db"
+    with closing(Database.open(path)) as database:
+        with database.write() as session:
+            session.execute(text("CREATE TABLE kept (x)"))
+        path.with_name("evo.db-wal").unlink()
+        for _ in range(2):
+            lost = pytest.raises(StoreUnavailable, match="its write-ahead log was removed while it was in use: end")
+            with lost, database.write() as session:
+                session.execute(text("CREATE TABLE lost (x)"))
+        with database.read() as session:
+            assert {"kept"} == {"kept", "lost"} & set(inspect(session.connection()).get_table_names())
+    with closing(Database.open(path)) as database, database.read() as session:
+        assert {"kept"} == {"kept", "lost"} & set(inspect(session.connection()).get_table_names())
+
+
+def test_damaged_names_of_tables_are_reported_as_damage(tmp_path: Path) -> None:
+    path = tmp_path / "evo.db"
+    Database.open(path).close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA writable_schema = 1")
+        file.execute("UPDATE sqlite_master SET name = CAST(x'd1d2' AS text), sql = 'CREATE TA' WHERE name = 'tokens'")
+        file.commit()
+    with pytest.raises(StoreUnavailable, match=r"is damaged: restore a backup.*names of its tables are not UTF-8"):
+        Database.open(path)
+
+
 @pytest.mark.parametrize("change", ["DROP TABLE tokens", "ALTER TABLE workers RENAME COLUMN id TO other"])
 def test_missing_table_or_column_is_reported_as_another_version(file: Database, change: str) -> None:
     with file.write() as session:
