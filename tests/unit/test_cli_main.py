@@ -144,7 +144,9 @@ def test_json_option_prints_errors_as_json(capsys: pytest.CaptureFixture[str]) -
 def test_file_system_error_is_not_reported_as_a_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert entry.main(["new", str(tmp_path / "file" / "saxpy")]) == Exit.UNAVAILABLE
-    assert f"Error: {tmp_path / 'file' / 'saxpy'} cannot be read or written: Not a directory" in capsys.readouterr().err
+    assert (
+        f"Error: FOLDER: {tmp_path / 'file' / 'saxpy'} cannot be written (File exists): name" in capsys.readouterr().err
+    )
 
 
 def test_debug_option_prints_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
