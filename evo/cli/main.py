@@ -18,10 +18,8 @@ from evo.cli.arguments.naming import VARIABLES, typed_name, variable_of
 from evo.cli.arguments.usage import complaint, typed, user_text
 from evo.cli.commands import (
     ablation,
-    bench,
     champions,
     doctor,
-    evolve,
     export,
     families,
     measure,
@@ -30,9 +28,9 @@ from evo.cli.commands import (
     search,
     searches,
     suite,
-    variants,
 )
 from evo.cli.commands.fleet import services, tokens, workers
+from evo.cli.commands.variants import bench, evolve, variants
 from evo.cli.console.output import console
 from evo.cli.exits import Exit, code_of
 from evo.errors import EvoError, InvalidInput

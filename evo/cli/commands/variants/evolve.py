@@ -191,7 +191,7 @@ def _ended(connection: "Connection", view: "SearchView") -> "SearchView":
 
 
 def _waited(connection: "Connection", variant: "VariantView") -> "VariantView":
-    from evo.cli.commands.variants import waited
+    from evo.cli.commands.variants.variants import waited
 
     return waited(connection, variant)
 
@@ -214,7 +214,7 @@ def _print_proposal(out: "Console", proposal: "ProposalView", variant: "VariantV
 def _conclude(
     out: "Console", end: str, variants: "tuple[VariantView, ...]", proposals: "tuple[ProposalView, ...]"
 ) -> None:
-    from evo.cli.commands.variants import show_table
+    from evo.cli.commands.variants.variants import show_table
     from evo.text.wording import count_text
 
     out.print()

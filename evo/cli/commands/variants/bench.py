@@ -80,7 +80,7 @@ def kernelbench(
     A variant counts after it passed the cases on further seeds, scales, means and shapes, and was tuned. Limits of a
     model apply to each problem separately.
     """
-    from evo.cli.commands.evolve import prices_of
+    from evo.cli.commands.variants.evolve import prices_of
     from evo.cli.console.output import console, print_json
     from evo.cli.files.variant import read_variant_files
     from evo.cli.session.kernelbench import Contest, problems_in

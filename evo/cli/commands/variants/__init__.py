@@ -1,0 +1,1 @@
+"""Commands for variants: submitted by people and agents, or proposed by language models."""
