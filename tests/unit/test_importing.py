@@ -1,5 +1,6 @@
 """Families drafted from existing sources: signatures, roles, macros, launches and references."""
 
+import contextlib
 import time
 import tomllib
 from pathlib import Path
@@ -392,3 +393,54 @@ def test_source_with_a_large_table_is_read_in_linear_time(qualifier: str) -> Non
     assert [each.name for each in read_source(text, "c").functions] == ([] if qualifier else ["f"])
     read_source("/* " * 50_000, "c")
     assert time.process_time() - begun_s < 2.0
+
+
+PLAIN = "void scale(float *y, const float *x, int n) { y[n] = x[n]; }\n"
+KERNEL = f"__global__ {PLAIN}"
+HOSTILE: dict[str, str] = {
+    "unclosed template parameters": "template<" * 20_000 + KERNEL,
+    "brackets of template parameters": "template<" + ">" * 200_000 + KERNEL,
+    "heads of kernels": "__global__ void f(" * 10_000 + KERNEL,
+    "heads of kernels before a brace": "__global__ void f(" * 10_000 + " " * 100_000 + "{" + KERNEL,
+    "unclosed kernels": "__global__ void f(int n){" * 8_000 + KERNEL,
+    "unclosed functions": "void f(int n){" * 12_000 + PLAIN,
+    "heads of functions": "void f() " * 20_000 + PLAIN,
+    "kernels": "".join(f"__global__ void f{i}(float *y) {{ y[{i}] = 1; }}\n" for i in range(4_000)),
+    "words before a kernel": "inline " * 30_000 + KERNEL,
+    "launch bounds": "__global__ __launch_bounds__(" * 7_000 + "()" * 50_000 + KERNEL,
+    "guards": "".join(f"#ifndef A{i}\n" for i in range(7_000)) + "#define B 1\n" * 10_000 + PLAIN,
+    "macros": "".join(f"#define A{i} 1\n" for i in range(7_000)) + PLAIN.replace("= x", "= A1 + x"),
+    "names without a definition": f"void f(float *y) {{ {''.join(f'y[TILE_{i}] = 1;' for i in range(9_000))} }}",
+    "constants": "const " * 30_000 + PLAIN.replace("= x", "= TILE_A + TILE_B + x"),
+    "loops": f"void f(float *y, int k) {{ {'for( = - ' * 15_000} y[0] = 1; }}",
+    "blanks after a minus": f"void f(float *y, int k) {{ for (int i = -{' ' * 150_000}; ; ) y[0] = 1; }}",
+    "indices in indices": f"void f(float *y, int RADIUS) {{ {'y[' * 50_000}RADIUS{']' * 50_000} = 1; }}",
+    "parameters": f"void f(float *y{', int a' * 30_000}) {{ y[0] = 1; }}",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_source_is_read_in_linear_time(text: str) -> None:
+    """Most of these texts take more than 10 s if each head or name is looked for in the whole text."""
+    begun_s = time.process_time()
+    source = read_source(text, "cuda" if "__global__" in text else "c++")
+    with contextlib.suppress(InvalidInput):
+        drafted(source, source.functions[0].name if source.functions else None)
+    assert time.process_time() - begun_s < 2.0
+
+
+@pytest.mark.parametrize("count", [200, 201, 5_000])
+def test_function_with_more_parameters_than_a_family_has_arguments_is_refused(count: int) -> None:
+    others = "".join(f", int a{number}" for number in range(count - 1))
+    source = read_source(f"void f(float *y{others}) {{ y[0] = 1; }}", "c")
+    if count <= 200:
+        assert len(drafted(source, None).arguments) == count
+    else:
+        with pytest.raises(InvalidInput, match=rf"f has {count:,} parameters, of at most 200: pass arrays"):
+            drafted(source, None)
+
+
+def test_body_of_another_function_is_left_out_only_where_it_stands() -> None:
+    source = read_source("#define N 64\nvoid f(float *y) {N}\nvoid g(float *y) { y[N] = 1; }\n", "c")
+    assert [each.name for each in drafted(source, "g").fields] == ["N"]
+    assert drafted(source, "g").fields[0].default == 64

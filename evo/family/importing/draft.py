@@ -1,11 +1,13 @@
 """Drafts a family from a source: reads what the source states, and makes guesses that a person must check."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evo.errors import InvalidInput
 from evo.family.importing.source import Function, Macro, Parameter, Source
+from evo.family.table import MAX_ENTRIES
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
@@ -44,6 +46,11 @@ _TUNABLE = re.compile(r"TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CH
 _BOUNDS = r"__launch_bounds__\s*\([^)]*\)"
 _CHANGES = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>)=|\+\+|--)")
 _WRITES = re.compile(r"\s*=(?!=)")
+_LOOP = re.compile(r"\bfor\s*\(")
+_ENDS = re.compile(r";|\bfor\s*\(")
+_NEGATIVE = re.compile(r"=\s*-\s*(?:\(\s*)?(\w+)")
+_CONSTANT = re.compile(r"\b(?:constexpr|const|enum)\b")
+_WORDS = re.compile(r"\w+")
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 _DEFAULT_THREADS = 256
 
@@ -128,15 +135,23 @@ def drafted(source: Source, entry: str | None) -> Draft:
             unknown type.
     """
     function = _chosen(source, entry)
-    code = _code(source, function)
-    used = [macro for macro in source.macros if re.search(rf"\b{macro.name}\b", code)]
+    if len(function.parameters) > MAX_ENTRIES:
+        reason = f"{function.name} has {len(function.parameters):,} parameters, of at most {MAX_ENTRIES:,}"
+        raise InvalidInput("FILE", f"{reason}: pass arrays or a structure, or name another function with --entry")
+    code, uses = _code(source, function), Uses(function.body)
+    words = set(_WORDS.findall(code))
+    used = [macro for macro in source.macros if macro.name in words]
     radii = _radii(function, used, code)
     fields = _fields(function, used, radii)
-    names = [each.name for each in fields]
+    names = {each.name for each in fields}
     extents = [each.name for each in fields if not each.flag]
     tunables = tuple(_tunable(macro, source.language) for macro in used if macro.name not in names)
-    tunables += tuple(_undefined(function, source, {*names, *(each.name for each in source.macros)}))
-    arguments = tuple(_argument(each, function, fields, radii) for each in function.parameters)
+    tunables += tuple(_undefined(function, source, names | {each.name for each in source.macros}))
+    passed = {each.argument: each.name for each in reversed(fields)}
+    arguments = tuple(
+        _argument(each, function, extents=extents, passed=passed, radii=radii, uses=uses)
+        for each in function.parameters
+    )
     block = _block(function, tunables) if source.language == "cuda" else ()
     atomics = [each for each in arguments if each.init and each.dtype.startswith("float")]
     return Draft(
@@ -155,10 +170,12 @@ def drafted(source: Source, entry: str | None) -> Draft:
 
 def _code(source: Source, function: Function) -> str:
     """Return the code of a function and of all it may use, without macro definitions and other entry functions."""
-    text = source.plain
-    for other in source.functions:
+    kept, end = list[str](), 0
+    for other in source.functions:  # in the order of the text
         if other is not function:
-            text = text.replace(other.body, "")
+            kept.append(source.plain[end : other.body_start])
+            end = other.body_start + len(other.body)
+    text = "".join([*kept, source.plain[end:]])
     text = f"{re.sub(_BOUNDS, '', text)}\n{function.bounds}"
     return "\n".join(line for line in text.split("\n") if not re.match(r"\s*#\s*(define|ifndef|ifdef|undef)\b", line))
 
@@ -183,14 +200,24 @@ def _radii(function: Function, macros: Sequence[Macro], code: str) -> dict[str, 
 
     A radius is recognised by its name, or by a loop that begins at the negative radius.
     """
-    named = [each.name for each in macros]
-    named += [each.name for each in function.parameters if _is_whole(each, function)]
-    return {
-        name: name if any(each.name == name for each in macros) else name.upper()
-        for name in named
-        if _RADIUS.fullmatch(name.upper())
-        or (not _FIELD.fullmatch(name.upper()) and re.search(rf"\bfor\s*\([^;]*=\s*-\s*\(?\s*{name}\b", code))
+    defined = dict.fromkeys(each.name for each in macros)
+    named = dict.fromkeys([*defined, *(each.name for each in function.parameters if _is_whole(each, function))])
+    from_negative = {
+        found[1]
+        for loop in _LOOP.finditer(code)
+        for found in _NEGATIVE.finditer(code, loop.end(), _statement_end(code, loop.end()))
     }
+    return {
+        name: name if name in defined else name.upper()
+        for name in named
+        if _RADIUS.fullmatch(name.upper()) or (not _FIELD.fullmatch(name.upper()) and name in from_negative)
+    }
+
+
+def _statement_end(text: str, start: int) -> int:
+    """Return the position of the next semicolon, or of the next loop; the end of the text if there is none."""
+    found = _ENDS.search(text, start)
+    return len(text) if found is None else found.start()
 
 
 def _is_whole(parameter: Parameter, function: Function) -> bool:
@@ -213,10 +240,13 @@ def _fields(function: Function, macros: Sequence[Macro], radii: Mapping[str, str
             fields.append(
                 DraftField(name=name, default=default, argument=each.name, decide="its usual value", flag=flag)
             )
+    taken |= {each.name for each in fields}
     undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", function.body))
-    for name in undefined:
-        if _FIELD.fullmatch(name) and name not in taken | {each.name for each in fields}:
-            fields.append(DraftField(name=name, default=1024, decide="the source does not define it: its usual value"))
+    fields += [
+        DraftField(name=name, default=1024, decide="the source does not define it: its usual value")
+        for name in undefined
+        if _FIELD.fullmatch(name) and name not in taken
+    ]
     if all(each.flag for each in fields):
         fields.insert(0, DraftField(name="N", default=65536, decide="the source shows no extents: name its problem"))
     return tuple(fields)
@@ -237,31 +267,79 @@ def _tunable(macro: Macro, language: str) -> DraftTunable:
 def _undefined(function: Function, source: Source, taken: set[str]) -> Iterator[DraftTunable]:
     """Yield tunables for names that look like macros of a source that is compiled with ``-D``."""
     used = f"{function.bounds} {function.body}"
+    constants = set[str]()
+    for statement in source.plain.split(";"):
+        if (declared := _CONSTANT.search(statement)) is not None:
+            constants.update(_WORDS.findall(statement, declared.end()))
     for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", used)):
-        if (
-            _TUNABLE.search(name)
-            and name not in taken
-            and not re.search(rf"\b(?:constexpr|const|enum)\b[^;]*\b{name}\b", source.plain)
-        ):
+        if _TUNABLE.search(name) and name not in taken and name not in constants:
             values = (64, 128, 256, 512) if "THREADS" in name or name.startswith("BLOCK") else (1, 2, 4, 8)
             decide = "the source does not define it: its values"
             yield DraftTunable(name=name, values=values, default=values[-2], decide=decide)
 
 
+class Uses:
+    """What the body of a function does with its parameters, read once for all of them.
+
+    Attributes:
+        indexed: for each name, the positions after ``[`` and after the matching ``]`` of its uses, in order.
+        atomic: names that an atomic function changes.
+        offsets: for each radius, the names that begin at the negative radius.
+    """
+
+    def __init__(self, body: str) -> None:
+        self.body = body
+        closing, opened = dict[int, int](), list[int]()
+        for found in re.finditer(r"[][]", body):
+            if found[0] == "[":
+                opened.append(found.end())
+            elif opened:
+                closing[opened.pop()] = found.end()
+        self.indexed: dict[str, list[tuple[int, int]]] = {}
+        for found in re.finditer(r"(\w+)\s*\[", body):
+            self.indexed.setdefault(found[1], []).append((found.end(), closing.get(found.end(), len(body))))
+        self.atomic = set(re.findall(r"\batomic\w+\s*\(\s*(?:&\s*)?(\w+)", body))
+        self.offsets: dict[str, set[str]] = {}
+        for found in re.finditer(r"\b(\w+)\s*=\s*-\s*(?:\(\s*)?(\w+)", body):
+            self.offsets.setdefault(found[2], set()).add(found[1])
+
+    def words_in_indices(self, name: str) -> set[str]:
+        """Return the names with which an argument is indexed."""
+        words, end = set[str](), 0
+        for start, closed in self.indexed.get(name, ()):
+            if start >= end:  # an index within an index of the same argument is part of that one
+                words.update(re.findall(r"[A-Za-z_]\w*", self.body[start : closed - 1]))
+                end = closed
+        return words
+
+
 def _argument(
-    parameter: Parameter, function: Function, fields: Sequence[DraftField], radii: Mapping[str, str]
+    parameter: Parameter,
+    function: Function,
+    *,
+    extents: Sequence[str],
+    passed: Mapping[str, str],
+    radii: Mapping[str, str],
+    uses: Uses,
 ) -> DraftArgument:
-    dtype, names = _dtype(parameter, function), [each.name for each in fields if not each.flag]
+    """Return the argument for a parameter.
+
+    Args:
+        passed: problem fields by the parameters that pass them.
+    """
+    dtype = _dtype(parameter, function)
     if not parameter.pointer:
-        passed = next((each.name for each in fields if each.argument == parameter.name), None)
-        decide = "" if passed else "its value"
-        return DraftArgument(name=parameter.name, role="scalar", dtype=dtype, value=passed or "1", decide=decide)
-    shape = tuple(names)
-    if {"M", "N", "K"} <= set(names):
+        value = passed.get(parameter.name)
+        decide = "" if value else "its value"
+        return DraftArgument(name=parameter.name, role="scalar", dtype=dtype, value=value or "1", decide=decide)
+    shape = tuple(extents)
+    if {"M", "N", "K"} <= set(extents):
         shape = PRODUCT.get(parameter.name.lower(), shape)
+    words = uses.words_in_indices(parameter.name) if radii else set[str]()
     for radius, field_name in radii.items():
-        shape = _with_halo(shape, parameter, function, radius, field_name)
-    role, init, decide = _role(parameter, function, dtype)
+        if radius in words:
+            shape = _with_halo(shape, words - {radius}, uses.offsets.get(radius, set()), field_name)
+    role, init, decide = _role(parameter, uses, dtype)
     return DraftArgument(
         name=parameter.name,
         role=role,
@@ -272,55 +350,40 @@ def _argument(
     )
 
 
-def _with_halo(
-    shape: tuple[str, ...], parameter: Parameter, function: Function, radius: str, name: str
-) -> tuple[str, ...]:
-    """Return the shape enlarged by a halo if the argument is indexed with a radius; otherwise the shape unchanged.
+def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name: str) -> tuple[str, ...]:
+    """Return the shape of an argument that is indexed with a radius, enlarged by a halo.
 
     An argument that is indexed only by offsets from -r to +r, such as a stencil's weights, has 2r + 1 elements per
     dimension. Other arguments get a border of r elements on each side.
 
     Args:
+        words: names in its indices, without the radius.
+        offsets: names that begin at the negative radius.
         name: problem field of the radius.
     """
-    indices = [
-        function.body[found.end() : _closing(function.body, found.end()) - 1]
-        for found in re.finditer(rf"\b{re.escape(parameter.name)}\s*\[", function.body)
-    ]
-    words = {word for index in indices for word in re.findall(r"[A-Za-z_]\w*", index)}
-    if radius not in words:
-        return shape
-    offsets = re.findall(rf"\b(\w+)\s*=\s*-\s*\(?\s*{radius}\b", function.body)
-    if words - {radius} <= set(offsets):
-        return (f"2 * {name} + 1",) * max(1, len(words - {radius}))
+    if words <= offsets:
+        return (f"2 * {name} + 1",) * max(1, len(words))
     return tuple(f"{extent} + 2 * {name}" for extent in shape)
 
 
-def _role(parameter: Parameter, function: Function, dtype: str) -> tuple[str, bool, str]:
+def _role(parameter: Parameter, uses: Uses, dtype: str) -> tuple[str, bool, str]:
     """Return the role, True if the buffer must be zero before a call, and what a person must check."""
     if parameter.constant:
         return "input", False, ""
-    name, body = re.escape(parameter.name), function.body
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name}\b", body):
+    if parameter.name in uses.atomic:
         return "output", True, "whether it begins as zeros"
-    first = next(re.finditer(rf"\b{name}\s*\[", body), None)
-    if first is None:
+    indexed = uses.indexed.get(parameter.name)
+    if indexed is None:
         return "output", False, "its role: output, inout or workspace"
-    after = body[_closing(body, first.end()) :]
-    if _WRITES.match(after) and not re.search(rf"\b{name}\s*\[", after.split(";")[0]):
+    after = indexed[0][1]
+    end = uses.body.find(";", after)
+    next_use = bisect_left(indexed, (after, 0))
+    read = next_use < len(indexed) and (end < 0 or indexed[next_use][0] <= end)
+    if _WRITES.match(uses.body, after) and not read:
         return "output", False, ""
-    if _CHANGES.match(after) and not dtype.startswith("float"):
+    if _CHANGES.match(uses.body, after) and not dtype.startswith("float"):
         return "output", True, 'whether it begins as zeros, or is role = "inout"'
     return "inout", False, 'whether it is read before it is written; else role = "output"'
-
-
-def _closing(text: str, start: int) -> int:
-    depth = 1
-    for index in range(start, len(text)):
-        depth += {"[": 1, "]": -1}.get(text[index], 0)
-        if not depth:
-            return index + 1
-    return len(text)
 
 
 def _dtype(parameter: Parameter, function: Function) -> str:

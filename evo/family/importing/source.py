@@ -1,6 +1,8 @@
 """Reads a C, C++ or CUDA source: functions that can be called, their parameters, and macros with their values."""
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,16 +10,19 @@ from evo.family.source.language import Language
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _KERNEL = re.compile(
-    r"(?P<template>template\s*<(?P<given>[^;{}]*?)>\s*)?"
-    r"(?:(?:extern\s*\"C\"|static|inline)\s*)*__global__\s+(?:void\s+)?"
+    r"__global__\s+(?:void\s+)?"
     r"(?:__launch_bounds__\s*\((?P<bounds>[^()]*(?:\([^()]*\)[^()]*)*)\)\s*)?(?:void\s+)?"
-    r"(?P<name>\w+)\s*\((?P<parameters>[^{};]*)\)\s*\{",
-    re.DOTALL,
+    r"(?P<name>\w+)\s*\("
 )
+_BEFORE = re.compile(r"(?:extern\s*\"C\"|static|inline)\s*\Z")
+"""A word that may stand between the template parameters and ``__global__``."""
+_LONGEST_WORD = 40
+"""Characters within which such a word is looked for."""
+_TEMPLATE = re.compile(r"template\s*<")
 _NEAR = 1_000
 """Characters before a function among which its qualifiers are looked for."""
 
-_FUNCTION = re.compile(r"\bvoid\s+(?P<name>\w+)\s*\((?P<parameters>[^{};]*)\)\s*\{", re.DOTALL)
+_FUNCTION = re.compile(r"\bvoid\s+(?P<name>\w+)\s*\(")
 _DEFINE = re.compile(r"\s*#\s*define\s+([A-Za-z_]\w*)\s+(-?\d+)\s*$")
 _GUARD = re.compile(r"\s*#\s*ifndef\s+([A-Za-z_]\w*)\s*$")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|struct|__restrict__|__restrict|restrict|__grid_constant__)\b")
@@ -39,6 +44,7 @@ class Function:
 
     Attributes:
         body: text between its braces, without comments.
+        body_start: position of the body in `Source.plain`.
         template: template parameters of the function, e.g. ``typename T``; empty for a plain function.
         bounds: expression in ``__launch_bounds__``; empty if there is none.
     """
@@ -48,6 +54,7 @@ class Function:
     body: str
     template: tuple[str, ...] = ()
     bounds: str = ""
+    body_start: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,33 +99,109 @@ def read_source(text: str, language: Language) -> Source:
 
 
 def _kernels(text: str) -> Iterator[Function]:
+    marks, end = Marks(text), 0
     for match in _KERNEL.finditer(text):
-        given = match["given"] or ""
+        if match.start() < end or (definition := marks.definition(match.end())) is None:
+            continue  # within another kernel, or a declaration
+        before = text[
+            max(marks.before(match.start()), end, text.rfind("__global__", end, match.start())) : match.start()
+        ]
+        given = _template(before)
+        end = definition.end
         yield Function(
             name=match["name"],
-            parameters=_parameters(match["parameters"]),
-            body=_body(text, match.end()),
+            parameters=_parameters(definition.parameters),
+            body=definition.body,
+            body_start=definition.begin,
             template=tuple(each.strip() for each in given.split(",") if each.strip()),
             bounds=(match["bounds"] or "").split(",")[0].strip(),
         )
 
 
+def _template(before: str) -> str:
+    """Return the template parameters at the end of a text that precedes ``__global__``; empty if there are none."""
+    before = before.rstrip()
+    while (word := _BEFORE.search(before, max(0, len(before) - _LONGEST_WORD))) is not None:
+        before = before[: word.start()].rstrip()
+    begun = _TEMPLATE.search(before)
+    return before[begun.end() : -1] if begun is not None and before.endswith(">") else ""
+
+
 def _functions(text: str) -> Iterator[Function]:
+    marks, end, depth, counted = Marks(text), 0, 0, 0
     for match in _FUNCTION.finditer(text):
-        outside = re.sub(r'extern\s*"C"\s*\{', "", text[: match.start()])
-        head = re.split(r"[;{}()#]", text[max(0, match.start() - _NEAR) : match.start()])[-1]
-        if outside.count("{") > outside.count("}") or re.search(r"\b(static|template)\b", head):
+        outside = re.sub(r'extern\s*"C"\s*\{', "", text[counted : match.start()])
+        depth, counted = depth + outside.count("{") - outside.count("}"), match.start()
+        if match.start() < end or (definition := marks.definition(match.end())) is None:
             continue
-        yield Function(name=match["name"], parameters=_parameters(match["parameters"]), body=_body(text, match.end()))
+        head = re.split(r"[;{}()#]", text[max(0, match.start() - _NEAR) : match.start()])[-1]
+        if depth > 0 or re.search(r"\b(static|template)\b", head):
+            end = definition.begin
+            continue
+        end = definition.end
+        yield Function(
+            name=match["name"],
+            parameters=_parameters(definition.parameters),
+            body=definition.body,
+            body_start=definition.begin,
+        )
 
 
-def _body(text: str, start: int) -> str:
-    depth = 1
-    for index in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[index], 0)
-        if not depth:
-            return text[start:index]
-    return text[start:]
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """The parameters and the body of a function, and the positions where the body begins and ends."""
+
+    parameters: str
+    body: str
+    begin: int
+    end: int
+
+
+class Marks:
+    """Positions of braces and semicolons in a text, found once so that reading all its functions takes linear time."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._positions: list[int] = []
+        self._closing: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        opened: list[int] = []
+        for found in re.finditer(r"[{};]", text):
+            self._positions.append(found.start())
+            if found[0] == "{":
+                opened.append(found.start())
+            elif found[0] == "}" and opened:
+                self._closing[opened.pop()] = found.start()
+
+    def before(self, position: int) -> int:
+        """Return the position after the last brace or semicolon before a position; 0 if there is none."""
+        index = bisect_left(self._positions, position)
+        return self._positions[index - 1] + 1 if index else 0
+
+    def definition(self, start: int) -> Definition | None:
+        """Return the definition whose parameters begin at `start`; None if no body follows them.
+
+        An unclosed body extends to the end of the text.
+        """
+        index = bisect_left(self._positions, start)
+        if index == len(self._positions) or self._text[self._positions[index]] != "{":
+            return None
+        opening = self._positions[index]
+        last = self._last_before(opening)
+        if last < start or self._text[last] != ")":
+            return None
+        end = self._closing.get(opening, len(self._text))
+        begin = opening + 1
+        return Definition(parameters=self._text[start:last], body=self._text[begin:end], begin=begin, end=end)
+
+    def _last_before(self, opening: int) -> int:
+        """Return the position of the last character before a brace that is not a blank; -1 if there is none."""
+        if opening not in self._last:
+            position = opening - 1
+            while position >= 0 and self._text[position].isspace():
+                position -= 1
+            self._last[opening] = position
+        return self._last[opening]
 
 
 def _parameters(text: str) -> tuple[Parameter, ...]:
@@ -150,13 +233,15 @@ def _parameter(text: str) -> Parameter:
 
 
 def _macros(text: str) -> Iterator[Macro]:
-    guards: list[str] = []
+    guards, guarded = list[str](), Counter[str]()
     for number, line in enumerate(text.split("\n")):
         if (guard := _GUARD.match(line)) is not None:
             guards.append(guard[1])
+            guarded[guard[1]] += 1
         elif re.match(r"\s*#\s*if", line):
             guards.append("")
         elif re.match(r"\s*#\s*endif", line):
+            guarded.subtract(guards[-1:])
             del guards[-1:]
         elif (match := _DEFINE.match(line)) is not None:
-            yield Macro(name=match[1], value=int(match[2]), guarded=match[1] in guards, line=number)
+            yield Macro(name=match[1], value=int(match[2]), guarded=guarded[match[1]] > 0, line=number)
