@@ -35,7 +35,9 @@ SCHEME = "bundle:"
 
 MAX_SPEC_BYTES = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+"""A part of a file's path in a family."""
+
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -151,7 +153,7 @@ def _check_names(names: Mapping[str, bytes] | list[str]) -> None:
     taken: set[str] = set()
     for name in names:
         parts = name.split("/")
-        plain = len(name) <= 200 and all(_PART.fullmatch(part) and part != "__pycache__" for part in parts)
+        plain = len(name) <= 200 and all(PART.fullmatch(part) and part != "__pycache__" for part in parts)
         if not plain or name.endswith(".pyc"):
             raise InvalidInput(WHERE, f"{name!r:.100} is not a plain name below the family's folder")
         if name.casefold() in taken:

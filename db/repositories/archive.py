@@ -1,7 +1,6 @@
 """Repository of families, searches and trials."""
 
 import contextlib
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from db.engine.events import Events
 from db.models import ChampionRow, FamilyRow, SearchRow, TrialRow, table
+from db.repositories.artefacts import DIGEST
 from db.repositories.readable import readable
 from evo.errors import Conflict, MissingItem, NotFound
 from evo.promotion.goal import Goal
@@ -23,8 +23,6 @@ from evo.text.suggestion import unknown
 from evo.trial import Trial
 from evo.trial.outcome import Cancelled
 from evo.trial.results import BaselineReport
-
-DIGEST = re.compile("[0-9a-f]{64}")
 
 LONGEST_SHOWN = 80
 

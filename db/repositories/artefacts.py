@@ -21,7 +21,7 @@ log = structlog.get_logger("artefacts")
 AGAIN = "restore it from a backup, or upload the same content again"
 """Remedy for a file that is missing or damaged."""
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Artefacts:
@@ -76,7 +76,7 @@ class Artefacts:
         Raises:
             NotFound: no artefact has this digest, or its file is missing or damaged.
         """
-        row = session.get(ArtefactRow, digest) if _DIGEST.fullmatch(digest) else None
+        row = session.get(ArtefactRow, digest) if DIGEST.fullmatch(digest) else None
         if row is None:
             raise NotFound(f"no artefact has the digest {digest}: a digest is the 64 hexadecimal digits of a SHA-256")
         try:

@@ -1,6 +1,5 @@
 """Retention: removes searches, workers, tokens, artefacts, events and messages that are no longer needed."""
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
@@ -28,6 +27,7 @@ from db.models import (
 )
 from db.repositories.answers import drop_old_answers
 from db.repositories.archive import BUNDLE, Archive
+from db.repositories.artefacts import DIGEST
 from db.repositories.tokens import Tokens
 from evo.errors import Conflict
 from evo.messages.view import Collected
@@ -60,8 +60,6 @@ def remove_search(session: Session, search_id: int) -> bool:
 
 
 log = structlog.get_logger("chores")
-
-DIGEST = re.compile(r"[0-9a-f]{64}")
 
 YOUNG = timedelta(days=1)
 """Minimum age of a deleted artefact. A younger one may belong to a report that has not arrived yet."""

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import httpx
 
 from evo.client.transport import Transport, parse, patience
+from evo.text.wording import value_text
 
 T = TypeVar("T")
 
@@ -16,7 +17,7 @@ class Calls:
     _transport: Transport
 
     def _get(self, path: str, shape: type[T], **query: object) -> T:
-        parameters = {name: _text(value) for name, value in query.items() if value is not None}
+        parameters = {name: value_text(value) for name, value in query.items() if value is not None}
         return parse(self._transport.request("GET", path, params=parameters), shape)
 
     def _send(
@@ -42,7 +43,3 @@ class Calls:
         if seen is not None:
             headers["If-Match"] = seen
         return self._transport.request(method, path, repeat=repeat, json=body, headers=headers, **options)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -99,7 +99,8 @@ def spaced_text(settings: Mapping[str, bool | int | float | str]) -> str:
     return settings_text(settings).replace(",", ", ")
 
 
-def value_text(value: bool | int | float | str) -> str:
+def value_text(value: object) -> str:
+    """Return a value as users write it: ``true`` and ``false`` in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

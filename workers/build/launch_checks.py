@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from evo.device import Device
+from evo.family.launch.entry import entries_in
 from evo.trial.outcome import LaunchFailed, OverResources
 from workers.build import Launch
 from workers.build.kernel import Argument, Step
@@ -33,7 +34,6 @@ _SCALARS = {
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\b[^,)]*?\s)?[\w$]+(?:\[(\d+)\])?\s*(?:,|$)"
 )
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _DYNAMIC_SHARED = re.compile(r"^\s*\.extern\s+\.shared\b[^;]*?([\w$]+)\[\]\s*;", re.MULTILINE)
 _DIRECTIVE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+([\d,\s]+)")
 
@@ -91,7 +91,7 @@ def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
     """Return the refusal if a launch names a function that the build lacks, else None."""
     if not (ptx and step.launch.entry):
         return None
-    found = ", ".join(f"`{name}`" for name in _ENTRY.findall(ptx.decode(errors="replace"))) or "none"
+    found = ", ".join(f"`{name}`" for name in entries_in(ptx.decode(errors="replace"))) or "none"
     reason = f"[[cuda.launch]] starts `{step.entry}`, which the source does not define as a kernel; it has {found}"
     return LaunchFailed(reason=f'{reason}: name one of these, or write `extern "C" __global__ void {step.entry}(…)`')
 

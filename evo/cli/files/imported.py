@@ -15,13 +15,12 @@ from evo.family.importing.writing import Answer, family_toml, reference_py
 from evo.family.scope import WORD
 from evo.family.source.language import language_of
 from evo.text.encoding import not_utf8, python_text
+from templates.bundle import PART
 
 _INCLUDE = re.compile(
     r"^[ \t]*(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]*(?:\"([^\"\n]+)\"|<([^>\n]+)>)", re.MULTILINE
 )
 _COMMENTS = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-"""A part of a file's name in a family, as `templates.bundle` accepts it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,7 @@ def _root(folder: Path, found: Iterable[Path]) -> Path:
 
 
 def _fits(path: Path, root: Path) -> bool:
-    return path.is_relative_to(root) and all(map(_PART.fullmatch, path.relative_to(root).parts))
+    return path.is_relative_to(root) and all(map(PART.fullmatch, path.relative_to(root).parts))
 
 
 def _candidates(including: Path, source: Path, name: str) -> list[Path]:

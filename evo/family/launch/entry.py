@@ -62,8 +62,13 @@ def symbol_of(entry: str, ptx: str) -> str:
     """Return the symbol of an entry in PTX: the only instance of its template, or the entry itself."""
     name = template_name(entry)
     instance = re.compile(rf"(?<!\d){len(name)}{re.escape(name)}I")
-    found = [each for each in dict.fromkeys(_ENTRY.findall(ptx)) if instance.search(each)]
+    found = [each for each in dict.fromkeys(entries_in(ptx)) if instance.search(each)]
     return found[0] if is_instance(entry) and len(found) == 1 else entry
+
+
+def entries_in(ptx: str) -> list[str]:
+    """Return the symbols of all entries in PTX."""
+    return _ENTRY.findall(ptx)
 
 
 def _hint(entry: str, kind: DeviceKind, call: Sequence[Argument]) -> str:

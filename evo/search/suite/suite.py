@@ -11,6 +11,7 @@ from evo.family.problem import lengths_of, problem_key
 from evo.text.document import literal_text
 from evo.text.limits import MOST
 from evo.text.suggestion import unknown
+from evo.text.wording import value_text
 from evo.trial import Value
 
 Goal: TypeAlias = Literal["ratio", "time", "worst"]
@@ -129,7 +130,7 @@ def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
     combinations = list(itertools.islice(itertools.product(*choices), MOST_CALLS + 1))
     for combination in combinations:
         chosen = dict(zip(problem, combination, strict=True))
-        suffix = "".join(f"-{field}{_written(chosen[field])}" for field in several)
+        suffix = "".join(f"-{field}{value_text(chosen[field])}" for field in several)
         yield Call(name=name + suffix, family=family, problem=chosen, weight=weight / len(combinations))
 
 
@@ -151,7 +152,3 @@ def _values(entry: Any, where: str) -> list[Value]:
     if not found:
         raise InvalidInput(where, "holds no value: name one, or leave the field out")
     return list(dict.fromkeys(found))
-
-
-def _written(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

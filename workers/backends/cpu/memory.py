@@ -9,9 +9,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.backends import Buffers, LaunchError, Placement, Remembered
+from workers.backends import Buffers, Placement, Remembered
 from workers.backends.cpu.segment import PAGE_BYTES, Room, Segment
 from workers.backends.distance import POISON, Distance, distance
+from workers.backends.scalars import scalar
 from workers.build.kernel import Argument
 
 GUARD_BYTES = PAGE_BYTES
@@ -21,15 +22,6 @@ _MOST_COPIED_BYTES = 64 << 20
 """Size up to which an output is remembered by a copy, which takes a tenth of the time of a hash; larger ones are
 hashed, because a runner's memory is limited.
 """
-
-_SCALARS: Mapping[str, type[Any]] = {
-    "int32": ctypes.c_int32,
-    "int64": ctypes.c_int64,
-    "uint32": ctypes.c_uint32,
-    "uint64": ctypes.c_uint64,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-}
 
 
 class GuardedArray:
@@ -249,17 +241,6 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
         for arrays in made:
             arrays.update({argument.name: GuardedArray(argument, segment, next(rooms)) for argument in chosen})
     return made
-
-
-def scalar(argument: Argument) -> Any:
-    """Return a scalar as ctypes passes it.
-
-    Raises:
-        LaunchError: its dtype cannot be passed.
-    """
-    if argument.dtype not in _SCALARS:
-        raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_SCALARS)}")
-    return _SCALARS[argument.dtype](argument.value)
 
 
 def _originals(arguments: Sequence[Argument], sources: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:

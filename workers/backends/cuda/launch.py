@@ -11,6 +11,7 @@ from typing import Any
 from evo.export.loader.tensor_map import TensorMapError, encode
 from evo.family import TensorMap
 from workers.backends import DeviceLostError, LaunchError
+from workers.backends.scalars import scalar
 from workers.build import Launch
 from workers.build.kernel import Argument, Step
 
@@ -26,15 +27,6 @@ _SHARED_SIZE_BYTES = 1
 
 _EXTERNAL = 1
 """CU_EVENT_RECORD_EXTERNAL."""
-
-_SCALARS: dict[str, type[Any]] = {
-    "int32": ctypes.c_int32,
-    "int64": ctypes.c_int64,
-    "uint32": ctypes.c_uint32,
-    "uint64": ctypes.c_uint64,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-}
 
 
 class _Attribute(ctypes.Structure):
@@ -221,9 +213,7 @@ def _filled(argument: Argument, pointers: dict[str, int]) -> Restore:
 def _value(argument: Argument, pointers: dict[str, int]) -> Any:
     if argument.role != "scalar":
         return ctypes.c_void_p(pointers[argument.name])
-    if argument.dtype not in _SCALARS:
-        raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_SCALARS)}")
-    return _SCALARS[argument.dtype](argument.value)
+    return scalar(argument)
 
 
 def _encoded(tensor_map: TensorMap, pointers: dict[str, int]) -> Any:

@@ -4,10 +4,11 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from workers.backends import LaunchError
-from workers.backends.cpu.memory import GuardedArray, HostBuffers, scalar
+from workers.backends.cpu.memory import GuardedArray, HostBuffers
 from workers.backends.cpu.process.kernel_state import Fence
 from workers.backends.cpu.process.messages import APRON_BYTES, FLOATS, STACKED, WRITE, Table
 from workers.backends.cpu.segment import PAGE_BYTES, Segment
+from workers.backends.scalars import scalar
 from workers.build.kernel import Argument
 
 

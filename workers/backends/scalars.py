@@ -1,0 +1,28 @@
+"""Scalar arguments of kernels as ctypes passes them."""
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+from workers.backends import LaunchError
+from workers.build.kernel import Argument
+
+_TYPES: Mapping[str, type[Any]] = {
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "uint32": ctypes.c_uint32,
+    "uint64": ctypes.c_uint64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+
+
+def scalar(argument: Argument) -> Any:
+    """Return a scalar as ctypes passes it.
+
+    Raises:
+        LaunchError: its dtype cannot be passed.
+    """
+    if argument.dtype not in _TYPES:
+        raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_TYPES)}")
+    return _TYPES[argument.dtype](argument.value)
