@@ -15,6 +15,10 @@ JUNK_FROM = 3000
 Kind: TypeAlias = Literal["same", "changed", "removed", "added"]
 
 
+View: TypeAlias = Literal["unified", "split"]
+"""Way in which a page shows a difference."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Side:
     """One line of one text. Line numbers count from 1."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from api.web.drawings.axis import Axis
-from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Rows
+from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, IntervalLine, Rows
 from evo.messages.view import AblationView
 from evo.report.sections.ablation import by_effect, change_text, sentence
 
@@ -19,23 +19,13 @@ PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stem:
-    """Interval of one change as a line. `beyond` is the ratio as text if it lies outside the scale, else empty."""
-
-    name: str
-    place: int
-    y: float
-    low_x: float
-    x: float
-    high_x: float
-    beyond: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Forest(Rows):
-    """All changes, one below the other, on a scale of ratios. `even_x` is the position of the ratio 1 (no effect)."""
+    """All changes, one below the other, on a scale of ratios. `even_x` is the position of the ratio 1 (no effect).
 
-    stems: tuple[Stem, ...]
+    The text of a line is its ratio if that lies outside the scale, else empty.
+    """
+
+    stems: tuple[IntervalLine, ...]
     even_x: float
 
 
@@ -55,16 +45,14 @@ def forest(found: Sequence[AblationView]) -> Forest | None:
 
     return Forest(
         stems=tuple(
-            Stem(
+            IntervalLine(
                 name=change_text(each.change),
                 place=PLACES[effect.finding],
                 y=TOP + ROW * (row + 0.5),
                 low_x=at(effect.ratio.low),
                 x=at(effect.ratio.estimate),
                 high_x=at(effect.ratio.high),
-                beyond=""
-                if low <= effect.ratio.estimate <= high
-                else f"{effect.ratio.estimate:.3g}×, outside the scale",
+                text="" if low <= effect.ratio.estimate <= high else f"{effect.ratio.estimate:.3g}×, outside the scale",
             )
             for row, (each, effect) in enumerate(drawn)
         ),

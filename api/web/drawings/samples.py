@@ -25,6 +25,19 @@ OUTLYING = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class IntervalLine:
+    """A confidence interval as a line of a drawing, with the estimate as a dot."""
+
+    name: str
+    place: int
+    y: float
+    low_x: float
+    x: float
+    high_x: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """Frame of a drawing that has one row per item and a common scale. `summary` describes it in words."""
 

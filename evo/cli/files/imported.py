@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 from evo.cli.files.writing import write_folder, writing_to
 from evo.errors import Conflict, InvalidInput, NotFound
@@ -195,8 +196,6 @@ def _answer(reference: str) -> Answer:
         )
     arguments = defined[function].args
     names = tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-    modules: dict[str, str] = {}
-    _collect(tree, path, modules)
     return Answer(
         text=text,
         function=function,
@@ -204,16 +203,20 @@ def _answer(reference: str) -> Answer:
         positional=len(arguments.posonlyargs),
         other_inputs=arguments.kwarg is not None,
         own_inputs="inputs" in defined,
-        modules=modules,
+        modules=_modules(tree, path),
     )
 
 
-def _collect(tree: ast.Module, path: Path, modules: dict[str, str]) -> None:
-    """Add the texts of the modules next to a file that it imports, directly or indirectly, by file name.
+def _modules(tree: ast.Module, path: Path, known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Return the texts of the modules next to a file that it imports, directly or indirectly, by file name.
+
+    Args:
+        known: those that were found before.
 
     Raises:
         InvalidInput: an import is relative to a package, which the family's folder is not.
     """
+    modules = dict(known)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             where, remedy = f"{path}, line {node.lineno}", "a function of its own that imports the package by its name"
@@ -223,8 +226,9 @@ def _collect(tree: ast.Module, path: Path, modules: dict[str, str]) -> None:
         for name in _imported(node):
             file = path.with_name(f"{name}.py")
             if file.name not in modules and file != path and file.is_file():
-                modules[file.name] = _python(file)
-                _collect(_parsed(modules[file.name], str(file)), file, modules)
+                text = _python(file)
+                modules = _modules(_parsed(text, str(file)), file, {**modules, file.name: text})
+    return modules
 
 
 def _imported(node: ast.AST) -> list[str]:

@@ -13,7 +13,7 @@ from api.http.paging import SORTED, page_of, parse_cursor
 from api.http.routing import page_router
 from api.schemas import Id
 from api.views import champion_view
-from api.web.pages.contest.page import Contest
+from api.web.pages.contest.page import Contest, Text
 from api.web.rendering import render
 from db.queries import listing
 from db.queries.listing import CHAMPION_ORDERS, ChampionFilter, ChampionOrder
@@ -25,7 +25,6 @@ from evo.messages.view.runs import note_of_rivals
 router = page_router()
 
 LISTED = 50
-Text = Annotated[str, Query(max_length=2000)]
 
 
 @router.get("/champions")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 from urllib.parse import urlencode
 
 import numpy as np
@@ -17,7 +17,7 @@ from api.http.routing import page_router
 from api.schemas import Id
 from api.views import search_view, trial_view
 from api.web.content.artefact_list import ArtefactReader, File, TrialFiles
-from api.web.content.difference import Difference, difference
+from api.web.content.difference import Difference, View, difference
 from api.web.content.listing import beginning
 from api.web.drawings.samples import WHOLE, Drawing, drawing
 from api.web.pages.trial.sheet import Setting, settings_of, source_difference, timings_of
@@ -34,7 +34,6 @@ from evo.trial.timing import Timing
 
 router = page_router()
 
-View: TypeAlias = Literal["unified", "split"]
 Name: TypeAlias = Annotated[str, Query(max_length=40)]
 
 

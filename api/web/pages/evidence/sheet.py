@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from api.views import champion_view, search_view
 from api.web.content.artefact_list import ArtefactReader, TrialFiles
 from api.web.drawings.axis import Axis
-from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, Rows, drawing
+from api.web.drawings.samples import BOTTOM, RIGHT, TOP, WHOLE, Drawing, IntervalLine, Rows, drawing
 from api.web.rendering import render
 from db.repositories.archive import Archive
 from db.repositories.artefacts import Artefacts
@@ -35,23 +35,10 @@ HISTORY = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
-    """A confidence interval of a time, as a line in a drawing."""
-
-    name: str
-    place: int
-    y: float
-    low_x: float
-    x: float
-    high_x: float
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Spans(Rows):
     """Confidence intervals, one below the other, on a common scale."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[IntervalLine, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +172,8 @@ def _spans(champion: ChampionView) -> Spans | None:
     )
 
 
-def _span(index: int, name: str, interval: Interval, axis: Axis) -> Span:
-    return Span(
+def _span(index: int, name: str, interval: Interval, axis: Axis) -> IntervalLine:
+    return IntervalLine(
         name=name,
         place=index if name == "champion" else 2,
         y=TOP + ROW * (index + 0.5),

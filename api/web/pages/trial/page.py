@@ -1,6 +1,6 @@
 """Page of one trial: config, source and differences, samples, correctness, log, attempts, files."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -11,6 +11,7 @@ from api.http.paging import Ordinal
 from api.http.routing import page_router
 from api.schemas import Digest, Id
 from api.web.content.artefact_list import text_of
+from api.web.content.difference import View
 from api.web.pages.trial.sheet import sheet_of
 from api.web.rendering import render
 from api.web.trial_reference import TrialReference
@@ -19,7 +20,6 @@ from evo.trial.explain import detail_text
 
 router = page_router()
 
-View: TypeAlias = Literal["unified", "split"]
 Against: TypeAlias = Annotated[str | None, Query(max_length=40)]
 
 
