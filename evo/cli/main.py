@@ -18,9 +18,7 @@ from evo.cli.arguments.naming import VARIABLES, typed_name, variable_of
 from evo.cli.arguments.usage import complaint, typed, user_text
 from evo.cli.commands import (
     ablation,
-    champions,
     doctor,
-    export,
     families,
     measure,
     mission,
@@ -29,6 +27,7 @@ from evo.cli.commands import (
     searches,
     suite,
 )
+from evo.cli.commands.champions import champions, export
 from evo.cli.commands.fleet import services, tokens, workers
 from evo.cli.commands.variants import bench, evolve, variants
 from evo.cli.console.output import console

@@ -1,0 +1,1 @@
+"""Commands for champions and their export."""
