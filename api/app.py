@@ -21,6 +21,7 @@ from api.events.webhooks.delivery import WebhookDelivery
 from api.families.builtin import BuiltinFamilies
 from api.http import errors
 from api.http.middleware.body import BodyLimit
+from api.http.middleware.cookies import OwnCookies
 from api.http.middleware.forwarding import Forwarding
 from api.http.middleware.idempotency import Idempotency
 from api.http.middleware.origin import OriginCheck
@@ -94,6 +95,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     app.add_middleware(Measured)
     app.add_middleware(RequestLog)
     own = frozenset(str(getattr(route, "path", "/")).split("/")[1] for route in app.routes) - {""}
+    app.add_middleware(OwnCookies)
     app.add_middleware(Forwarding, public=settings.public_url, proxies=settings.trusted_proxies, own=own)
     errors.install(app)
     pages.install(app)

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 from evo.errors import InvalidInput
 from evo.family import Family
+from evo.text.archive import DirectoryTooLarge, open_zip
 from evo.text.document import read_toml
 from evo.text.encoding import not_utf8
 from templates.errors import RenderError
@@ -80,12 +81,14 @@ def unpack(content: bytes) -> dict[str, bytes]:
         InvalidInput: the ZIP is invalid or too large, or contains other entries than regular files with plain names.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with open_zip(content, most_files=MAX_FILES) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
             _check_entries(entries)
             files = dict(_read(archive, entries))
     except InvalidInput:
         raise
+    except DirectoryTooLarge:
+        raise InvalidInput(WHERE, f"contains more than {MAX_FILES} files") from None
     except _BROKEN as error:
         raise InvalidInput(WHERE, f"is not a ZIP that can be read: {error}") from error
     for name in (SPEC, REFERENCE):

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 
 from evo.errors import InvalidInput
 from evo.family.source.flags import relocated
+from evo.text.archive import DirectoryTooLarge, open_zip
 
 NAME = "headers"
 """Name of the artefact, and of the folder in an export."""
@@ -26,6 +27,9 @@ _PLACEHOLDER = ".keep"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, NotImplementedError)
 """Errors of `zipfile` on content that is not a valid ZIP."""
+
+
+TOO_LARGE = f"hold more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB"
 
 
 def pack_headers(files: Mapping[str, bytes]) -> bytes:
@@ -46,15 +50,17 @@ def unpack_headers(content: bytes) -> dict[str, bytes]:
         InvalidInput: the content is not a ZIP, is too large, or has a name that leads outside the folder.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with open_zip(content, most_files=MOST_FILES) as archive:
             entries = archive.infolist()
             if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > MOST_BYTES:
-                raise InvalidInput(NAME, f"hold more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB")
+                raise InvalidInput(NAME, TOO_LARGE)
             for entry in entries:
                 _check_name(entry.filename)
             return {entry.filename: archive.read(entry) for entry in entries}
     except InvalidInput:
         raise
+    except DirectoryTooLarge:
+        raise InvalidInput(NAME, TOO_LARGE) from None
     except _BROKEN as error:
         raise InvalidInput(NAME, f"are no ZIP that can be read: {error}") from error
 

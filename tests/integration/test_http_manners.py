@@ -1,16 +1,21 @@
 """HTTP: HEAD, conditional requests, strict JSON, and limits on stored values of strangers."""
 
+import asyncio
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from api.auth.permission import rules
+from api.http.middleware.cookies import OwnCookies
 from tests.integration.local import Local, local
 from tests.integration.serving import wait_until
 
@@ -341,3 +346,39 @@ def test_upload_that_is_cut_off_is_no_bug_of_the_service(tmp_path: Path) -> None
         wait_until(answered)
         assert not [line for line in found if 'status="5' in line]
         assert not list((tmp_path / "artefacts").rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'a="' + '\\"' * 25_000 + '"',
+        'kernel_evo_session="' + '\\"' * 25_000 + '"',
+        'kernel_evo_session="' + "\\377" * 14_000 + '"',
+        "=" * 60_000,
+        "; ".join(f"a{number}=b" for number in range(5_000)),
+        "; ".join(["kernel_evo_session=x"] * 2_500),
+    ],
+    ids=["quotes", "quotes in a session", "escapes", "signs", "many", "repeated"],
+)
+def test_hostile_cookies_take_no_time(rest: Local, value: str) -> None:
+    """Python's parser of cookies takes quadratic time for quoted values (CVE-2024-7592)."""
+    rest.http.get("/searches")
+    begun_s = time.process_time()
+    assert rest.http.get("/searches", headers={"Cookie": value}).status_code == 200
+    assert time.process_time() - begun_s < 0.5
+
+
+def test_routes_see_only_the_cookies_of_the_service() -> None:
+    seen: list[list[bytes]] = []
+
+    async def route(scope: Scope, _receive: Receive, _send: Send) -> None:
+        seen.append([value for name, value in scope["headers"] if name == b"cookie"])
+
+    sent = [
+        b'theme="\\"\\""; kernel_evo_session_1a2b=kes_x-y',
+        b'a=b; kernel_evo_session=z ;kernel_evo_session=q"',
+        b"c=d",
+    ]
+    for headers in ([(b"cookie", each) for each in sent], [(b"cookie", b"a=b")], [(b"accept", b"*/*")]):
+        asyncio.run(OwnCookies(route)({"type": "http", "headers": headers}, cast(Receive, None), cast(Send, None)))
+    assert seen == [[b"kernel_evo_session_1a2b=kes_x-y; kernel_evo_session=z"], [], []]

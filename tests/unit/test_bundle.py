@@ -3,6 +3,7 @@
 import io
 import stat
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from evo.client import ForeignService, ServiceAway, ServiceError, ServiceUnreachable
 from evo.errors import EvoError, InvalidInput
+from evo.export.headers import unpack_headers
 from evo.messages.job import FamilyRef
 from templates import bundle, registry
 from templates.bundle import digest_of, family_of, pack, unpack
@@ -83,6 +85,27 @@ def test_bundle_that_unpacks_beyond_the_limits_is_refused() -> None:
         unpack(zipped({f"zeros-{part}": bytes(33 << 20) for part in range(2)}))
     with pytest.raises(InvalidInput, match="more than 1000 files"):
         unpack(zipped({f"f{number}": b"" for number in range(1000)}))
+
+
+def empty_entries(count: int) -> bytes:
+    """Return an archive whose directory lists empty files of one name."""
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 3, 20, 0, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+    size = count * len(entry)
+    wide = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, 0)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, size, 1)
+    return entry * count + wide + locator + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, *[65535] * 2, *[2**32 - 1] * 2, 0)
+
+
+@pytest.mark.parametrize("read", [unpack, unpack_headers])
+def test_archive_of_countless_empty_files_takes_no_memory(read: Callable[[bytes], object]) -> None:
+    content = empty_entries(100_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="more than"):
+            read(content)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_bundle_with_a_false_size_is_refused() -> None:
