@@ -20,8 +20,8 @@ DRAWN_TOGETHER = 1 << 20
 """Numbers drawn from one generator."""
 
 PAGE_BYTES = 4096
-_TOUCHED_TOGETHER = 1 << 12
-"""Pages that a core touches at a time: 16 MiB."""
+_TOUCHED_TOGETHER = 1 << 9
+"""Pages that a core touches at a time: 2 MiB."""
 
 _MANY_PIECES = 32
 """Number of elements below which threads are not worth starting."""
@@ -101,7 +101,7 @@ def copied(values: NDArray[Any]) -> NDArray[Any]:
     def fill(piece: slice) -> None:
         into[piece] = flat[piece]
 
-    in_pieces(fill, flat.size, piece=DRAWN_TOGETHER)
+    in_pieces(fill, flat.size)
     return copy
 
 

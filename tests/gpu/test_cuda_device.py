@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -222,8 +223,12 @@ def test_environment_names_cuda_driver_compiler_and_cupy(session: CudaSession) -
 
 def test_measured_copy_bandwidth_is_near_the_tabulated_peak(gpu: Device, tmp_path: Path) -> None:
     assert gpu.ceilings is not None
-    ceilings = with_measured_copies([gpu], tmp_path)[0].ceilings
-    assert ceilings is not None
+    ends_s = time.monotonic() + 120
+    while True:  # tests in other processes may hold the GPU longer than the measurement waits for it
+        ceilings = with_measured_copies([gpu], tmp_path)[0].ceilings
+        assert ceilings is not None
+        if ceilings.bytes_source == "measured" or time.monotonic() > ends_s:
+            break
     assert ceilings.bytes_source == "measured"
     assert 0.6 < ceilings.bytes_per_s / gpu.ceilings.bytes_per_s < 1.05
 

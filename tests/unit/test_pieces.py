@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from evo.reference.encoding import decoded, encoded
-from evo.reference.pieces import DRAWN_TOGETHER, PIECE, in_pieces, normals, on_all_cores
+from evo.reference.pieces import (
+    DRAWN_TOGETHER,
+    PIECE,
+    allocated,
+    copied,
+    in_pieces,
+    largest_magnitude,
+    norm,
+    normals,
+    on_all_cores,
+)
 from workers.backends.distance import distance
 
 
@@ -78,3 +88,23 @@ def test_one_wrong_element_of_a_large_array_is_detected() -> None:
     assert (found.elements, found.not_finite, found.unwritten) == (right.size, 1, 0)
     assert found.max_abs == pytest.approx(3.0, rel=1e-6)
     assert found.squares == pytest.approx(9.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (7, 3), (5, 8 * PIECE + 3)])
+def test_arrays_are_allocated_and_copied_as_by_numpy(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    copy = copied(values.T)
+    assert copy.flags.c_contiguous
+    assert copy.flags.owndata
+    np.testing.assert_array_equal(copy, values.T)
+    for dtype in ("float64", "bool"):
+        made = allocated(shape, dtype)
+        assert (made.shape, made.dtype, made.flags.c_contiguous) == (shape, np.dtype(dtype), True)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
+def test_norm_and_largest_magnitude_of_large_arrays_are_exact(dtype: str) -> None:
+    values = (100 * np.random.default_rng(0).standard_normal(40 * PIECE + 5)).clip(-128, 127).astype(dtype)
+    assert norm(values) == pytest.approx(float(np.linalg.norm(values.astype(np.float64))), rel=1e-12)
+    assert largest_magnitude(values) == float(np.abs(values.astype(np.float64)).max())
+    assert (norm(values[:0]), largest_magnitude(values[:0])) == (0.0, 0.0)
