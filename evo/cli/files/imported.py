@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
+from evo.cli.files.local_functions import with_local_functions
 from evo.cli.files.writing import write_folder, writing_to
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
@@ -152,7 +153,10 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
     """Return the draft of a source, and the texts of the source and of headers with guards around its macros."""
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":
-        return drafted_from_triton(text, file.name, entry), {name: text}
+        whole, notes = with_local_functions(text, file)
+        own = drafted_from_triton(text, file.name, entry).entry
+        draft = drafted_from_triton(whole, file.name, own)
+        return replace(draft, notes=(*draft.notes, *notes)), {name: whole}
     language = language_of(kind, file.name, "FILE")
     source = read_source(text, language)
     read = {

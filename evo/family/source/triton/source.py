@@ -239,13 +239,36 @@ def sliced(text: str, entry: str, file: str) -> str:
         InvalidInput: the source is not Python, has no such kernel, or the kernel uses a name that is neither a kernel,
             a constant nor imported from Triton.
     """
-    tree = parsed(text, file)
-    lines, kept = text.split("\n"), [""] * (text.count("\n") + 1)
-    statements, modules = _statements_by_name(tree), _modules(tree)
     names = [each.name for each in kernels_of(text, file)]
     if entry not in names:
         raise InvalidInput(f"{file}: entry", unknown(entry, names, "functions under @triton.jit"))
-    waiting, seen = [entry], set[str]()
+    return needed(text, [entry], file)
+
+
+def definitions(text: str, file: str) -> dict[str, ast.stmt]:
+    """Return, by name, the kernels, constants and imports of Triton that a source defines.
+
+    Raises:
+        InvalidInput: the source is not Python.
+    """
+    return _statements_by_name(parsed(text, file))
+
+
+def names_used(node: ast.stmt) -> list[str]:
+    """Return the names that a kernel or constant uses, without those of decorators."""
+    return [each.id for each in ast.walk(_bare(node)) if isinstance(each, ast.Name)]
+
+
+def needed(text: str, names: Collection[str], file: str) -> str:
+    """Return the source with only the parts that these kernels and constants need, as `sliced` does.
+
+    Raises:
+        InvalidInput: the source is not Python, or a part is neither a kernel, a constant nor imported from Triton.
+    """
+    tree = parsed(text, file)
+    lines, kept = text.split("\n"), [""] * (text.count("\n") + 1)
+    statements, modules = _statements_by_name(tree), _modules(tree)
+    waiting, seen = [*names], set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen or name not in statements:
@@ -255,7 +278,7 @@ def sliced(text: str, entry: str, file: str) -> str:
         _keep(node, lines, kept)
         if not isinstance(node, ast.Import | ast.ImportFrom):
             _check(node, modules, file)
-            waiting += [each.id for each in ast.walk(_bare(node)) if isinstance(each, ast.Name)]
+            waiting += names_used(node)
     for node in tree.body:
         if isinstance(node, ast.Import) and any(each.name.split(".")[0] in _MODULES for each in node.names):
             _keep(node, lines, kept)
