@@ -8,6 +8,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -417,12 +418,19 @@ def test_yardstick_with_rounded_or_overflowing_integers_is_refused(tmp_path: Pat
 NEAR, EQUAL = "nominal with elements near known ones", "nominal with equal elements and zeros"
 
 
-def mixed_cases(tmp_path: Path, answer: str = "2.0 * x", **changes: bool) -> list[str]:
-    """Return the names of the mixtures of a normal and a large case."""
+def mixed_cases(
+    tmp_path: Path, answer: str = "2.0 * x", *, problem: dict[str, Any] | None = None, **changes: Any
+) -> list[str]:
+    """Return the names of the mixtures of a normal and a large case.
+
+    Args:
+        problem: problem of the large case; default: that of the normal case.
+    """
     text = WHOLE.replace("rng.standard_normal", "(9 if distribution == 'large' else 1) * rng.standard_normal")
     text = text.replace("2.0 * inputs", f"(lambda x: {answer})(inputs").replace("(np.float64)}", "(np.float64))}", 1)
     text = text.replace("(np.float64) + 0.25", "(np.float64)) + 0.001")
     large = replace(plan(), name="large", distribution="large", seeds=((1, 3),))
+    large = large if problem is None else replace(large, problem=problem)
     plans, family = (replace(plan(), **changes), large), reference(tmp_path, text)
     return [each.case for each in family.mixtures(plans, family.goldens(plans, family.drawn(plans)))]
 
@@ -434,6 +442,13 @@ def test_goldens_include_mixtures_of_the_inputs_of_all_cases(tmp_path: Path) -> 
         "nominal with a lone smallest element",
         EQUAL,
     ]
+
+
+def test_first_case_is_mixed_with_its_second_seed_if_all_other_distributions_are_reduced(tmp_path: Path) -> None:
+    assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}) == []
+    found = mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)))
+    assert found == [NEAR, "nominal with a lone largest element", "nominal with a lone smallest element", EQUAL]
+    assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)), distribution="large") == []
 
 
 def test_mixtures_that_the_reference_cannot_compute_are_omitted(tmp_path: Path) -> None:

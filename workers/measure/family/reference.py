@@ -129,11 +129,15 @@ class Reference:
         """Return inputs of the first case mixed with those of the other cases of its problem, if reference.py accepts
         them.
 
-        A mixture for which reference.py gives no finite numbers is left out, because no kernel must support it.
+        If all other distributions have smaller problems, the first case is mixed with its second seed instead. A
+        mixture for which reference.py gives no finite numbers is left out, because no kernel must support it.
         """
         first, *rest = plans
+        reduced = any(plan.mixed and plan.distribution != first.distribution for plan in rest)
         rest = [plan for plan in rest if plan.mixed and dict(plan.problem) == dict(first.problem)]
         others = [goldens[plan.name][0].inputs for plan in rest if first.mixed]
+        if first.mixed and not others and reduced:
+            others = [golden.inputs for golden in goldens[first.name][1:2]]
         rng = np.random.default_rng([*first.seeds[0], _MIXED])
         distributions = ", ".join([first.distribution, *(plan.distribution for plan in rest)])
 
