@@ -388,3 +388,36 @@ def test_macro_redefined_by_a_header_under_nvrtc_is_refused(nvrtc: NvrtcCompiler
     unit = replace(with_macros(text, {"TILE": "8"}, CUDA), folders=(tmp_path,))
     told = warned(nvrtc, unit, TILE="tunable")
     assert told is not None and "gives TILE another value" in told
+
+
+@pytest.mark.parametrize(
+    ("header", "inside", "words"),
+    [
+        ("#undef TILE\n#define TILE 16\n", True, "gives TILE another value"),
+        ("#ifdef TILE\n# undef TILE\n#endif\n# define TILE 2 + 6 + 8\n", True, "gives TILE another value"),
+        ("#undef TILE\n#define TILE 16\n", False, "gives TILE another value"),
+        ("#undef TILE\n", False, "removes TILE"),
+        ("#undef TILE\n", True, None),
+        ("#undef TILE\n#define TILE 8\n", True, None),
+        ("#if 0\n#undef TILE\n#define TILE 16\n#endif\n", True, None),
+        ("// #undef TILE\n", True, None),
+        (
+            '#pragma push_macro("TILE")\n#undef TILE\n#define TILE 3\n#pragma pop_macro("TILE")\n',
+            True,
+            "gives TILE another value",
+        ),
+    ],
+)
+def test_macro_removed_by_a_header_under_nvrtc_is_refused_if_its_value_changes(
+    nvrtc: NvrtcCompiler, tmp_path: Path, header: str, inside: bool, words: str | None
+) -> None:
+    """NVRTC ignores `push_macro` and `pop_macro`."""
+    (family := tmp_path / "family").mkdir()
+    (outside := tmp_path / "outside").mkdir()
+    ((family if inside else outside) / "tiles.h").write_text(header)
+    text = '#include "tiles.h"\n#ifndef TILE\n# define SIZE 1\n#else\n# define SIZE TILE\n#endif\n'
+    text += 'extern "C" __global__ void f(int *x) { x[0] = SIZE; }'
+    unit = replace(with_macros(text, {"TILE": "8"}, CUDA), folders=(family,), flags=(f"-I{outside}",))
+    found = warned(nvrtc, unit, TILE="tunable")
+    assert (found is None) == (words is None), found
+    assert words is None or words in str(found)

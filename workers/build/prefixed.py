@@ -1,7 +1,7 @@
 """Sources with macros in front: how they are written for a compiler, and which of the macros headers replace."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 _LINE = re.compile(r'^#line 1 "([^"\n]+)"\n', re.MULTILINE)
@@ -54,3 +54,61 @@ def replaced_macros(preprocessed: str, names: Collection[str], *, own: str) -> I
         line += 1
     for name, (place, how) in changed.items():
         yield f'{place}: warning: "{name}" {how}'
+
+
+_DEFINED = re.compile(r"^#define (\w+) (.+)$", re.MULTILINE)
+_UNDEFINED = re.compile(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", re.MULTILINE)
+_CHANGED = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+(\w+)", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
+_WHOLE = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)[uUlL]*")
+_REPORT = re.compile(r"kernel-evo: (\w+) (undefined|redefined)")
+_LONGEST_HEADER = 1 << 20
+
+
+def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]]:
+    """Return the header and line of an ``#undef`` for macros in front of a source that it does not change itself.
+
+    The line may be in a part of the header that is left out, see `removal_test`.
+    """
+    named = _LINE.search(source)
+    if named is None or _INCLUDE.search(source, named.end()) is None:
+        return {}
+    names = dict(_DEFINED.findall(source[: named.start()])).keys() - {*_CHANGED.findall(source, named.end())}
+    found: dict[str, tuple[Path, int]] = {}
+    for header in headers:
+        try:
+            text = "" if header.stat().st_size > _LONGEST_HEADER else header.read_text("utf-8", "replace")
+        except OSError:
+            continue
+        for each in _UNDEFINED.finditer(text):
+            if each[1] in names:
+                found.setdefault(each[1], (header, text.count("\n", 0, each.start(1)) + 1))
+    return found
+
+
+def removal_test(source: str, names: Iterable[str]) -> str:
+    """Return a source without code, whose compilation reports which macros the headers of a source change.
+
+    It ends after the last ``#include`` with one ``#error`` for each macro that is then undefined or another number.
+    """
+    values = dict(_DEFINED.findall(source))
+    parts = [source[: max(each.end() for each in _INCLUDE.finditer(source))]]
+    for name in names:
+        parts.append(f"#ifndef {name}\n#error kernel-evo: {name} undefined")
+        if _WHOLE.fullmatch(values[name].strip()):
+            parts.append(f"#elif ({name}) != ({values[name]})\n#error kernel-evo: {name} redefined")
+        parts.append("#endif")
+    return "\n".join(parts) + "\n"
+
+
+def removal_warnings(log: str, places: Mapping[str, tuple[Path, int]], *, own: Collection[Path]) -> Iterator[str]:
+    """Yield a warning, in the form of gcc's, for each macro that a header replaces or removes.
+
+    Args:
+        log: log of the compilation of `removal_test`.
+        own: folders of the family. A header of the family may remove a macro after its last use.
+    """
+    for name, how in dict.fromkeys(_REPORT.findall(log)):
+        header, line = places[name]
+        if how == "redefined" or not any(header.is_relative_to(folder) for folder in own):
+            yield f'{header}:{line}: warning: "{name}" {how}'

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 
 from evo.device import Device
 from evo.errors import EvoError
@@ -14,6 +15,7 @@ from workers.backends.cuda.compilers.nvrtc_library import Nvrtc, NvrtcMissingErr
 from workers.backends.cuda.compilers.occupancy import occupancy, registers_of_block
 from workers.build import Artefact, Launch, Resources, Unit
 from workers.build.contents import files_below
+from workers.build.prefixed import removal_test, removal_warnings, removals
 from workers.build.toolkit import include_folders
 from workers.system.sandbox import sandbox_here
 
@@ -104,14 +106,26 @@ class NvrtcCompiler:
         reported = figures(log, symbol_of(unit.entry, ptx.decode()))
         if "registers" not in reported:
             return CompileFailed(log=f"{absent(unit.entry, log)}\n{log}".rstrip())
+        reads = _reads(answer["headers"], unit)
         return Artefact(
             binary=binary,
-            log=log,
+            log="\n".join(filter(None, [log.rstrip(), *self._removed_macros(unit, question, reads or (), timeout_s)])),
             figures=reported,
             ptx=ptx,
-            reads=_reads(answer["headers"], unit),
+            reads=reads,
             searched=include_folders(),
         )
+
+    def _removed_macros(
+        self, unit: Unit, question: Mapping[str, object], reads: Iterable[str], timeout_s: float
+    ) -> Iterator[str]:
+        """Yield a warning for each macro of the source that a header removes first, which NVRTC does not report."""
+        places = removals(unit.source, map(Path, reads))
+        if places:
+            test = {**question, "source": removal_test(unit.source, places), "names": ()}
+            answer = self._processes.of(unit).answer(test, timeout_s)
+            log = answer.log if isinstance(answer, CompileFailed) else str(answer["log"])
+            yield from removal_warnings(log, places, own=unit.folders)
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
         reported = figures(artefact.log, launch.entry) if launch and launch.entry else artefact.figures
