@@ -210,7 +210,7 @@ class Costs:
 
     @classmethod
     def of(cls, goal: Goal, report: ConfirmReport, challenger: Config, incumbent: Config | None) -> "Costs":
-        """Return the costs of two configs with the resources that a report states."""
+        """Return the converter for a challenger and an incumbent, with the resources and power that a report states."""
         built = report.resources
         return cls(
             goal=goal,

@@ -142,7 +142,7 @@ def _workspace(like: Any) -> Any:
 
 def _flashinfer_rmsnorm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
     if problem["residual"]:
-        raise ValueError("writes the sum over the residual, so repeated calls would not compute the same")
+        raise ValueError("overwrites the residual input with the sum, so repeated calls would give different results")
     return partial(module.norm.rmsnorm, tensors["x"], tensors["weight"], eps=EPSILON)
 
 

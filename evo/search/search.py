@@ -153,7 +153,7 @@ class Search:
             EvoError: the log has gaps or contradicts itself.
         """
         if self.history.asked:
-            raise EvoError("only a fresh search can be restored")
+            raise EvoError("a stored log can be restored only into a search without trials")
         log = list(log)
         asked = sorted(log, key=_number)
         ended = sorted((entry for entry in asked if entry.position is not None), key=_position)

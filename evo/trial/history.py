@@ -93,7 +93,10 @@ class History:
         return copy
 
     def elites(self, count: int) -> list[Trial]:
-        """Return the `count` measured trials of least corrected cost, best first; the earlier trial wins a tie."""
+        """Return the `count` trials of least cost (the corrected cost, if there is one), best first.
+
+        Of trials with equal costs, the earlier trial is first.
+        """
         return [trial for _, _, trial in self._ranked[:count]]
 
     def kernels(self, count: int, *, excluding: Collection[str] = ()) -> list[Trial]:

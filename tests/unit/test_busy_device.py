@@ -47,7 +47,7 @@ def test_kernel_slower_on_alternating_buffers_is_refused_on_a_steady_device() ->
     assert check.looks == LOOKS
 
 
-def test_kernel_as_fast_on_alternating_buffers_in_one_measurement_is_accepted() -> None:
+def test_kernel_is_accepted_if_one_measurement_shows_equal_speed_on_alternating_buffers() -> None:
     check = ScriptedCheck(iter([1.5, 1.0]), 0.01)
     assert not check.judged().unclear
     assert check.looks == 2

@@ -137,7 +137,7 @@ def test_error_of_a_target_without_gpu_suggests_compile_only(monkeypatch: pytest
     monkeypatch.setattr(CudaDriver, "look", none)
     usual = {"family": "softmax", "problem": "", "policy": "default", "device": "cuda"}
     for objective, said in (
-        ({"target": "sm_89"}, "driver here. Without a GPU, --compile-only estimates what the --target would take"),
+        ({"target": "sm_89"}, "driver here. Without a GPU, --compile-only estimates the times on the --target"),
         ({}, "driver here"),
     ):
         with pytest.raises(EvoError) as refusal:

@@ -50,7 +50,7 @@ def test_sanitizer_finding_names_its_case_and_ends_the_check(faulty: str) -> Non
     assert address.left_out == ()
 
 
-def test_sanitizer_report_lists_the_cases_without_time() -> None:
+def test_sanitizer_report_lists_cases_left_out_for_lack_of_time() -> None:
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
         return [Sanitized(tool="address")]
 

@@ -137,7 +137,7 @@ class Effects:
         terms = work.terms
         key = f"{terms.family.digest} {problem_key(terms.problem)} {terms.device!r} {terms.objective!r}"
         with self._finding:
-            return self._found.get(key, lambda: (*_closed_files(work), *self._examine(work)))
+            return self._found.get(key, lambda: (*_files_in_private_folders(work), *self._examine(work)))
 
     def _examine(self, work: Assignment) -> tuple[str, ...]:
         terms, family = work.terms, work.copy.family
@@ -232,14 +232,14 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
     return f"Make {file} depend on its value, or remove it from {table}; if other configs need it, keep it"
 
 
-def _closed_files(work: Assignment) -> tuple[str, ...]:
+def _files_in_private_folders(work: Assignment) -> tuple[str, ...]:
     """Return a warning for each file that a CPU kernel names but cannot access."""
     kind, package = work.terms.device.kind, work.copy.package
     if not kind_of(kind).on_host:
         return ()
     implementation = package.family.implementation(kind)
     source = package.files.get(implementation.file, b"").decode("utf-8", errors="replace")
-    return tuple(closed_files(source, implementation.flags))
+    return tuple(files_in_private_folders(source, implementation.flags))
 
 
 def _now_s() -> float:
@@ -258,7 +258,7 @@ MOST = 3
 """Maximum number of files that are reported."""
 
 
-def closed_files(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
+def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
     """Yield a warning for each path in a source or flag that is below a folder without execute permission for others.
 
     Yields nothing if the source never calls access(), or if the worker is not root: its kernels then run as the user of

@@ -215,18 +215,16 @@ def _modules(tree: ast.Module, path: Path, known: Mapping[str, str] = MappingPro
     """Return the texts of the modules next to a file that it imports, directly or indirectly, by file name.
 
     Args:
-        known: those that were found before.
+        known: texts of the modules that were found before, by file name.
 
     Raises:
-        InvalidInput: an import is relative to a package, which the family's folder is not.
+        InvalidInput: a file has a relative import. A family's folder is not a package.
     """
     modules = dict(known)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
-            where, remedy = f"{path}, line {node.lineno}", "a function of its own that imports the package by its name"
-            raise InvalidInput(
-                "--reference", f"{where}: the import is relative to a package: give a file with {remedy}"
-            )
+            remedy = "write a file whose function imports the package by its full name"
+            raise InvalidInput("--reference", f"{path}, line {node.lineno} has a relative import: {remedy}")
         for name in _imported(node):
             file = path.with_name(f"{name}.py")
             if file.name not in modules and file != path and file.is_file():

@@ -221,7 +221,7 @@ def _require_compiler(request: Request) -> None:
     except EvoError as error:
         if wanted == "estimate" or "target" not in request.terms["objective"]:
             raise
-        raise EvoError(f"{error}. Without a GPU, --compile-only estimates what the --target would take") from None
+        raise EvoError(f"{error}. Without a GPU, --compile-only estimates the times on the --target") from None
 
 
 def _resumed(search_id: int, connection: Connection) -> SearchView:

@@ -109,7 +109,8 @@ def _champions(client: "Client", call: "Call", device: str | None) -> "Iterator[
 
 def _require_name(folder: Path) -> None:
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", folder.name) is None:
-        raise InvalidInput("--to", f"{folder.name!r} cannot be imported: end in a Python name, e.g. ./fast")
+        reason = f"{folder.name!r} is not a Python name, so the package could not be imported"
+        raise InvalidInput("--to", f"{reason}: name a folder such as ./fast")
 
 
 def _reason(champions: "list[ChampionView]", served: tuple[str, ...]) -> str:

@@ -98,7 +98,8 @@ class Described:
     """Description of a problem, from which a family is written.
 
     Attributes:
-        fields: default by name of problem field; `constants` has the constant of the file that each replaces.
+        fields: default value of each problem field.
+        constants: constant of the file that each problem field replaces.
         given: name of the argument for each value of ``get_inputs()``; None: no tensor.
         parameters: name of the model's parameter or buffer, by argument.
         inputs, outputs: arguments in the order of the call.

@@ -108,7 +108,9 @@ def _extent(axis: tuple[int, int], extent: int, influences: Values, probe: Probe
 
 
 def _of_one(axis: tuple[int, int], extent: int, name: str, value: int, probe: Probe) -> str | None:
-    """Return ``(p * name + b) // q`` in its simplest form."""
+    """Return an expression of the form ``(p * name + b) // q`` that gives the extent of an axis for every probed value
+    of the field `name`; None if no such expression fits.
+    """
     seen = {value: extent}
     for other in (2 * value, 3 * value, value + 1, value + 2, value + 3, 4 * value):
         if (shapes := probe({name: other})) is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.build.effects import closed_files
+from workers.build.effects import files_in_private_folders
 
 
 @pytest.fixture
@@ -28,17 +28,17 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("int f(void) { return access(TABLE, F_OK); }", ['-DTABLE="%s/a b/table.bin"']),
     ],
 )
-def test_warning_names_the_file_in_a_closed_folder_and_the_chmod_command(
+def test_warning_names_the_file_in_a_private_folder_and_the_chmod_command(
     folder: Path, source: str, flags: list[str]
 ) -> None:
     source, flags = source.replace("%s", str(folder)), [each.replace("%s", str(folder)) for each in flags]
-    (found,) = closed_files(source, flags)
+    (found,) = files_in_private_folders(source, flags)
     assert f"The kernel names {folder}/a b/t" in found
     assert f"chmod o+x {folder}, or" in found
     folder.chmod(0o711)
-    assert list(closed_files(source, flags)) == []
+    assert list(files_in_private_folders(source, flags)) == []
     (folder / "a b").mkdir(mode=0o700)
-    (found,) = closed_files(source, flags)
+    (found,) = files_in_private_folders(source, flags)
     assert f"chmod o+x '{folder}/a b', or" in found
 
 
@@ -52,17 +52,17 @@ def test_warning_names_the_file_in_a_closed_folder_and_the_chmod_command(
         'char n[] = "%s/table.bin"; // a text alone',
     ],
 )
-def test_missing_files_and_other_strings_give_no_closed_file_warning(folder: Path, source: str) -> None:
-    assert list(closed_files(source.replace("%s", str(folder)))) == []
+def test_missing_files_and_other_strings_give_no_private_folder_warning(folder: Path, source: str) -> None:
+    assert list(files_in_private_folders(source.replace("%s", str(folder)))) == []
 
 
-def test_worker_without_root_gives_no_closed_file_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_without_root_gives_no_private_folder_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert list(closed_files(f'access("{folder}/table.bin", 4)')) == []
+    assert list(files_in_private_folders(f'access("{folder}/table.bin", 4)')) == []
 
 
-def test_closed_file_check_takes_linear_time_in_empty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_folder_check_takes_linear_time_in_empty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     begun_s = time.thread_time()
-    assert list(closed_files("void f() { access(0, 0); }" + "\n" * 200_000)) == []
+    assert list(files_in_private_folders("void f() { access(0, 0); }" + "\n" * 200_000)) == []
     assert time.thread_time() - begun_s < 5
