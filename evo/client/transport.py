@@ -69,7 +69,7 @@ class AccessDenied(EvoError, PermissionError):
 
 
 class Transport:
-    """A connection pool to one service; may be shared between threads. Arguments as of `evo.client.Client`."""
+    """A connection pool to one service; may be shared between threads. Its arguments are those of `Client`."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ def from_json(text: str, shape: type[T], *, what: str) -> T:
     """Return a value of that type from its JSON text.
 
     Args:
-        what: noun of the text, for the error.
+        what: noun that names the text in the error.
 
     Raises:
         ServiceError: the text has another form.

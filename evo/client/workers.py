@@ -82,5 +82,5 @@ class Workers(Calls):
 
 
 def _part(text: str) -> str:
-    """Return the text as one part of a path."""
+    """Return the text, percent-encoded, as one segment of a URL's path."""
     return quote(text, safe="")

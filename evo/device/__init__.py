@@ -61,7 +61,7 @@ class Device:
 
     @property
     def runs(self) -> Runs:
-        """How the device treats a config: it runs its kernels, looks up a recorded result, or only compiles."""
+        """How the device treats a config: it runs the kernel, looks up a recorded result, or only compiles."""
         return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":

@@ -16,7 +16,7 @@ seccomp; ``user`` runs as another user; ``full`` has all three.
 
 
 def level(reported: str) -> Separation:
-    """Return the isolation level that the reported parts give; for several processes, the level of the weakest.
+    """Return the isolation level that the reported parts amount to; for several processes, the lowest of their levels.
 
     Args:
         reported: parts as measurements record them, separated by commas, and processes separated by semicolons; empty

@@ -39,8 +39,8 @@ class Form:
     """File names in the export of one kind of device.
 
     Attributes:
-        source, binary: names of its files. The binary must not have the loader's name, or Python would import it as an
-            extension module.
+        source, binary: names of the source file and of the binary. The binary must not have
+            the loader's name, or Python would import it as an extension module.
         loaders: loader file in `evo/export/loader`, by its name in the export.
     """
 

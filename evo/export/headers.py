@@ -69,8 +69,8 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
     """Return the headers by their paths in an export.
 
     Args:
-        file: path of the source, relative to the family's folder. Its folder always exists, because a source may
-            include ``"../common.h"``.
+        file: path of the source, relative to the family's folder. The result contains the folder of the source even
+            if no header is in it, because the source may include ``"../common.h"``.
     """
     if not headers:
         return {}

@@ -137,7 +137,7 @@ class Implementation:
         return None if items is None else items.whole(scope)
 
     def effort(self, scope: Mapping[str, Value]) -> float:
-        """Return the arithmetic of a config as a multiple of that in [work]."""
+        """Return the arithmetic operations of a config as a multiple of the operations in [work]."""
         effort = None if self.geometry is None else self.geometry.effort
         return 1.0 if effort is None else effort.number(scope)
 

@@ -29,7 +29,7 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
     """Check a new name of a field, tunable or derived value.
 
     Raises:
-        InvalidInput: malformed, reserved, or taken.
+        InvalidInput: the name is malformed, reserved, or taken.
     """
     if not NAME.fullmatch(name):
         raise InvalidInput(where, "a name starts with a letter and consists of letters, digits and underscores")

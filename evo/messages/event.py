@@ -41,7 +41,7 @@ class TrialEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchEvent:
-    """Current state of a search; sent when its state, best or champion changed, and after its trials.
+    """Current state of a search. It is sent after its trials, and when its state, best trial or champion changed.
 
     Attributes:
         counts: trials by outcome kind.

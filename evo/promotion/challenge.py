@@ -18,8 +18,8 @@ class Incumbent:
 
     Attributes:
         cost: cost at the confirmed time, which was measured in another session; see `evo.promotion.goal`.
-        here: cost at the confirmed time made comparable with this search's quick samples, if this search confirmed it;
-            else None.
+        here: cost at the confirmed time, corrected to be comparable with this search's quick samples; None if another
+            search confirmed the champion.
         binary_digest: digest of the champion's binary; None if it is not known.
         foreign: True for a champion of another variant or version of the family, whose configs cannot be compared.
     """
@@ -90,9 +90,10 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> ChallengeLimit:
     """Return the cost that a challenger's quick samples must beat.
 
-    If this search measured or confirmed the incumbent, that is the larger of these two costs less the minimum gain:
-    quick samples of a confirmed trial were probably short by chance. Otherwise it is the incumbent's earlier cost plus
-    the policy's session drift, because quick samples are comparable only roughly with a confirmation of another search.
+    If this search measured or confirmed the incumbent, the limit is the incumbent's cost less the minimum gain. Of a
+    measured and a confirmed cost, the larger counts: quick samples of a confirmed trial were probably short by chance.
+    Otherwise the limit is the incumbent's earlier cost plus the policy's session drift, because quick samples are only
+    roughly comparable with a confirmation of another search.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.cost is not None), None)

@@ -73,7 +73,7 @@ def judge(
         report: interleaved samples; without an incumbent the challenger becomes the first champion.
         challengers: number of challengers that this search has confirmed, including this one (corrects the p-value).
         rng: random generator of the bootstrap; equal generator states give equal verdicts.
-        known: facts that the report does not contain; rules that need an unknown one are left out.
+        known: facts that the report does not contain; a rule that needs an unknown fact is left out.
     """
     challenger, costs = report.challenger, known.costs
     if report.failure is not None or challenger is None:
@@ -218,7 +218,7 @@ def _summary(
 
 
 def _corrected(speedup: Interval, expected: float | None) -> str:
-    """Say what further measurements are expected to find, if it differs from the measured speed-up."""
+    """Return a clause on the gain that further measurements should find; empty if that is the measured gain."""
     if expected is None:
         return ""
     found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))

@@ -47,7 +47,7 @@ class Prediction:
 
     @property
     def agrees(self) -> bool:
-        """True if the first process lies within the prediction of the others."""
+        """True if the speed-up of the first process lies within the interval that the other processes predict."""
         return self.others is None or self.others.low <= self.found[0] <= self.others.high
 
 

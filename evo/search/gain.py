@@ -124,8 +124,8 @@ def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
 
 
 def coverage(count: int) -> float:
-    """Return the confidence of `order_interval`: `CONFIDENCE`, or less if even the whole range of so few samples covers
-    less.
+    """Return the confidence of `order_interval`: `CONFIDENCE`, or less if even the whole range of `count`
+    samples has less.
 
     Source: Conover, Practical Nonparametric Statistics, 3rd ed. (1999), section 3.2.
     """

@@ -237,7 +237,7 @@ class Plan:
         return can_hold(constraint.expression, bound, self._ranges)
 
     def _places(self, constraint: Constraint) -> tuple[int, ...]:
-        """Return the steps that join the tunables of a constraint."""
+        """Return the indices of the steps that join the tunables of a constraint."""
         if id(constraint) not in self._joined_at:
             names = constraint.expression.names
             indices = [index for index, step in enumerate(self.steps) if step.tunable.name in names]
@@ -246,12 +246,12 @@ class Plan:
 
     @cached_property
     def _joined_at(self) -> dict[int, tuple[int, ...]]:
-        """Cache of `_places`: steps by identity of the constraint."""
+        """Cache of `_places`; the key is the identity of the constraint."""
         return {}
 
     @cached_property
     def _answers(self) -> dict[tuple[int, int], CachedFunction | None]:
-        """Caches by identity of the constraint and number of bound tunables, filled on demand."""
+        """Caches, filled on demand; the key is the identity of the constraint and the number of bound tunables."""
         return {}
 
     @cached_property

@@ -10,7 +10,7 @@ ENTRY_BYTES = 512
 
 
 class DirectoryTooLarge(Exception):
-    """The archive's directory is larger than that of the most files that are accepted."""
+    """The directory of the archive is larger than the largest accepted number of files needs."""
 
 
 @contextmanager

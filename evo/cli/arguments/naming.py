@@ -55,7 +55,7 @@ _SPEC = ("family.toml", "document")
 
 
 def typed_name(field: str) -> str:
-    """Return the name that a user types: ``--webhook`` for ``webhook.url``, ``--problem S`` for ``problem.S``."""
+    """Return what a user types for a field: ``--webhook`` for ``webhook.url``, ``--problem S`` for ``problem.S``."""
     file, found, key = field.partition(": ")
     if found and file in _SPEC:
         return f"{_SPEC[0]}: {key}"

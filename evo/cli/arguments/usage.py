@@ -111,13 +111,13 @@ _COMMANDS = (
 
 
 def user_text(message: str) -> str:
-    """Return a message of the service as the command line prints it."""
+    """Return a service's message with commands in place of REST requests, and with passwords in URLs masked."""
     for request, command in _COMMANDS:
         message = re.sub(request, command, message)
     return masked(message)
 
 
 def typed(arguments: list[str]) -> str:
-    """Return a command line without its tokens and passwords."""
+    """Return a command line in which ``***`` replaces tokens and passwords."""
     secret = re.sub(r"(--token[= ])\S+", r"\1***", " ".join(arguments))
     return masked(secret)

@@ -177,7 +177,7 @@ def _cuda() -> Finding:
 
 
 def _sharing(devices: "list[Device]") -> Iterator[Finding]:
-    """Yield a finding for each GPU of this machine on other processes that use it."""
+    """Yield, for each GPU of this machine, a finding that states which other processes use the GPU."""
     from workers.backends.cuda.machine import nvml
 
     for device in devices:

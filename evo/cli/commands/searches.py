@@ -21,7 +21,7 @@ StateName = Literal["running", "paused", "stopping", "finished", "cancelled", "f
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands in the order of the help, with those for trials and the report."""
+    """Add the commands for searches, trials and the report, in the order of the help."""
     app.command(epilog=examples("kernel-evo searches", "kernel-evo searches --state running --json"))(searches)
     trials.register(app)
     report.register(app)

@@ -137,7 +137,7 @@ def _print_trials(found: "Iterable[TrialView]", device: str, objective: "Objecti
 
     Args:
         device: names the device of the times.
-        objective: of their search; its metric and its second objective have a column each.
+        objective: objective of the trials' search; its metric and its second objective get a column each.
         front: numbers of the trials of the Pareto front, which are marked.
     """
     from rich.text import Text

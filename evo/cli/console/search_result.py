@@ -201,7 +201,9 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
 
 
 def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
-    """Return the last promotion, or else the last verdict, with all rules; other verdicts with their failed rules."""
+    """Return the verdicts as text: the last promotion, or else the last verdict, with all rules; other verdicts with
+    their failed rules.
+    """
     at_length = _shown_in_full(challenges)
     parts: list[RenderableType] = []
     for each in challenges:

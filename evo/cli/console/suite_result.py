@@ -84,7 +84,7 @@ def _print_family(out: Console, family: str, measured: Measurements, size: int, 
 
 
 def set_text(chosen: ConfigSet, problems: int, long: str = LONG) -> str:
-    """Describe the loss of a set: ``1.03 times as long on average, at most 1.10``."""
+    """Describe the loss of a set of configs: ``1.03 times as long on average, at most 1.10``."""
     covered = len(chosen.table)
     text = f"{chosen.cost:.3f} times {long} on average, at most {chosen.worst:.2f}"
     return text if covered == problems else f"{text}; measured on {covered} of {problems} problems"
@@ -99,7 +99,7 @@ def unseen_text(found: Unseen, long: str = LONG) -> str:
 
 
 def suite_document(result: SuiteResult, size: int) -> dict[str, Any]:
-    """Return the result for programs."""
+    """Return the result as a JSON document."""
     return {
         "suite": result.suite.name,
         "goal": result.suite.goal,

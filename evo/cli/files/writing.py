@@ -88,7 +88,7 @@ def write_folder(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path
 
 
 def _draft(target: Path) -> Path:
-    """Return a new path beside a target."""
+    """Return the path of a new hidden file or folder next to a target."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
 
 

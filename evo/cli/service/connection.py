@@ -58,9 +58,9 @@ class Connection:
 
 @contextmanager
 def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = False) -> Iterator[Connection]:
-    """Open a connection for one command. If it starts a service (and, if `measuring`, a worker), they end with it.
-    Before that, and unless an error occurred, it waits until its worker has finished a confirmation or ablation for
-    another terminal.
+    """Open a connection for one command. A service and, if `measuring`, a worker that are started for the command end
+    with the command. Unless the command failed, the end waits until this worker has finished a confirmation or ablation
+    for another terminal.
 
     Args:
         beginning: True creates a missing database; False creates only the default database.

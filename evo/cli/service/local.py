@@ -212,7 +212,7 @@ def _in_confirmation(client: Client) -> list[str]:
 
 
 def free_port() -> str:
-    """Return a port of the loopback interface that is free now. If another program takes it, any other port is used."""
+    """Return a free port of the loopback interface. If another program takes it, the service gets any other port."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return str(probe.getsockname()[1])
@@ -234,8 +234,8 @@ def _answers(url: str) -> bool:
 def worker_connected(
     url: str, *, token: str | None = None, within_s: float = CONNECTED_S, other_than: str | None = None
 ) -> bool:
-    """Return True if a worker with a device sent a message within this many seconds and has not left. The service
-    counts the seconds, so differing or adjusted clocks do not matter.
+    """Return True if a worker with a device sent a message in the last `within_s` seconds and has not left. The
+    service measures the seconds, so clocks that differ or are adjusted do not matter.
     """
     try:
         with Client(url, token=token, attempts=2) as client:

@@ -82,8 +82,8 @@ def roofline(
         threads: number of CPU threads; both rates are assumed to grow with it, so that the bound holds.
         cached_bytes: bytes that a cache can keep between calls, so that main memory need not move them.
         cache_bytes_per_s: rate of that cache; None: the cache is no limit.
-        copies_per_s: rate at which caches deliver so many bytes, to one thread for a CPU; it is part of the floor, but
-            not of the certain time. None: unknown.
+        copies_per_s: bytes per second at which caches deliver the problem's bytes, to one thread for a CPU; this rate
+            affects the floor, but not the certain time. None: unknown.
     """
     rate = ceilings.flops_per_s.get(work.dtype)
     compute_us = 0.0 if rate is None else work.flops / (rate * threads) * 1e6

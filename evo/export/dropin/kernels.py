@@ -46,8 +46,8 @@ class Kernel:
     Calls on several streams wait for each other if they share workspaces.
 
     Attributes:
-        arguments: descriptions in call order; `inputs` and `outputs` are the arguments of these roles, `scalars` the
-            names of scalars.
+        arguments: descriptions in call order; `inputs` are the input arguments, `outputs` the output arguments, and
+            `scalars` the names of the scalars.
         results: the outputs as the kernel writes them.
         alignments: required alignment of each input's address, in bytes.
     """

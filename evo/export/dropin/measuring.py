@@ -111,7 +111,7 @@ def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
 
 
 def seconds(run: Run, count: int, kind: str) -> float:
-    """Return the seconds of this many calls, until the device has finished."""
+    """Return the seconds that `count` calls take, up to the time at which the device has finished."""
     if kind == "cuda":
         torch.cuda.synchronize()
     begun = time.perf_counter()

@@ -147,7 +147,7 @@ class Operation:
 
 
 def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan | None:
-    """Return the plan that uses a kernel for such calls; None if the kernel has different parameters."""
+    """Return the plan that serves a call with the kernel of `entry`; None if the kernel has different parameters."""
     kernel = entry.kernel
     assert kernel is not None
     count = 1 if call.offsets else len(inputs) + len(call.unread)

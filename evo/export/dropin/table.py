@@ -139,7 +139,7 @@ class Table:
         return self.fallback(function, family, problem, reason)
 
     def fallback(self, function: str, family: str, problem: Mapping[str, Any], reason: str) -> Fallback:
-        """Return the record that counts such calls, which PyTorch computes.
+        """Return the record that counts the calls of this function and problem that PyTorch serves for this reason.
 
         Raises:
             LookupError: `strict` is set.

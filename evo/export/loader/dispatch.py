@@ -27,10 +27,10 @@ class Dispatch:
         self._loaded: dict[str, Any] = {}
 
     def __call__(self, **given: Any) -> Any:
-        """Call the kernel that was compiled for these arrays; given fields of a problem only, return that kernel.
+        """Call the kernel that was compiled for these arrays. Without arrays, return the kernel of the given fields.
 
         Raises:
-            LookupError: no kernel fits, or several do; lists the kernels.
+            LookupError: no kernel fits, or several kernels fit; lists the kernels.
             TypeError: an argument is neither an array nor a valid value of a field.
         """
         arrays = {name: value for name, value in given.items() if self._is_array(name, value)}

@@ -37,10 +37,10 @@ def _listed(kernels: Sequence[dict[str, Any]]) -> str:
 
 
 def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -> Any:
-    """Return the kernel that was compiled for such tensors.
+    """Return the kernel that was compiled for tensors of these shapes and dtypes.
 
     Raises:
-        LookupError: no kernel was, or several were; lists the kernels.
+        LookupError: no kernel fits the tensors, or several kernels do; lists the kernels.
     """
     found = [each for each in kernels if _module(each["folder"]).fits(*inputs)]
     if len(found) == 1:
@@ -56,7 +56,7 @@ def op_for(**fields: Any) -> Any:
     """Return the operator of the kernels whose problem has these fields.
 
     Raises:
-        LookupError: no kernel's problem has them; lists the kernels.
+        LookupError: no kernel's problem has these fields; lists the kernels.
     """
     kernels = [each for each in _DISPATCH["kernels"] if fields.items() <= each["problem"].items()]
     if not kernels:

@@ -18,8 +18,8 @@ class Runs:
     """Runs of the trials of one table. The quick samples of a search count as one run.
 
     Attributes:
-        confirmations: by trial id, its search and the number of its confirmation there, from 1.
-        measured: each run in the table: a search and the number of a confirmation, 0 for quick samples.
+        confirmations: trial id → id of its search and number of its confirmation in that search, from 1.
+        measured: each run in the table: a search's id and the number of a confirmation, 0 for quick samples.
     """
 
     confirmations: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Runs:
         """Return the runs of a table's trials.
 
         Args:
-            challenges: the confirmations of their searches, oldest first, by the search's id.
+            challenges: search's id → confirmations of that search, oldest first.
         """
         numbers = {
             (search, each.verdict.challenger): number
@@ -62,7 +62,7 @@ def note_of_rivals(contests: Iterable[Hashable]) -> str | None:
     """Return the sentences to show with a list of searches or champions; None if no two of them compete.
 
     Args:
-        contests: what each competes for: family, problem, device and objective.
+        contests: for each search or champion, its family, problem, device and objective, for which it competes.
     """
     listed = list(contests)
     return DIFFERENT_RUNS if len({*listed}) < len(listed) else None

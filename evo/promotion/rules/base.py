@@ -37,7 +37,7 @@ class Noise:
     """Difference between two series of one kernel, taken in the same rounds.
 
     Attributes:
-        differ: the largest relative difference, round by round, that the session's interval admits.
+        differ: distance from 1 of the farther end of the interval of the rounds' ratio.
         medians: relative difference of the two medians.
     """
 

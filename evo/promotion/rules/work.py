@@ -19,7 +19,7 @@ def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
 
 
 def straddles(check: OverwriteCheck, policy: Policy) -> bool:
-    """Return True while the rounds so far leave open whether calls skip more work than allowed."""
+    """Return True if the rounds so far do not show whether calls skip more work than allowed."""
     most = 1.0 + policy.max_skipped
     return rework(check, policy.skip_confidence).low <= most < rework(check).high
 

@@ -42,7 +42,7 @@ class Column:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """Return numbers in ascending order, so that neighbours are alike; other values in order of appearance."""
+        """Values in the space: numbers ascending, so that neighbours are alike; other values in order of appearance."""
         values = tuple(self.spelled.values())
         numbers = [value for value in values if isinstance(value, int | float)]
         return tuple(sorted(numbers)) if len(numbers) == len(values) else values
@@ -170,7 +170,9 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
-    """Return the first of these times that exists; missing or invalid numbers count as no time."""
+    """Return, in seconds, the time under the first of `names` that has a time; 0.0 if none has. The times of a list are
+    added, without infinite numbers and NaN.
+    """
     for name in names:
         if times.get(name) is not None:
             recorded = times[name]

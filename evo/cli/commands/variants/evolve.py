@@ -156,7 +156,7 @@ def prices_of(price_in: float, price_out: float, budget_usd: float | None) -> "P
     """Return the prices of a model.
 
     Raises:
-        InvalidInput: a budget without prices.
+        InvalidInput: there is a budget in USD, but no price is given.
     """
     from evo.variants.evolve.chat import Prices
 

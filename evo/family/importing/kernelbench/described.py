@@ -100,12 +100,12 @@ class Described:
     Attributes:
         fields: default value of each problem field.
         constants: constant of the file that each problem field replaces.
-        given: name of the argument for each value of ``get_inputs()``; None: no tensor.
-        parameters: name of the model's parameter or buffer, by argument.
+        given: for each value of ``get_inputs()``, the name of its argument; None: the value is not a tensor.
+        parameters: for each argument that the model holds, the name of the model's parameter or buffer.
         inputs, outputs: arguments in the order of the call.
         distributions: distributions for which the model has finite, well-conditioned and non-zero outputs.
         tail: other values of fields with which the file also runs.
-        rel_error: largest relative error of the model's own precision, by output; None: not measured.
+        rel_error: for each output, the largest relative error of the model's own precision; None: not measured.
         flops: arithmetic operations, as an expression; empty: unknown.
         reduced: approximate number of inputs on which each element of an output depends.
         notes: notes for the reader.

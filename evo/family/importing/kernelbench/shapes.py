@@ -23,7 +23,7 @@ _MOST_PARTS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Variable constants, and the shapes as expressions over them.
+    """Constants that may have other values, and the shapes as expressions over these constants.
 
     Attributes:
         fields: constants and their values in the file.
@@ -69,7 +69,7 @@ def _varies(name: str, value: int, base: Shapes, probe: Probe) -> bool:
 
 
 def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple[str, ...]], set[str]]:
-    """Return an expression per extent, and the fields on which an extent depends in another way."""
+    """Return an expression for each extent, and the fields to drop because an extent depends on them in another way."""
     twice = {name: probe({name: 2 * value}) or base for name, value in fields.items()}
     found, wrong = [], set()
     for tensor, shape in enumerate(base):
@@ -94,7 +94,7 @@ def _least(effects: Mapping[str, int]) -> str:
 
 
 def _extent(axis: tuple[int, int], extent: int, influences: Values, probe: Probe) -> str | None:
-    """Return an expression for one extent, None if none fits; `axis` holds the index of the tensor and of the axis."""
+    """Return an expression for one extent; None if none fits. `axis` holds the indices of the tensor and its axis."""
     if not influences:
         return str(extent)
     if len(influences) == 1:
