@@ -165,7 +165,7 @@ class Evaluator:
         return self._builder.build(work, config)
 
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
-        """Verify every case, then run the quick gate. If the outcome has no time, the runner is replaced."""
+        """Verify every case, then run the quick gate. The runner is replaced if this run ends without a time."""
         return undisturbed(lambda: self._evaluate(work, job, built))
 
     def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
