@@ -332,7 +332,9 @@ def test_sampled_configs_are_correct(bench: Workbench, family: str, text: str) -
 
 
 @pytest.mark.parametrize(("family", "text", "change"), WARPGROUPS)
-def test_hopper_only_configs_are_correct(bench: Workbench, family: str, text: str, change: Config) -> None:
+def test_configs_that_only_hopper_gpus_support_are_correct(
+    bench: Workbench, family: str, text: str, change: Config
+) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), "PRODUCTS": "wgmma", **change}

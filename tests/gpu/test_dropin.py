@@ -82,7 +82,7 @@ def calls(fast: Any) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
     ]
 
 
-def test_package_kernels_serve_gpu_calls_with_pytorchs_results(fast: Any) -> None:
+def test_package_kernels_give_the_results_of_pytorch_on_a_gpu(fast: Any) -> None:
     import torch
 
     fast.reset()

@@ -477,7 +477,9 @@ def test_network_service_does_not_start_without_tokens(tmp_path: Path) -> None:
     "headers",
     [{"X-Forwarded-For": "203.0.113.9"}, {"X-Real-IP": "203.0.113.9"}, {"X-Forwarded-Host": "evo.example.org"}],
 )
-def test_proxied_outside_callers_are_refused_before_the_first_token(tmp_path: Path, headers: dict[str, str]) -> None:
+def test_remote_callers_behind_a_proxy_are_refused_until_a_token_exists(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
     with serving(tmp_path / "evo.db") as service, service.client() as client:
         for refused in (
             client.get(f"{API}/searches", headers=headers),

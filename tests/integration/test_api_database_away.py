@@ -69,7 +69,7 @@ STRANGERS = ("ready", "sign in", "unknown token")
 @pytest.mark.parametrize(
     ("asked", "closed"), [*((each, False) for each in REQUESTS), *((each, True) for each in STRANGERS)]
 )
-def test_requests_get_503_without_the_database_location_for_strangers(
+def test_response_503_shows_the_database_location_only_without_access_control(
     rest: Local, monkeypatch: pytest.MonkeyPatch, asked: str, closed: bool
 ) -> None:
     rest.submit()

@@ -107,7 +107,7 @@ def test_tunables_missing_in_a_stored_champion_get_their_defaults(
     assert capsys.readouterr().out.count("| **champion**") == 1
 
 
-def test_grid_compares_the_champion_with_a_changed_config(
+def test_grid_benchmark_compares_the_champion_with_a_changed_config(
     stored_champion: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unroll = "UNROLL=2"
@@ -120,7 +120,7 @@ def test_grid_compares_the_champion_with_a_changed_config(
 @pytest.mark.parametrize(
     ("change", "said"), [("UNROLL", "'UNROLL' is no NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")]
 )
-def test_grid_refuses_an_invalid_change(
+def test_grid_benchmark_refuses_an_invalid_change(
     stored_champion: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert grid([str(stored_champion), "--device", "cpu", "--change", change]) == 2

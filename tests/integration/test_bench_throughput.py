@@ -76,7 +76,7 @@ def test_zero_rounds_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         ("while True: pass", "was stopped after"),
     ],
 )
-def test_kernel_evos_rate_is_printed_even_if_kernel_tuner_fails(
+def test_rate_of_kernel_evo_is_printed_even_if_kernel_tuner_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], theirs: str, why: str
 ) -> None:
     if "while" in theirs:

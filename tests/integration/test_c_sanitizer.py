@@ -176,7 +176,9 @@ def test_sanitized_kernel_cannot_signal_or_trace_the_worker(tmp_path: Path) -> N
         assert (memory.findings, memory.skipped) == ((), None), call
 
 
-def test_sanitized_kernel_cannot_read_the_workers_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sanitized_kernel_cannot_read_the_environment_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KERNEL_EVO_TOKEN", "secret")
     memory, _ = examined(
         tmp_path, 'extern char *getenv(const char *); if (getenv("KERNEL_EVO_TOKEN")) __builtin_trap();'
@@ -226,7 +228,7 @@ def test_sanitizer_examines_assembler_code_that_clobbers_the_frame_pointer(tmp_p
 
 
 @pytest.mark.parametrize(("call_us", "found"), one_in(2, [(14.0, True), (5e4, False), (None, False)]))
-def test_sanitizer_timeout_is_a_finding_only_if_the_kernels_calls_are_short(
+def test_sanitizer_timeout_is_a_finding_only_if_calls_of_the_kernel_are_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_us: float | None, *, found: bool
 ) -> None:
     monkeypatch.setattr("workers.backends.cpu.sanitizer._AMPLE_S", 1.0)

@@ -105,7 +105,7 @@ def test_compiler_warnings_are_in_the_build_log(compiler: CCompiler) -> None:
     assert "unused variable" in result.log
 
 
-def test_compile_error_is_an_outcome_with_the_compilers_message(compiler: CCompiler) -> None:
+def test_compile_error_is_an_outcome_with_the_message_of_the_compiler(compiler: CCompiler) -> None:
     result = compiler.compile(unit("int f(void) { return undeclared; }"), timeout_s=30)
     assert isinstance(result, CompileFailed)
     assert "kernel.c:1" in result.log

@@ -71,7 +71,7 @@ def test_commands_of_the_python_family_guide_produce_an_exported_champion(line: 
     assert "void saxpy(" in (folder / "kernel.c").read_text()
 
 
-def test_import_of_the_guides_cuda_file_writes_comments_for_open_decisions(line: CommandLine) -> None:
+def test_imported_cuda_file_of_the_guide_has_comments_for_open_decisions(line: CommandLine) -> None:
     assert line.run(*command_of("cuda-kernel.md", "import")).code == 0
     document = (line.home / "column_sums" / "family.toml").read_text()
     assert "deterministic = false" in document

@@ -54,7 +54,7 @@ def exported(line: CommandLine, searched: Ended) -> Path:
     return folder
 
 
-def test_search_of_a_users_family_promotes_a_champion(searched: Ended) -> None:
+def test_search_of_a_family_in_a_folder_promotes_a_champion(searched: Ended) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
     assert "Search 1 saxpy problem N=4096, A=3" in text

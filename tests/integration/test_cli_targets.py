@@ -136,7 +136,7 @@ def test_features_missing_on_the_target_are_refused(line: CommandLine, service: 
     assert "kernels of sdpa_ladder do not support programmatic dependent launch" in " ".join(refused.err.split())
 
 
-def test_problem_beyond_the_targets_memory_is_refused(line: CommandLine, service: str) -> None:
+def test_problem_larger_than_the_memory_of_the_target_is_refused(line: CommandLine, service: str) -> None:
     large = ("--problem", "B=256,H=256,S=16384,D=256", "--trials", "1")
     refused = line.run("search", "sdpa", "--target", "sm_89", "--compile-only", *large)
     assert refused.code == 2

@@ -273,7 +273,7 @@ def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tm
         "consteval int g() { return 1; }\nint h() { return g(); }",
     ],
 )
-def test_source_of_cpp20_gets_the_flag_that_compiles_it(cc: CCompiler, text: str) -> None:
+def test_error_of_a_cpp20_source_names_the_flag_that_compiles_it(cc: CCompiler, text: str) -> None:
     unit = replace(C, source=f'{text}\nextern "C" int f() {{ return 1; }}', language="c++")
     assert 'write `flags = ["-std=c++20"]` under [cpu]' in failure(cc, unit, None)
     assert isinstance(cc.compile(replace(unit, flags=("-std=c++20",)), timeout_s=60), Artefact)
@@ -345,7 +345,7 @@ def test_macro_named_as_a_function_of_a_header_is_named(cc: CCompiler, name: str
 
 
 @pytest.mark.parametrize("file", ["kernel.c", "source.c"])
-def test_message_shows_the_line_that_it_names(cc: CCompiler, file: str) -> None:
+def test_compiler_message_shows_the_source_line_that_it_names(cc: CCompiler, file: str) -> None:
     text = "int g(void) { return 0; }\nint f(void) { return absent; }\n"
     unit = replace(C, source=f'#define A 1\n#define B 2\n#line 1 "{file}"\n{text}')
     made = cc.compile(unit, timeout_s=60)

@@ -519,7 +519,7 @@ def test_error_names_the_invalid_field_of_a_search_request(
 
 
 @pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
-def test_from_default_replaces_the_familys_start_config_by_the_default(
+def test_from_default_replaces_the_start_config_of_the_family_by_the_default(
     stage: Stage, from_default: bool, block: int
 ) -> None:
     start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}

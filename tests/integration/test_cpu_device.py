@@ -94,7 +94,7 @@ def test_timing_sample_calls_every_buffer_set_in_turn() -> None:
         ("void missing(void); void f(void) { missing(); }", "f", "does not load: .*missing"),
     ],
 )
-def test_launch_error_of_an_unloadable_library_has_the_linkers_message(
+def test_launch_error_of_an_unloadable_library_has_the_message_of_the_linker(
     folder: Path, tmp_path: Path, source: str, entry: str, reason: str
 ) -> None:
     cpu_driver = driver("cpu")

@@ -89,7 +89,7 @@ def test_truncated_last_transaction_of_a_write_ahead_log_is_not_damage(killed: P
     Database.open(killed).close()
 
 
-def test_error_of_a_gap_in_the_log_has_a_command_that_discards_the_rest(killed: Path) -> None:
+def test_error_of_a_damaged_write_ahead_log_has_a_command_that_discards_the_later_transactions(killed: Path) -> None:
     log = log_of(killed)
     flip(log, 32 + 5 * (24 + 4096) + 1000)
     before = log.read_bytes()

@@ -37,7 +37,7 @@ def test_device_lock_of_a_killed_holder_is_acquired_and_the_wait_time_returned()
             assert waited_s >= 0.25
 
 
-def test_on_busy_gets_the_process_id_of_the_lock_holder_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_busy_callback_gets_the_process_id_of_the_lock_holder_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.05)
     holders: list[int | None] = []
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
@@ -48,7 +48,9 @@ def test_on_busy_gets_the_process_id_of_the_lock_holder_once(monkeypatch: pytest
             assert holders == [holder.pid]
 
 
-def test_on_busy_gets_none_if_the_lock_holder_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_busy_callback_gets_none_if_the_lock_holder_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.0)
     holders: list[int | None] = []
     with exclusive("one"):

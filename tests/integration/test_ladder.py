@@ -201,7 +201,7 @@ def test_trial_is_repeated_after_its_process_is_killed_by_another_process(
     assert report.environment["killed"].startswith("processes were killed in 1 earlier attempt")
 
 
-def test_crash_reason_contains_the_kernels_last_output(workshop: Workshop) -> None:
+def test_crash_reason_contains_the_last_output_of_the_kernel(workshop: Workshop) -> None:
     outcome = workshop.report("abort").outcome
     assert isinstance(outcome, Crashed)
     assert outcome.reason.endswith("it said: a last word")
@@ -227,7 +227,7 @@ def test_kernel_may_print_to_standard_output(workshop: Workshop) -> None:
     assert isinstance(workshop.report("print").outcome, Measured)
 
 
-def test_compile_failure_keeps_the_compilers_message(workshop: Workshop) -> None:
+def test_compile_failure_contains_the_message_of_the_compiler(workshop: Workshop) -> None:
     report = workshop.report("syntax")
     assert isinstance(report.outcome, CompileFailed)
     assert "kernel.c" in report.outcome.log

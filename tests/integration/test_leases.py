@@ -110,7 +110,7 @@ def test_registering_a_worker_again_abandons_its_leases(stage: Stage) -> None:
         stage.hand_in(lost)
 
 
-def test_trial_is_abandoned_after_the_maximum_of_worker_losses(stage: Stage) -> None:
+def test_trial_is_abandoned_after_the_maximum_number_of_worker_losses(stage: Stage) -> None:
     search = stage.submit(policy=policy(max_worker_losses=2))
     stage.hand_in(stage.one())
     for _ in range(2):

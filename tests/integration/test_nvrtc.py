@@ -453,7 +453,7 @@ def test_launch_beyond_a_device_limit_is_refused_with_the_resource(compiler: Nvr
         ),  # whether one block fits
     ],
 )
-def test_blocks_per_multiprocessor_agree_with_nvidias_occupancy_calculator(
+def test_blocks_per_multiprocessor_agree_with_the_occupancy_calculator_of_nvidia(
     registers: int, shared: int, threads: int, blocks: int
 ) -> None:
     """The expected values are from NVIDIA's cuda_occupancy.h."""
@@ -537,7 +537,7 @@ def test_nvrtc_with_builtins_of_its_own_version_is_preferred(monkeypatch: pytest
         nvrtc_library._load()
 
 
-def test_nvrtc_of_the_system_is_loaded_with_the_systems_builtins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvrtc_of_the_system_is_loaded_with_the_builtins_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"/a/lib/libnvrtc.so.13": (13, 0), "libnvrtc.so.12": (12, 9)}
     Installed(monkeypatch, versions, {"libnvrtc-builtins.so.12.9"})
     assert nvrtc_library._load().path == "libnvrtc.so.12"

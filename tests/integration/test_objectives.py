@@ -23,7 +23,7 @@ BY_BLOCK = {"metric": "time_us * BLOCK"}
 """The toy's least time is at BLOCK=8, UNROLL=2; the least of this at BLOCK=1, UNROLL=2."""
 
 
-def test_champion_is_best_by_the_metric_and_separate_from_the_one_by_time(stage: Stage) -> None:
+def test_champion_by_metric_has_the_best_metric_and_is_separate_from_the_champion_by_time(stage: Stage) -> None:
     search = stage.submit(objective=BY_BLOCK)
     list(stage.play())
     stage.submit()
@@ -127,7 +127,7 @@ def test_search_by_metric_never_stops_slow_trials_early(stage: Stage) -> None:
     assert stage.view(search).state == "finished"
 
 
-def test_board_of_a_search_by_metric_shows_its_pareto_front(stage: Stage) -> None:
+def test_leaderboard_of_a_search_by_metric_shows_its_pareto_front(stage: Stage) -> None:
     search = stage.submit(objective={"metric": "BLOCK * UNROLL"})
     list(stage.play())
     timed = stage.submit()

@@ -32,7 +32,7 @@ def test_results_of_another_problem_become_advice(stage: Stage) -> None:
     assert origins[:2] == ["advice", "advice"]
 
 
-def test_search_gets_no_advice_of_same_problem_or_other_objective_or_if_from_default(
+def test_search_gets_no_advice_from_its_own_problem_another_objective_or_with_from_default(
     stage: Stage,
 ) -> None:
     searched(stage, {"N": 1024})

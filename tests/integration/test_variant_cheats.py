@@ -273,7 +273,7 @@ def test_cheating_variant_submitted_by_command_is_refused_with_the_reason(
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_other_cheating_kernel_is_refused_as_a_variant(lab: Lab, part: int) -> None:
+def test_remaining_cheating_kernels_are_refused_as_variants(lab: Lab, part: int) -> None:
     """Runs before an honest variant is champion: slower cheats would not challenge it, and not be confirmed."""
     names = OTHERS[part::PARTS]
     lab.submit(names)

@@ -290,7 +290,7 @@ def test_published_runs_belong_to_the_current_optuna_contestant(monkeypatch: pyt
         assert all(len(set(run.places)) == BUDGET for run in runs.values())
 
 
-def test_brief_contestant_is_scored_with_its_last_best_time(tmp_path: Path) -> None:
+def test_contestant_with_short_runs_is_scored_with_its_last_best_time(tmp_path: Path) -> None:
     path, archive = next(paths(SPACES)), Archive(tmp_path)
     space = load(path)
     slow, quick = replace(_contestant("slow"), share=0.5, brief=True), replace(_contestant("quick"), share=0.2)
@@ -330,7 +330,7 @@ def _descending(space: Ground, pace: int) -> Run:
     return Run(places=places, ended_s=list(map(float, range(len(places)))), asking_s=[0.0], asks=len(places))
 
 
-def test_crowding_is_the_ratio_of_trials_with_many_workers_to_one() -> None:
+def test_crowding_is_the_trials_of_many_workers_divided_by_those_of_one_worker() -> None:
     few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
     crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)

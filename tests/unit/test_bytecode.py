@@ -14,7 +14,7 @@ def test_environment_that_caches_bytecode_is_unchanged() -> None:
         assert keeping_bytecode(given) == given
 
 
-def test_bytecode_folder_is_in_the_users_cache() -> None:
+def test_bytecode_folder_is_in_the_cache_folder_of_the_user() -> None:
     made = keeping_bytecode({"PYTHONDONTWRITEBYTECODE": "1"})
     assert made["PYTHONDONTWRITEBYTECODE"] == ""
     assert Path(made["PYTHONPYCACHEPREFIX"]).parts[-2:] == ("kernel-evo", "bytecode")

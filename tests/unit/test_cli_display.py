@@ -169,7 +169,7 @@ def test_report_shows_champion_verdict_and_next_steps() -> None:
         assert part in text
 
 
-def test_report_states_the_champions_time_per_pytorch_call() -> None:
+def test_report_states_the_time_per_pytorch_call_of_the_champion() -> None:
     def shown(champion: ChampionView) -> str:
         return " ".join(reported(finished(champion=champion), [], "", "sdpa").split())
 

@@ -201,7 +201,7 @@ def test_log_and_worker_data_are_next_to_the_database(tmp_path: Path) -> None:
     assert place.worker_data == tmp_path / "my.db.worker"
 
 
-def test_default_database_is_in_the_users_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_database_is_in_the_data_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert LocalDatabase.of(None).database.name == "kernel-evo.db"
     assert "kernel-evo" in str(LocalDatabase.of(None).database.parent)
@@ -270,7 +270,7 @@ def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
         _token("given", file)
 
 
-def test_service_options_replace_the_parameter_where_in_its_place() -> None:
+def test_service_options_replace_the_parameter_named_where_at_its_position() -> None:
     found: list[tuple[int, ServiceRef, bool]] = []
 
     @on_service

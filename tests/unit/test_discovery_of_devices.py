@@ -9,7 +9,7 @@ import pytest
 from workers.daemon import daemon
 
 
-def test_kinds_are_discovered_at_the_same_time_and_listed_in_order(
+def test_device_kinds_are_discovered_concurrently_and_listed_in_order(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     both = threading.Barrier(2, timeout=10)

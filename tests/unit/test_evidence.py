@@ -138,7 +138,7 @@ def test_failed_confirmation_has_only_the_measured_rule() -> None:
     assert [rule.name for rule in decided(failed).rules] == ["measured"]
 
 
-def test_kinds_that_run_kernels_require_correctness_evidence() -> None:
+def test_device_kinds_that_run_kernels_require_correctness_evidence() -> None:
     proved = {name for name in kinds() if required(name).proof}
     assert {"cpu", "cuda", "estimate"} <= proved
     assert "replay" not in proved

@@ -55,7 +55,7 @@ def test_space_depends_on_problem_and_device(family: Family) -> None:
     assert raised.value.field == "family.toml: cpu.constraints[0].expression"
 
 
-def test_error_of_an_empty_space_names_the_problems_fields() -> None:
+def test_error_of_an_empty_space_names_the_fields_of_the_problem() -> None:
     family = find("quantize_e4m3").family
     problem = family.problem("B=1,H=1,S=1,D=16", "cuda")
     with pytest.raises(EmptySpace) as raised:
@@ -124,7 +124,7 @@ def test_cases_are_the_searched_problem_and_its_variations(family: Family) -> No
     assert (nominal.case.hidden, tail.case.hidden) == (False, True)
 
 
-def test_case_problem_changes_all_cases_but_the_first_and_those_with_changes_of_their_own() -> None:
+def test_case_problem_changes_all_cases_except_the_first_and_cases_with_their_own_problem() -> None:
     changed = document() | {"case_problem": {"ROWS": "min(ROWS, 64)"}}
     changed["cases"].append({"name": "ones", "inputs": "ones"})
     family = Family.from_document(changed)

@@ -40,7 +40,7 @@ def test_gain_from_quick_times_states_interval_and_reference() -> None:
     assert "median of 6 random configs" in random.words and "95% interval" in random.words
 
 
-def test_confirmed_time_is_scaled_to_the_trials_session_by_the_baseline() -> None:
+def test_baseline_scales_the_confirmed_time_to_the_session_of_the_trial() -> None:
     """The device was half as fast during the confirmation, which must not reduce the config's gain."""
     found = Confirmation(
         time=Interval(low=39.0, estimate=40.0, high=41.0),

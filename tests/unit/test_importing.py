@@ -166,7 +166,7 @@ def test_imported_family_can_be_loaded_and_guards_its_macros_with_ifndef(tmp_pat
     assert tomllib.loads((place / "family.toml").read_text())["problem"]["H"]["default"] == 512
 
 
-def test_imported_reference_passes_inputs_to_the_users_function_by_name(tmp_path: Path) -> None:
+def test_imported_reference_passes_inputs_to_the_given_function_by_name(tmp_path: Path) -> None:
     scope: dict[str, object] = {}
     exec((imported(tmp_path) / "reference.py").read_text(), scope)
     drawn = scope["inputs"]({"H": 5, "W": 4}, "random", np.random.default_rng(0))  # type: ignore[operator]
@@ -440,7 +440,7 @@ def test_function_with_more_parameters_than_a_family_has_arguments_is_refused(co
             drafted(source, None)
 
 
-def test_body_of_another_function_is_left_out_only_where_it_stands() -> None:
+def test_import_ignores_the_bodies_of_other_functions() -> None:
     source = read_source("#define N 64\nvoid f(float *y) {N}\nvoid g(float *y) { y[N] = 1; }\n", "c")
     assert [each.name for each in drafted(source, "g").fields] == ["N"]
     assert drafted(source, "g").fields[0].default == 64

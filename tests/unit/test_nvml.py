@@ -68,7 +68,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 WHO = "process 41 (python3), process 42 (train), process 43"
 
 
-def test_gpu_users_exclude_the_workers_own_processes(shared: None) -> None:
+def test_processes_that_use_a_gpu_exclude_those_of_the_worker(shared: None) -> None:
     assert ", ".join(nvml.strangers("GPU-1")) == WHO
 
 

@@ -413,7 +413,7 @@ def test_recording_without_times_is_refused_with_the_reason(document: Document, 
         parse(document)
 
 
-def test_synthetic_recording_equals_its_generators_output() -> None:
+def test_synthetic_recording_equals_the_output_of_its_generator() -> None:
     text = synthetic.FILE.read_text()
     assert json.loads(text) == synthetic.document()
     recording = parse_recording(text, "synthetic")

@@ -241,7 +241,7 @@ def test_error_names_the_line_of_a_failing_reference(tmp_path: Path, text: str, 
         'inputs["scale"] = 2; return {"y": inputs["x"] * inputs["scale"]}',
     ],
 )
-def test_reference_that_changes_its_inputs_does_not_change_a_kernels_inputs(
+def test_reference_that_changes_its_inputs_does_not_change_the_inputs_of_a_kernel(
     tmp_path: Path, reference_text: str
 ) -> None:
     """Tested for a computed and for a cached reference."""
@@ -254,7 +254,7 @@ def test_reference_that_changes_its_inputs_does_not_change_a_kernels_inputs(
         assert golden.reference["y"].tolist() == untouched.reference["y"].tolist()
 
 
-def test_yardstick_that_changes_its_inputs_does_not_change_a_kernels_inputs(tmp_path: Path) -> None:
+def test_yardstick_that_changes_its_inputs_does_not_change_the_inputs_of_a_kernel(tmp_path: Path) -> None:
     text = WHOLE.replace("def yardstick(problem, inputs):", 'def yardstick(problem, inputs):\n    inputs["x"] *= 0')
     golden = reference(tmp_path, text).golden(plan(), (1, 2))
     assert np.array_equal(golden.inputs["x"], reference(tmp_path).golden(plan(), (1, 2)).inputs["x"])
@@ -435,7 +435,7 @@ def mixed_cases(
     return [each.case for each in family.mixtures(plans, family.goldens(plans, family.drawn(plans)))]
 
 
-def test_goldens_include_mixtures_of_the_inputs_of_all_cases(tmp_path: Path) -> None:
+def test_expected_outputs_include_mixtures_of_the_inputs_of_all_cases(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path) == [
         NEAR,
         "nominal with a lone largest element",

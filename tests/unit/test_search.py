@@ -287,7 +287,7 @@ def test_binary_challenges_once_for_all_its_configs(space: Space) -> None:
     assert challengers == [1, 4, 5]
 
 
-def test_time_to_beat_is_the_champions_time_in_this_search_if_measured(space: Space) -> None:
+def test_time_to_beat_is_that_of_the_champion_in_this_search_if_measured(space: Space) -> None:
     search = start(space)
     run(search, [120, 117])
     own, other = search.history.finished
@@ -439,9 +439,7 @@ def test_policy_without_prune_and_shorten_ratio_takes_all_samples(space: Space) 
 
 
 @pytest.mark.parametrize("missing", ["prune_ratio", "shorten_ratio"])
-def test_candidates_get_all_samples_before_there_are_elites_if_a_policy_limit_is_off(
-    space: Space, missing: str
-) -> None:
+def test_candidates_get_all_samples_until_there_are_elites_if_a_policy_limit_is_off(space: Space, missing: str) -> None:
     search = start(space, policy=replace(Policy(hopeless_ratio=None), **{missing: None}))
     run(search, [1])
     assert search.bars() == Bars()

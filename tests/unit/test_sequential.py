@@ -56,7 +56,7 @@ def test_sequential_decision_follows_from_the_speed_ups(speedups: list[float], d
     assert sequential_state(speedups, POLICY).decision == decision
 
 
-def test_sequential_bounds_equal_students_t_on_logarithms() -> None:
+def test_sequential_bounds_equal_the_t_distribution_on_logarithms() -> None:
     from scipy.stats import ttest_1samp
 
     found = [1.04, 1.06, 1.05, 1.03, 1.07]
@@ -77,7 +77,7 @@ def test_randomly_slow_processes_rarely_cause_promotion_of_a_kernel_over_itself(
     assert promoted <= 2
 
 
-def test_gain_of_five_percent_is_promoted_if_processes_differ_by_two() -> None:
+def test_gain_of_five_percent_is_promoted_if_processes_differ_by_two_percent() -> None:
     rng = np.random.default_rng(1)
     found = [_confirmed(np.exp(rng.normal(math.log(1 / 0.95), 0.02, 15)).tolist()) for _ in range(300)]
     assert sum(found) >= 285

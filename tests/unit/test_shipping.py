@@ -26,7 +26,7 @@ def names(shipping: Shipping, report: EvaluateReport | ConfirmReport, role: str 
     return sorted(parcel.report.artefacts)
 
 
-def test_binaries_of_the_five_best_so_far_and_their_duplicates_are_uploaded() -> None:
+def test_binaries_of_the_five_best_trials_so_far_and_their_duplicates_are_uploaded() -> None:
     shipping = Shipping()
     kept = [("binary" in names(shipping, measured(time_us))) for time_us in (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 45.0)]
     assert kept == [True] * 5 + [False, True]

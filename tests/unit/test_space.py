@@ -382,7 +382,7 @@ def test_sampling_finds_rare_valid_configs(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(space.draw(rng(3), 100)) == 100
 
 
-def test_repair_of_a_sampled_space_is_as_near_as_of_a_listed_one(gemm: Space) -> None:
+def test_repaired_configs_of_sampled_and_listed_spaces_are_equally_near(gemm: Space) -> None:
     drawn = draw_instead_of_list(gemm)
     generator = rng(8)
     for _ in range(20):
@@ -433,7 +433,7 @@ def test_default_is_the_declared_config_or_the_nearest_valid_one() -> None:
     assert Space(tunables, [constraint("N < 8")]).default() == {"N": 4, "MODE": "a", "X": False}
 
 
-def test_config_keys_have_kernel_tuners_form_and_are_parsed_back(gemm: Space) -> None:
+def test_config_keys_have_the_form_of_kernel_tuner_and_are_parsed_back(gemm: Space) -> None:
     config = gemm.sample(rng(6), 1)[0]
     assert gemm.key(config) == ",".join(str(value) for value in config.values())
     assert gemm.config(gemm.key(config)) == config
@@ -544,7 +544,7 @@ def test_duplicate_or_mixed_values_of_a_tunable_are_refused(values: Any, reason:
 
 
 @pytest.mark.parametrize("default", [3, True, "1"])
-def test_default_that_is_no_value_of_the_tunable_is_refused(default: Any) -> None:
+def test_default_that_is_not_among_the_values_of_a_tunable_is_refused(default: Any) -> None:
     with pytest.raises(InvalidInput, match="is not one of 1, 2"):
         tunable("A", [1, 2], default=default)
 
@@ -580,7 +580,7 @@ def test_space_too_expensive_to_list_is_sampled_or_found_empty(monkeypatch: pyte
         Space(digits(6), [constraint("(t0 + t1 + t2 + t3 + t4 + t5) % 70 == 69")])
 
 
-def test_error_of_an_empty_space_names_a_number_that_is_no_value() -> None:
+def test_error_of_an_empty_space_names_a_number_that_is_not_among_the_values() -> None:
     with pytest.raises(EmptySpace, match="3 is not a value of A, which has 1, 2, 4"):
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
 

@@ -173,7 +173,7 @@ def test_suite_pauses_a_search_before_another_continues(service: Service) -> Non
         assert (paused, first, second) == (resumed, "resume", "pause")
 
 
-def test_later_suite_searches_start_with_the_best_configs_of_earlier_ones(service: Service) -> None:
+def test_later_suite_searches_start_with_the_best_configs_of_earlier_searches(service: Service) -> None:
     searched((8, 16), Shared(trials=4))
     first, second = service.terms[:2]
     assert "warm_start" not in first

@@ -23,7 +23,7 @@ def test_objective_without_target_is_for_the_device_itself() -> None:
     assert place_text(H100, Objective()) == "NVIDIA H100 80GB HBM3"
 
 
-def test_search_with_target_uses_the_targets_limits_and_the_devices_roofline() -> None:
+def test_search_with_target_uses_the_limits_of_the_target_and_the_roofline_of_the_device() -> None:
     assert aimed_at(H100, FOR_L4) == L4
     assert compared_with(H100, FOR_L4) is H100
     assert place_text(H100, FOR_L4) == "timed on NVIDIA H100 80GB HBM3 (sm_90), gated for NVIDIA L4 (sm_89)"
