@@ -24,7 +24,7 @@ MEANING = {
     "reference.py fails, the search failed or was cancelled, `doctor` found no device to search on",
     Exit.WRONG_INPUT: "the command line or an input is wrong: unknown option, family, field, config, device or search; "
     "an empty space",
-    Exit.UNAVAILABLE: "something is missing: service not reachable or none of kernel-evo, port taken, "
+    Exit.UNAVAILABLE: "something is missing: the service cannot be reached or is not kernel-evo, port taken, "
     "database locked, read-only or of a newer schema, no compiler, no GPU that can be used, a file or standard "
     "output that cannot be read or written",
     Exit.CONFLICT: "the request does not fit the current state, e.g. resuming a search that has ended",

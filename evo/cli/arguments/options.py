@@ -17,7 +17,7 @@ ServedDb = Annotated[
         rich_help_panel="Which service",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing report.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
 SearchId = Annotated[
     int,
@@ -27,14 +27,15 @@ FamilyName = Annotated[
     str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or of a recording.")
 ]
 Problem = Annotated[
-    str, typer.Option(help="Fields of the problem as NAME=VALUE,…; the others keep their defaults.", metavar="FIELDS")
+    str,
+    typer.Option(help="Fields of the problem as NAME=VALUE,…; omitted fields keep their defaults.", metavar="FIELDS"),
 ]
 Problems = Annotated[
     str,
     typer.Option(
         "--problem",
-        help="Fields of the problem as NAME=VALUE,…; the others keep their defaults. Several values (`S=128,256`) are "
-        "several problems, searched in turn.",
+        help="Fields of the problem as NAME=VALUE,…; omitted fields keep their defaults. Several values (`S=128,256`) "
+        "are several problems, searched in turn.",
         metavar="FIELDS",
     ),
 ]
@@ -42,7 +43,7 @@ ConfigText = Annotated[
     str,
     typer.Option(
         "--config",
-        help="Tunables as NAME=VALUE,…; the others keep their defaults. Default: the nearest valid config.",
+        help="Tunables as NAME=VALUE,…; omitted tunables keep their defaults. Default: the nearest valid config.",
         metavar="TUNABLES",
     ),
 ]
@@ -88,7 +89,8 @@ ModelUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Address of the model's API; by default the provider's own. Its key: KERNEL_EVO_MODEL_KEY.",
+        help="Address of the model's API; by default that of the provider. With this option, the API key is read from "
+        "KERNEL_EVO_MODEL_KEY.",
         rich_help_panel=_MODEL,
     ),
 ]

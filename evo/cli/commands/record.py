@@ -56,7 +56,7 @@ def record(
     device: DeviceName = "auto",
     sample: Annotated[
         int | None,
-        typer.Option(min=2, max=MOST, metavar="N", help="Measure this many random configs instead of all."),
+        typer.Option(min=2, max=MOST, metavar="N", help="Measure N random configs instead of all."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Random seed of the order and of the sample.")] = 0,
     cache: Cache = "hot",

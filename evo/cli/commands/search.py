@@ -81,7 +81,10 @@ def search(
     configs: Annotated[
         int,
         typer.Option(
-            min=1, max=64, metavar="K", help="Configs per family in a suite's small set; the report compares sizes."
+            min=1,
+            max=64,
+            metavar="K",
+            help="Configs per family in the small set of a suite; the report compares several sizes.",
         ),
     ] = CONFIGS,
     device: DeviceName = "auto",
@@ -105,7 +108,7 @@ def search(
             min=1,
             max=MOST,
             metavar="N",
-            help="Stop after this many trials without a better trial.",
+            help="Stop after N trials without a better trial.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
@@ -184,7 +187,7 @@ def search(
         str | None,
         typer.Option(
             metavar="SECRET",
-            help="Secret that signs the message; by default the service's.",
+            help="Secret that signs the message; by default the secret of the service.",
             envvar=VARIABLES["--webhook-secret"],
         ),
     ] = None,

@@ -133,7 +133,7 @@ def worker(
             min=0,
             max=MOST,
             metavar="MINUTES",
-            help="End after this many minutes without work, e.g. on a rented machine.",
+            help="Minutes without work after which the worker ends, e.g. on a rented machine.",
         ),
     ] = None,
     drain_after: Annotated[
@@ -142,7 +142,7 @@ def worker(
             min=0,
             max=MOST,
             metavar="MINUTES",
-            help="After this many minutes take no more work, finish the jobs held, and end.",
+            help="Minutes after which the worker requests no more work, finishes its jobs, and ends.",
         ),
     ] = None,
     parent_pid: ParentPid = None,

@@ -52,7 +52,7 @@ def create(
         typer.Option(metavar="ROLE", help="viewer, submitter, worker, author or admin; may be repeated."),
     ] = None,
     days: Annotated[
-        float | None, typer.Option(min=0.001, max=36_500, metavar="N", help="Expires after this many days.")
+        float | None, typer.Option(min=0.001, max=36_500, metavar="N", help="Days until the token expires.")
     ] = None,
     worker: WorkerId = None,
     where: ServiceRef,
@@ -72,7 +72,7 @@ def join(
     name: Name,
     *,
     hours: Annotated[
-        float, typer.Option(min=0.001, max=876_000, metavar="N", help="Expires after this many hours if unused.")
+        float, typer.Option(min=0.001, max=876_000, metavar="N", help="Hours until an unused token expires.")
     ] = 1.0,
     worker: WorkerId = None,
     where: ServiceRef,

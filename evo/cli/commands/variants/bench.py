@@ -59,7 +59,7 @@ def kernelbench(
         int, typer.Option(min=1, max=16, metavar="N", help="Problems searched at the same time; they share the device.")
     ] = 2,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, metavar="M", help="Report the results so far after this many minutes.")
+        float | None, typer.Option(min=0.01, metavar="M", help="Report the results so far after M minutes.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write table, results and transcript to this new folder.")

@@ -193,9 +193,7 @@ def brief(
     *,
     most_tokens: Annotated[
         int,
-        typer.Option(
-            "--tokens", min=1000, max=1_000_000, metavar="N", help="Shorten the brief to about this many tokens."
-        ),
+        typer.Option("--tokens", min=1000, max=1_000_000, metavar="N", help="Shorten the brief to about N tokens."),
     ] = 12_000,
     where: ServiceRef,
     as_json: Json = False,
