@@ -233,8 +233,8 @@ class SearchPatch(Body):
 class LeaseRequest(Body):
     """Request of a slot for work.
 
-    `holding` lists the attempts that the worker has. An attempt from a lost answer is missing there and is sent again.
-    `unable` lists searches for which the worker cannot work, for example because its copy of the family differs.
+    `holding` lists the attempts that the worker has. Other attempts of the worker, whose answers were lost, are sent
+    again. `unable` lists searches for which the worker cannot work, for example because its copy of the family differs.
     """
 
     worker_id: str

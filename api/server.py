@@ -151,7 +151,7 @@ def _listening(ownership: Ownership | None, url: str, announce: Callable[[str], 
 
 
 class _Brief(LifespanOn):
-    """Logs no traceback for expected errors at the start: `serve` reports the reason."""
+    """Lifespan handler that logs no traceback of an expected error at the start, because `serve` reports the reason."""
 
     async def send(self, message: LifespanSendMessage) -> None:
         app: FastAPI = self.config.app  # type: ignore[assignment]

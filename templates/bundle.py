@@ -129,7 +129,7 @@ def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
     Templates are checked when they are rendered.
 
     Raises:
-        InvalidInput: a source does not. The error contains the file and the name.
+        InvalidInput: a source does not use a declared name. The error contains the file and the name.
     """
     package = package_of(family, files)
     for kind in family.implementations:

@@ -243,7 +243,9 @@ def _read_family(path: Path) -> Family:
 
 
 def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str, bytes]]:
-    """Return the family of a class in family.py, and its files: those that the class stands for replace family.py."""
+    """Return the family that a class in family.py describes, and its files. The files that the class describes replace
+    family.py.
+    """
     files = {name: content for name, content in own.items() if name != PYTHON_SPEC}
     document, made = read_family(_utf8(path / PYTHON_SPEC))
     made[SPEC] = toml_text(document)
@@ -265,7 +267,9 @@ def _utf8(path: Path) -> str:
 
 
 def _common_name(family: Family, path: Path) -> str:
-    """Return how to make the names of family and folder equal. The folder's name may be invalid for a family."""
+    """Return advice on making the names of family and folder equal. The folder's name may not be a valid name of a
+    family.
+    """
     if WORD.fullmatch(path.name):
         return f"make both {path.name}"
     return f"rename the folder to {family.name}, because {path.name!r} cannot name a family"
@@ -279,7 +283,7 @@ def _check_files(package: Package) -> None:
 
 
 def _check_instances(package: Package) -> None:
-    """Check that the family's files define the template of which `entry` is an instance."""
+    """Check that the family's files define the template of which `entry` names an instance."""
     for kind, implementation in package.family.implementations.items():
         texts = [content.decode(errors="replace") for name, content in package.files.items() if name != SPEC]
         for entry in filter(is_instance, implementation.entries):
@@ -344,7 +348,7 @@ def _matters(path: Path) -> bool:
 def _digest(files: Mapping[str, bytes]) -> str:
     """Return the digest over names and contents.
 
-    Each is hashed separately, so that different folders have different digests.
+    Each name and each content is hashed separately, so that different folders have different digests.
     """
     digest = hashlib.sha256()
     for name in sorted(files):

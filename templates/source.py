@@ -1,7 +1,7 @@
 """Analyses how a plain source uses its macros, without compiling it.
 
 This is a simple preprocessor: it removes comments, reads included files of the family at their position, and evaluates
-only conditions about a single name. In doubt, a macro counts as used.
+only conditions about a single name. If the analysis is uncertain, a macro counts as used.
 """
 
 import posixpath
@@ -42,9 +42,8 @@ class Fate:
     """How the source uses one macro.
 
     Attributes:
-        state: ``used``; ``redefined`` before any use; ``tested`` only by ``#ifdef`` or ``#ifndef``; or
-            ``unused``.
-        place: position of the redefinition, ``file:line``.
+        state: ``used``; ``redefined`` before any use; ``tested`` only by ``#ifdef`` or ``#ifndef``; or ``unused``.
+        place: position of the redefinition, as ``file:line``.
         text: text of the directive that redefines the macro.
     """
 

@@ -141,7 +141,10 @@ def _address(request: Request) -> str:
 async def _is_open(request: Request, gate: Gate) -> bool:
     """Return True while callers on this machine need no token.
 
-    While the database is unavailable, metrics are open if they were before.
+    While the database is unavailable, requests for metrics use the result of its last read.
+
+    Raises:
+        StoreUnavailable: the database is unavailable, and the request is not for metrics.
     """
     try:
         return gate.open_lately or await run_in_threadpool(gate.is_open)
@@ -152,9 +155,10 @@ async def _is_open(request: Request, gate: Gate) -> bool:
 
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:
-    """Return the caller of a request: STRANGER without a token and session, None for an invalid token.
+    """Return the caller of a request: `STRANGER` if the request has no token and no session, None if its token is
+    invalid.
 
-    While the database is unavailable, metrics are shown to callers that were known before.
+    While the database is unavailable, metrics are shown to callers that were known when the database was last read.
     """
     if request.url.path == HEALTH:
         return STRANGER

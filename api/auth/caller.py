@@ -16,7 +16,7 @@ class Caller:
         key: key under which rate limits count the requests; None: no limit.
         roles: all roles, including the implied ones.
         token_id: id of the token; None without a token and with the database key.
-        worker_id: the only worker for which the token may act; None: any or none.
+        worker_id: the only worker for which the token may act; None: the token is not bound to a worker.
         csrf: CSRF token that writes must contain; None if the caller sent no session cookie.
     """
 

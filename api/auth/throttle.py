@@ -21,7 +21,7 @@ class Throttle:
     """Token buckets. They may be used only from the thread of the event loop.
 
     Args:
-        rates: rate limits by kind of bucket.
+        rates: rate limit of each kind of bucket.
     """
 
     def __init__(self, rates: dict[str, Rate], clock: Callable[[], float] = time.monotonic) -> None:

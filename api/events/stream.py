@@ -47,7 +47,7 @@ def read_batch(
 ) -> list[ServerEvent]:
     """Return the events after a position, from at most `limit` rows of the log.
 
-    Several rows about the same search or worker give one event. It follows the events of the trials.
+    Several rows about the same search or worker give one event, which follows the events of the trials.
     """
     rows = Events(session).after(after, search_id=search_id, limit=limit)
     if not rows:

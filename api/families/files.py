@@ -13,7 +13,7 @@ def files_of(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[
     """Return the files of a family by name, without the shared includes.
 
     Raises:
-        Conflict: the family was not uploaded, and its files on this machine are missing or another version.
+        Conflict: the family was not uploaded, and its files on this machine are missing or of another version.
     """
     if (family.location or "").startswith(BUNDLE):
         _, content = artefacts.get(session, (family.location or "").removeprefix(BUNDLE))

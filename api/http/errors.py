@@ -167,11 +167,11 @@ def answer(request: Request, status: int, detail: str, *, error: EvoError | None
 
 
 class Explained:
-    """Middleware that answers bugs, and errors that other middleware raises and the handlers of the application never
-    see.
+    """Middleware that answers unexpected exceptions, and errors of other middleware, which do not reach the handlers of
+    the application.
 
-    Starlette would answer a bug outside all middleware: without request id, security headers and metrics. It would then
-    close the connection, so that the next request of the client fails.
+    Starlette would answer unexpected exceptions outside all middleware, without request id, security headers and
+    metrics. It would then close the connection, so that the next request of the client fails.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -269,7 +269,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """Return all methods of the requested path.
 
-    Each method has a route of its own, and Starlette names those of one route.
+    Each method has its own route, and Starlette would return only the methods of one route.
     """
     found: set[str] = set()
     for route in request.app.routes:
@@ -290,7 +290,9 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 
 def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
-    """Return the location of an error as keys that the client sent, without Pydantic's names of types."""
+    """Return the location of an error as a path of the keys that the client sent. Names of types, which Pydantic adds,
+    are left out.
+    """
     location: tuple[int | str, ...] = error["loc"]
     if location[:1] != ("body",):
         return location
@@ -322,7 +324,7 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the errors without those of union members whose `kind` was not sent."""
+    """Return the errors, without those of union members whose `kind` differs from the sent `kind`."""
     found = list(errors)
     others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}
     return [each for each in found if not any(each["loc"][: len(other)] == other for other in others)] or found

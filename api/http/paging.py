@@ -69,7 +69,7 @@ def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
 def page_of(rows: Sequence[T], limit: int, position: Callable[[T], object]) -> tuple[Sequence[T], str | None]:
     """Return one page, and the cursor of the next page, if any.
 
-    `rows` must contain one row more than the page, if any.
+    `rows` must contain one row more than the page, if there is one.
     """
     more = len(rows) > limit
     return rows[:limit], to_cursor(position(rows[limit - 1])) if more else None

@@ -1,4 +1,4 @@
-"""Loops that continue after failing items. A failure is logged, and an item that fails repeatedly is ended."""
+"""Loops that continue after items that fail. Each failure is logged, and an item that fails repeatedly is ended."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,7 +20,8 @@ log = structlog.get_logger("service")
 
 
 class Failures:
-    """Counts the consecutive failures of each item. Threads may share it; a lost count only adds one attempt.
+    """Counts the consecutive failures of each item. Threads may share the object: a count that is lost in a race only
+    adds one attempt.
 
     Args:
         what: noun for an item in the log.

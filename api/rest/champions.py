@@ -87,7 +87,7 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
 @router.put("/{champion_id}/called")
 @allow("submitter")
 def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
-    """Store the times of a champion when PyTorch calls it, as ``python -m`` with an exported package measures them."""
+    """Store the times of a champion when PyTorch calls it, as ``python -m`` with the exported package measures them."""
     times = CalledTime(**body.model_dump(), at=service.conductor.clock(), by=caller().name)
     with service.database.write() as session:
         return champion_view(Champions(session).store_called(champion_id, times))

@@ -78,7 +78,7 @@ class Commands:
             terms_of(session, request, self._catalogue, self._connected_since())
 
     def command(self, search_id: int, command: Command) -> None:
-        """Pause, resume, stop or cancel a search. If the search is in that state already, nothing changes.
+        """Pause, resume, stop or cancel a search. If the search already has the resulting state, nothing changes.
 
         Raises:
             NotFound, Conflict: there is no such search, or its state does not allow the command.

@@ -204,8 +204,8 @@ class Conductor:
         oldest.
 
         Args:
-            holding: attempts that the worker has. Its other attempts were granted in lost answers and are returned
-                first.
+            holding: attempts that the worker has. If it has further leases, their answers were lost, and they are
+                returned first.
             unable: ids of searches for which the worker cannot work.
 
         Raises:

@@ -127,7 +127,7 @@ def _may_repeat(active: ActiveSearch) -> bool:
 
 
 def _repeats(transaction: SearchTransaction) -> bool:
-    """Return True if the first binaries of a variant are all those of earlier variants."""
+    """Return True if earlier variants have all of the first binaries of this variant."""
     variants = Variants(transaction.session)
     if not _may_repeat(transaction.active) or (variant := variants.tuned_by(transaction.active.id)) is None:
         return False
@@ -212,10 +212,10 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
 
 
 def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | None:
-    """Return why no trial challenges the champion.
+    """Return why no trial challenges the champion; None if no reason is needed.
 
-    Return None if the best trial did, or if only the champion itself was measured. After challenges by other trials, a
-    reason is needed only if the best trial looks better than the champion.
+    No reason is needed if the best trial was a challenger, or if only the champion itself was measured. After
+    challenges by other trials, a reason is needed only if the best trial looks better than the champion.
     """
     search = transaction.active.search
     _, _, challenged = search.events

@@ -114,7 +114,8 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
 
 
 def add_predicted(session: Session, row: SearchRow, request: SearchRequest, catalogue: Catalogue) -> None:
-    """Add configs predicted from other problems as warm starts, unless the request says how the search begins.
+    """Add configs predicted from other problems as warm starts, unless the request has warm starts or begins from the
+    default.
 
     `terms_of` does not do this, because predicting can take a second and is not needed to check a request.
     """
@@ -187,7 +188,10 @@ def aimed(objective: Objective, device: Device) -> Objective:
 
 
 def _check_problem(family: Family, request: SearchRequest) -> None:
-    """Refuse a problem that the requested device kind, or every kind, does not support, even without a worker."""
+    """Refuse a problem that the family does not support on the requested device kind; without such a kind, on any kind.
+
+    No worker needs to be connected.
+    """
     wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
     kinds = [kind for kind in family.implementations if kind == wanted] or list(family.implementations)
     refusals: list[InvalidInput] = []
@@ -303,8 +307,8 @@ def _check_names(space: Space, warm_start: WarmStart) -> None:
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
     """Add default values for missing tunables, and return the configs that are valid.
 
-    The declared defaults are used if they are valid with the given values, else the values of the space's default
-    config. That config may differ from the declared defaults only to be valid itself.
+    The declared defaults are used if the result is valid, else the values of the space's default config. These differ
+    from the declared defaults if a constraint forbids the declared defaults.
     """
     declared, valid = space.declared_default(), space.default()
     configs = (({**declared, **part}, {**valid, **part}) for part in parts)

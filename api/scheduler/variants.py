@@ -128,7 +128,8 @@ class VariantDesk:
         most: int | None,
         now: datetime,
     ) -> int | None:
-        """Store a variant and its search, and return its number. Return None if another variant came in the meantime.
+        """Store a variant and its search, and return its number. Return None if another variant was stored in the
+        meantime.
 
         Files are compared before the database is locked for writing, because they may be large.
         """
@@ -245,7 +246,7 @@ def _refuse_name(session: Session, base_id: int, name: str) -> None:
 
 
 def _request(base: SearchRow, digest: str) -> SearchRequest:
-    """Return a request for a search of another family on the terms of a search."""
+    """Return a request with the terms of a search, for the family with this digest."""
     return SearchRequest(
         family_digest=digest,
         problem=dict(base.problem),

@@ -128,8 +128,8 @@ class Database:
         """Open a database, creating it if it is missing, and upgrade its schema.
 
         Raises:
-            StoreUnavailable: it cannot be created, reached, read or written, is locked, or is not a database.
-            EvoError: it was written by a newer version or by another program.
+            StoreUnavailable: the database cannot be created, reached, read or written, is locked, or is not a database.
+            EvoError: the database was written by a newer version or by another program.
         """
         location = Location.of(given)
         store = store_of(location)

@@ -29,7 +29,9 @@ def announced(session: Session) -> list[Topic]:
 
 
 class Signals:
-    """Subscribers to topics. They must return quickly, and accept calls from any thread, also when nothing changed."""
+    """Subscribers to topics. A subscriber must return quickly. It may be called from any thread, and also when nothing
+    changed.
+    """
 
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []

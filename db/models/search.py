@@ -62,7 +62,7 @@ class FamilyRow(Base):
 
     @property
     def variant(self) -> str | None:
-        """Name of the variant, if this version is one; None for a family's own implementation."""
+        """Name of the variant, if this version is a variant; None for a family's own implementation."""
         name = self.document.get("variant", {}).get("name")
         return name if isinstance(name, str) else None
 

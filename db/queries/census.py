@@ -25,7 +25,7 @@ class Census:
 
 
 def census(session: Session, seen_since: datetime) -> Census:
-    """Return the current counts. Workers count if they were seen since `seen_since`."""
+    """Return the current counts. Only workers that were seen since `seen_since` are counted."""
     outcome = func.coalesce(TrialRow.outcome_kind, "pending")
     return Census(
         searches=_counts(session, select(SearchRow.state, func.count()).group_by(SearchRow.state)),

@@ -64,7 +64,7 @@ class Leaderboard:
     def look(self, selection: Selection, *, offset: int, limit: int, most: int) -> tuple[Sequence[TrialRow], int]:
         """Return a page of selected trials, and the number of selected trials up to `most`.
 
-        With a text filter, one query serves both: if it finds fewer than `most` trials, they are sorted in memory.
+        With a text filter, one query gives both if it finds fewer than `most` trials, which are then sorted in memory.
         """
         order = selection.order
         if not selection.text or order.texts:
@@ -166,9 +166,10 @@ class Leaderboard:
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
 
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
-        """Return the ids of a page on which all trials have the first value of the tunable that sorts them.
+        """Return the ids of a page on which all trials have the first value of the tunable by which they are sorted.
 
-        Usually the first `NEARBY` trials contain enough of them, so the configs of the other trials need not be read.
+        Usually the first `NEARBY` trials contain enough trials with this value, so the configs of the other trials need
+        not be read.
         """
         order = selection.order
         if order.foremost is None or len(selection.searches) != 1:

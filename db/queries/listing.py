@@ -53,7 +53,9 @@ WORKER_ORDERS: Mapping[WorkerOrder, Order[WorkerRow]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SearchFilter:
-    """Filter of searches. A field that is None matches all searches; `text` is sought in notes, family and problem."""
+    """Filter of searches. A field that is None matches all searches. `text` is searched in notes, family and
+    problem.
+    """
 
     state: State | None = None
     family: str | None = None
@@ -121,7 +123,9 @@ def list_workers(
 def list_families(
     session: Session, *, own: Mapping[str, str], text: str | None, after: str | None, limit: int
 ) -> Sequence[FamilyRow]:
-    """Return the latest version of each family, by name. `own` pins names to the version with a given digest."""
+    """Return the latest version of each family, by name. `own` maps names of families to the digest of the version to
+    return.
+    """
     query = latest_families(own)
     if text is not None:
         query = query.where(_mentions(text, FamilyRow.name))

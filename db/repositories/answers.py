@@ -44,7 +44,7 @@ class StoredResponses:
     def begin(self, key: str, fingerprint: str, now: datetime) -> Known | None:
         """Record a request. Return None if the key is new, so that the caller must carry out the request.
 
-        Expired keys count as known until `drop_old_answers` removes them. It is not called while the clock may be
+        Expired keys count as known until `drop_old_answers` removes them, which is not called while the clock may be
         wrong.
         """
         try:

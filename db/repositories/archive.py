@@ -119,7 +119,7 @@ class Archive:
         """Store the family of a variant with the contract of the family `base_digest`. Update it if it is known.
 
         Raises:
-            Conflict: a family with this digest exists and is not a variant of this one.
+            Conflict: a family with this digest exists and is not a variant of the family `base_digest`.
         """
         row = self.version(family.digest)
         if row is None:
@@ -267,7 +267,7 @@ class Archive:
         return row
 
     def searches_with_binary(self, binary_digest: str, search_ids: Collection[int]) -> set[int]:
-        """Return the searches among these that have a trial with this binary."""
+        """Return those of the given searches that have a trial with this binary."""
         same = TrialRow.search_id.in_(search_ids) & (TrialRow.binary_digest == binary_digest)
         return set(self.session.scalars(select(TrialRow.search_id).where(same)))
 

@@ -259,15 +259,15 @@ def _key(champion: ChampionRow) -> tuple[str, str, str, str]:
 
 
 def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | None) -> None:
-    """Make a former champion current again. Its list of decisions keeps the retirement."""
+    """Make a former champion current again. Its decisions still contain the retirement."""
     champion.decisions = (*_decisions(champion), Decision(at=now, current=True, reason=reason, by=by))
     champion.current = True
     champion.retired_at, champion.retired_reason, champion.retired_by = None, None, None
 
 
 def _decisions(champion: ChampionRow) -> tuple[Decision, ...]:
-    """Return the decisions about a champion. Champions that were retired before decisions were stored have their
-    retirement.
+    """Return the decisions about a champion. If it was retired before decisions were stored, the retirement is the only
+    decision.
     """
     if champion.decisions is not None or champion.retired_at is None:
         return champion.decisions or ()

@@ -56,10 +56,11 @@ class Superseded(Conflict):
 
 
 def check_incarnation(worker_id: str, host: str, own: str | None, incarnation: str | None) -> None:
-    """Raise an error if the calling process is not the last that registered. Processes without an incarnation pass.
+    """Raise an error if the calling process is not the last that registered. Processes without an incarnation are
+    accepted.
 
     Raises:
-        Superseded: another process registered after it.
+        Superseded: another process registered as this worker after the calling process.
     """
     if incarnation is not None and own is not None and incarnation != own:
         raise Superseded(worker_id, host)
@@ -118,7 +119,7 @@ class Fleet:
         row.contested_at = now
 
     def any_after(self, moment: datetime) -> bool:
-        """Return True if a worker was seen after this moment. That means that a clock was ahead."""
+        """Return True if a worker was seen after this moment. If the moment is in the future, a clock was ahead."""
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:

@@ -238,7 +238,9 @@ class Leases:
         return row
 
     def live_or_none(self, attempt_id: int) -> AttemptRow | None:
-        """Return a live attempt with its job, or None. For calls within the service: no token is checked."""
+        """Return a live attempt with its job, or None. No token is checked, so only the service itself may call
+        this.
+        """
         return next(iter(self._live(AttemptRow.id == attempt_id)), None)
 
     def end(self, attempt: AttemptRow, state: AttemptState, *, now: datetime, result: Report | None = None) -> None:
@@ -246,7 +248,7 @@ class Leases:
         attempt.state, attempt.ended_at, attempt.result = state, now, result
 
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:
-        """Extend live leases of a worker to `now + lease_s`. Return the ids of those that are still live."""
+        """Extend live leases of a worker to `now + lease_s`. Return the ids of the extended leases."""
         named = AttemptRow.id.in_(_possible(attempt_ids))
         mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", named)
         free = select(AttemptRow.id).where(*mine).order_by(AttemptRow.id)

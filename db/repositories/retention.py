@@ -95,7 +95,9 @@ def collect_searches(
 
 
 def _isolated(session: Session, work: Callable[[Session, int], bool], search_id: int) -> bool | None:
-    """Run `work` in a savepoint, so that a failure does not prevent the deletion of others; None if it fails."""
+    """Return the result of `work`, which runs in a savepoint; None if it fails. A failure then does not prevent other
+    deletions.
+    """
     try:
         with session.begin_nested():
             return work(session, search_id)

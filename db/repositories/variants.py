@@ -34,8 +34,8 @@ class Variants:
         return self.session.scalars(select(VariantRow).where(VariantRow.tuning_id == search_id)).first()
 
     def base_id(self, search_id: int) -> int:
-        """Return the id of the search to which the variants belong: this search, or the search whose variant it
-        tunes.
+        """Return the id of the search to which the variants belong: the search `search_id`, or the search whose variant
+        it tunes.
         """
         variant = self.tuned_by(search_id)
         return search_id if variant is None else variant.search_id

@@ -30,7 +30,7 @@ class DeviceLostError(EvoError, RuntimeError):
     """The device no longer responds in this process. The outcome is Crashed, and the runner ends.
 
     Attributes:
-        killed: True if a signal ended the kernel's process that other processes may have sent.
+        killed: True if the kernel's process was ended by a signal that another process may have sent.
     """
 
     def __init__(self, reason: str, *, killed: bool = False) -> None:
@@ -88,7 +88,7 @@ class Pace(Protocol):
         ...
 
     def wait_for(self, calls: int) -> None:
-        """Wait until this many calls, or all calls, have ended."""
+        """Wait until `calls` calls, or all calls, have ended."""
         ...
 
     def halt_after_next(self) -> int:
@@ -222,7 +222,7 @@ class Warming(Protocol):
     """Timer that can also make untimed calls, which cost less than samples."""
 
     def warm_up(self, span_us: float) -> None:
-        """Make untimed calls for about this many microseconds."""
+        """Make untimed calls for about `span_us` microseconds."""
         ...
 
 
@@ -231,7 +231,9 @@ class Session(Protocol):
 
     @property
     def cold_bytes(self) -> int:
-        """Bytes of the last-level cache. Cold timing rotates buffer sets whose total size exceeds five times this."""
+        """Size of the last-level cache in bytes. Cold timing rotates buffer sets whose total size exceeds five times
+        this size.
+        """
         ...
 
     @property
@@ -240,8 +242,8 @@ class Session(Protocol):
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Limit the memory that kernels may allocate which are loaded from now on, if the device can count it
-        separately.
+        """Limit the memory that kernels allocate, if the device can count it separately. The limit applies to kernels
+        that are loaded afterwards.
         """
         ...
 
@@ -322,7 +324,7 @@ class Session(Protocol):
         ...
 
     def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
-        """Return a timer as `timer` does, with a given number of calls per sample. Requires `places`."""
+        """Return a timer as `timer` does, with `calls` calls per sample. Requires `places`."""
         ...
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
@@ -346,7 +348,8 @@ class Session(Protocol):
 
         Args:
             kernel: the kernel that was called; None: all loaded kernels.
-            brief: True to check only for what later calls could hide, if a complete check of the same kernel follows.
+            brief: True to check only for traces that later calls could remove. A complete check of the same kernel must
+                follow.
         """
         ...
 

@@ -180,7 +180,7 @@ class Compiler(Protocol):
         ...
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
-        """Return the resources that an artefact uses with a launch on a device with these limits."""
+        """Return the resources that a launch of an artefact uses on a device."""
         ...
 
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:

@@ -114,7 +114,7 @@ def read_declared(ptx: str, entry: str) -> Declared | None:
 
 
 def _dynamic_shared(ptx: str, begin: int) -> Iterator[str]:
-    """Yield the shared arrays without a size that the function uses whose body begins at `begin`."""
+    """Yield the shared arrays without a size that a function uses. `begin` is the start of its body."""
     body = ptx[begin:].partition("\n}")[0]
     names = (name for name in _DYNAMIC_SHARED.findall(ptx) if re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", body))
     return (f"{name}" for name in names)
@@ -180,7 +180,9 @@ def _passed(argument: Argument) -> Parameter:
 def _contradictions(
     entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared, device: Device
 ) -> Iterator[str]:
-    """Yield reasons against a launch that are not limits, as sentences."""
+    """Yield a sentence for each contradiction between the declared launch and the kernel. Exceeded limits are checked
+    elsewhere.
+    """
     if launch.tensor_maps and device.limits.get("compute_capability", _TENSOR_MAPS_SINCE) < _TENSOR_MAPS_SINCE:
         yield (
             f"{device.architecture} has no tensor maps (sm_{_TENSOR_MAPS_SINCE} and newer have): give the entries of "
@@ -218,7 +220,7 @@ def _contradictions(
 
 
 def _garbled(passed: Parameter, taken: Parameter) -> bool:
-    """Return True if the kernel would read another type than is passed.
+    """Return True if the kernel would read an argument as another type than the passed one.
 
     Reading a wider integer as a narrower one is allowed.
     """

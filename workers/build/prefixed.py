@@ -1,4 +1,4 @@
-"""Sources with macros in front: how they are written for a compiler, and which of the macros headers replace."""
+"""Sources that begin with macros: writes them for a compiler, and finds macros that headers replace or remove."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -9,10 +9,10 @@ _LINE = re.compile(r'^#line 1 "([^"\n]+)"\n', re.MULTILINE)
 
 
 def write_source(source: str, folder: Path, suffix: str) -> str:
-    """Write a source and return its file's name.
+    """Write a source, and return the name of its file.
 
-    A compiler that prints a line of a source reads it from the file that ``#line`` names. That file is written as well,
-    and the source, in which lines have other numbers, gets another name.
+    A compiler that prints a line of a source reads it from the file that ``#line`` names, so that file is written as
+    well. The source with its macros has other line numbers and gets another file name.
     """
     name, named = f"kernel{suffix}", _LINE.search(source)
     own = "" if named is None else PurePosixPath(named[1]).name
@@ -35,7 +35,7 @@ def replaced_macros(preprocessed: str, names: Collection[str], *, own: str) -> I
 
     Args:
         names: macros of the source.
-        own: name of the source's file, in which they are defined first.
+        own: name of the source's file, which defines the macros first.
     """
     wanted = {*names}.difference(_PUSHED.findall(preprocessed))
     values, changed = dict[str, str](), dict[str, tuple[str, str]]()
@@ -66,9 +66,10 @@ _LONGEST_HEADER = 1 << 20
 
 
 def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]]:
-    """Return the header and line of an ``#undef`` for macros in front of a source that it does not change itself.
+    """Return header and line of an ``#undef`` by macro, for macros at the start of a source that the source does not
+    change itself.
 
-    The line may be in a part of the header that is left out, see `removal_test`.
+    The compiler may skip this line of the header. `removal_test` checks whether it does.
     """
     named = _LINE.search(source)
     if named is None or _INCLUDE.search(source, named.end()) is None:
@@ -89,7 +90,8 @@ def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]
 def removal_test(source: str, names: Iterable[str]) -> str:
     """Return a source without code, whose compilation reports which macros the headers of a source change.
 
-    It ends after the last ``#include`` with one ``#error`` for each macro that is then undefined or another number.
+    The returned source ends after the last ``#include``, with an ``#error`` for each macro that is then undefined or
+    has another number.
     """
     values = dict(_DEFINED.findall(source))
     parts = [source[: max(each.end() for each in _INCLUDE.finditer(source))]]

@@ -187,7 +187,7 @@ class Evaluator:
         )
 
     def baseline(self, work: Assignment) -> BaselineReport:
-        """Time all baselines, interleaved, in a separate process."""
+        """Time all baselines in interleaved rounds, in a separate process."""
         return undisturbed(lambda: self._baseline(work))
 
     def _baseline(self, work: Assignment) -> BaselineReport:
@@ -210,12 +210,14 @@ class Evaluator:
         )
 
     def confirm(self, work: Assignment, job: Confirm, built: Preparation) -> ConfirmReport:
-        """Compare challenger, incumbent and baselines, interleaved, in fresh processes with new inputs."""
+        """Time challenger, incumbent and baselines in interleaved rounds, in fresh processes with new inputs."""
         sides: dict[Side, Built] = {side: built[side] for side in _SIDES if side in built}
         return undisturbed(lambda: Confirmation(self._instruments, work, job, sides).report())
 
     def ablate(self, work: Assignment, job: Ablate, built: Preparation) -> AblateReport:
-        """Compare the champion (twice) with each changed config, interleaved, in a fresh process with new inputs."""
+        """Time the champion (twice) and each changed config in interleaved rounds, in a fresh process with new
+        inputs.
+        """
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
@@ -267,7 +269,9 @@ class Evaluator:
         return measured, sampled.environment
 
     def _bars(self, work: Assignment, job: Evaluate) -> Bars:
-        """Return the bars of a trial. Trials that were proposed before the first result have none of their own."""
+        """Return the limits from which a trial counts as slow. A trial that was proposed before the first result has no
+        limits of its own.
+        """
         if job.bars != Bars():
             return job.bars
         terms = work.terms

@@ -1,4 +1,4 @@
-"""Baselines: other implementations of the problem, from reference.py. Used in runners only."""
+"""Baselines: other implementations of the problem, from reference.py. This module is used in runners only."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -40,8 +40,9 @@ def prepare_baselines(
 
     Args:
         function: name of the function in reference.py, e.g. ``baselines``.
-        sets: maps the number of baselines to the copies of the inputs that each uses in turn; 1 means hot.
-        only: name of a baseline; the others are skipped.
+        sets: function that returns the number of copies of the inputs for each baseline, given the number of baselines.
+            Calls use the copies in rotation; one copy gives hot times.
+        only: name of the only baseline to prepare; None: all.
     """
     ready = Baselines()
     offer = reference.function(function)
@@ -72,7 +73,9 @@ def _prepare(
 
 
 def _check(result: Any, golden: ExpectedOutput) -> None:
-    """Reject a baseline whose result clearly differs from the reference; results that are not a single array pass."""
+    """Reject a baseline whose result clearly differs from the reference. A result that is not a single array is not
+    checked.
+    """
     if len(golden.reference) != 1:
         return
     (expected,) = golden.reference.values()

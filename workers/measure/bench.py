@@ -1,4 +1,4 @@
-"""A device opened for one problem, in a runner: the session, buffers and expected outputs that all requests use."""
+"""A device that a runner opened for one problem: session, buffers and expected outputs, which all requests use."""
 
 import math
 from collections.abc import Mapping
@@ -52,13 +52,13 @@ class Candidate:
 
 @dataclass(kw_only=True)
 class Bench:
-    """A device opened for one problem.
+    """A device that is opened for one problem.
 
     Attributes:
         candidates: verified candidates, by the name that requests use.
         mixtures: expected outputs of mixtures of the cases' inputs.
-        proofs: checks beyond the cases, as recorded with the measurement.
-        loads: number of kernels loaded.
+        proofs: further checks of a candidate, in the form in which they are stored with the measurement.
+        loads: number of kernels that were loaded.
     """
 
     terms: Open
@@ -73,7 +73,7 @@ class Bench:
 
     @classmethod
     def open(cls, prepared: Prepared, session: Session) -> "Bench":
-        """Restrict this process and return its bench.
+        """Limit the memory of this process, and return its bench.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -94,10 +94,10 @@ class Bench:
 
     @cached_property
     def meter(self) -> EnergyMeter | None:
-        """The energy meter of the device; None if the search's metric needs none.
+        """Energy meter of the device; None if the search's metric needs none.
 
         Raises:
-            NoMeterError: the metric needs one, and the device has none.
+            NoMeterError: the metric needs an energy meter, and the device has none.
         """
         if not needs_energy(self.terms.objective):
             return None
@@ -106,7 +106,7 @@ class Bench:
         return self.session.meter()
 
     def load(self, file: KernelFile, elsewhere: int | None) -> Any:
-        """Load a kernel; on core `elsewhere` instead of its usual one, if given."""
+        """Load a kernel. `elsewhere` selects other cores than those for timing, as in `Session.load`."""
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)
 
     def timer(self, candidate: Candidate) -> Timer:
@@ -115,7 +115,7 @@ class Bench:
         return self.session.timer(candidate.kernel, sets)
 
     def power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
-        """Return the power of each timer's kernel; empty if the search's metric needs none."""
+        """Return the power of each timer's kernel; empty if the search's metric needs no power."""
         if self.meter is None:
             return {}
         rng = np.random.default_rng([*self.terms.seed, _POWER])
@@ -131,13 +131,13 @@ class Bench:
         )
 
     def require_nothing_left(self, where: str) -> None:
-        """Reject kernels that leave threads, processes or changed state behind, also after verification."""
+        """Reject kernels that left threads or processes running, or changed the state of their process."""
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
 
 
 def require_undamaged(buffers: Buffers, where: str) -> None:
-    """Reject kernels that wrote outside their outputs."""
+    """Reject a kernel that changed a guard band or an input."""
     if fault := buffers.damage():
         raise WrongAnswerError(f"{where}: {fault}")
 

@@ -1,4 +1,4 @@
-"""Buffer sets of the problem and its cases, and the expected outputs of their contents."""
+"""Buffer sets for the searched problem and its cases, and the expected outputs for their contents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,22 +42,24 @@ class BufferSets:
 
     @property
     def nominal(self) -> ExpectedOutput:
-        """The first inputs of the searched problem."""
+        """The first inputs of the searched problem, with their expected outputs."""
         return self.golden[self._timed_case][0]
 
     @cached_property
     def timed(self) -> tuple[ExpectedOutput, ...]:
-        """The expected outputs of all contents that the timed buffers hold in turn."""
+        """All contents of the timed buffers, with their expected outputs."""
         found = self.golden[self._timed_case]
         return found[:-1] or found
 
     @property
     def held_back(self) -> ExpectedOutput:
-        """The inputs that candidates receive only after all timing."""
+        """The inputs that candidates receive only after all timing, with their expected outputs."""
         return self.golden[self._timed_case][-1]
 
     def sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return the sets that timed calls use in turn: one for hot calls, more than the caches hold for cold ones."""
+        """Return the sets that timed calls use in rotation: one set for hot calls; for cold calls, more sets than the
+        caches hold.
+        """
         hot = self.of_case(self._timed_case, arguments)
         if mode == "hot":
             return hot
@@ -65,11 +67,11 @@ class BufferSets:
         return self._keep(("cold", 0), arguments, self.nominal, count)
 
     def of_case(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return the buffers on which a case is verified; those of the first case are also timed."""
+        """Return the buffers on which a case is verified. Timed hot calls use the buffers of the first case."""
         return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
     def put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
-        """Fill the buffers on which a case is verified with another content."""
+        """Fill the buffers of a case with another content. Only the timed case has several contents."""
         if case == self._timed_case:
             self.contents(arguments).put(buffers, content)
 
@@ -89,7 +91,9 @@ class BufferSets:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
-        """Return buffers, reused for candidates with the same arguments; usually only workspace shapes differ."""
+        """Return buffers. Candidates with the same arguments share them; arguments usually differ only in the shapes of
+        workspaces.
+        """
         shelf = self._kept.setdefault(key, {})
         buffers = shelf.pop(arguments, None)
         if buffers is None:

@@ -1,4 +1,4 @@
-"""Verification of a candidate on all cases of its problem, with other placements, mixed inputs and two threads."""
+"""Verifies a candidate on all cases of its problem, also at other placements, with mixed inputs, and in two threads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,14 +38,14 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
 
 
 def _loaded(bench: Bench, plan: CasePlan, file: KernelFile) -> tuple[ProofPlan, Any]:
-    """Draw the proof plan of a case and load its kernel."""
+    """Draw the proof plan of a case, and load the kernel for the case."""
     bench.loads += 1
     proof = ProofPlan.draw((*plan.seeds[0], bench.terms.process), bench.loads)
     return proof, bench.load(file, None if plan is bench.terms.cases[0] else proof.core)
 
 
 def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan, kernel: Any) -> list[CaseError]:
-    """Verify one case, in a separate process if the device supports this; the timed case keeps its process."""
+    """Verify one case. The kernel of the timed case is then kept as the candidate."""
     file = request.kernels[plan.name]
     timed = plan is bench.terms.cases[0]
     goldens = bench.buffers.timed if timed else bench.buffers.golden[plan.name]
@@ -88,10 +88,10 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
 
 
 def _require_hope(bench: Bench, durations_us: Sequence[float], hopeless_us: float | None) -> None:
-    """Stop the verification of a candidate whose shortest call is far too slow.
+    """Stop the verification of a candidate that is far too slow.
 
     Raises:
-        HopelessError: it is.
+        HopelessError: the shortest call took longer than `hopeless_us`.
     """
     if hopeless_us is None or min(durations_us) <= max(hopeless_us, _LEAST_HOPELESS_US):
         return
@@ -107,7 +107,9 @@ def verify_deferred(bench: Bench, candidate: Candidate) -> None:
 
 
 def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
-    """Verify concurrent calls of two threads, on the timed buffers and on a second set with the first inputs."""
+    """Verify concurrent calls of two threads: one uses the timed buffers, the other a second set with the first
+    inputs.
+    """
     if not (bench.session.places and bench.terms.reentrant):
         return
     contents = bench.buffers.contents(candidate.arguments)
@@ -125,7 +127,7 @@ def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) ->
 def _verify_mixtures(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
     """Verify one call on each mixture of the cases' inputs, at the timed addresses.
 
-    The call before is on the nominal inputs, to which the first mixture is close.
+    Before the first mixture, the kernel is called on the nominal inputs, which differ little from that mixture.
     """
     kernel, arguments, contents = candidate.kernel, candidate.arguments, bench.buffers.contents(candidate.arguments)
     before, deterministic = contents.of(buffers), bench.terms.objective.deterministic

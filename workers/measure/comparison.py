@@ -1,4 +1,4 @@
-"""Comparison: interleaved rounds of candidates and baselines, with all checks of timed calls."""
+"""Compares candidates and baselines in interleaved rounds, with all checks of timed calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -103,7 +103,7 @@ def _baselines(bench: Bench, mode: Mode, only: str | None) -> Baselines:
 
 
 def _cold_copies(bench: Bench, baselines: int) -> int:
-    """Return the input copies for each baseline, fitted to limited memory, which also holds the outputs."""
+    """Return the number of input copies for each baseline: more than the caches hold, if the memory limit permits."""
     nominal = bench.buffers.nominal
     inputs, outputs = (sum(array.nbytes for array in arrays.values()) for arrays in (nominal.inputs, nominal.reference))
     if not bench.driver.limits_address_space:

@@ -1,4 +1,4 @@
-"""Power of kernels, from energy meter readings before and after uninterrupted calls."""
+"""Measures the power of kernels, from readings of an energy meter before and after uninterrupted calls."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -30,11 +30,12 @@ def measure_power(
     budget_s: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Power]:
-    """Return the power of each timer's kernel, measured in turn so that drift affects all equally.
+    """Return the power of each timer's kernel. The kernels are measured in alternation, so that drift affects all
+    equally.
 
     Args:
-        rng: draws the orders.
-        budget_s: no further round begins after this time, except for the first `LEAST_SPANS`.
+        rng: generator that draws the order of each round.
+        budget_s: seconds after which no further round begins, except for the first `LEAST_SPANS` rounds.
 
     Raises:
         InvalidMeasurementError: the meter does not advance.
@@ -58,8 +59,8 @@ def measure_power(
 def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple[float, float]:
     """Return the average power in watts, and the microseconds per call, between two increments of the meter.
 
-    Calls go on from the first reading to the last, so steps of the counter fall on readings and idle time is
-    negligible.
+    Calls continue from the first reading to the last, so that idle time is negligible. Readings are taken when the
+    counter advances.
     """
     before_uj, _ = _advance(timer, meter, clock, meter.read_uj())
     began_s, batches = clock(), list[float]()

@@ -20,7 +20,7 @@ class Prepared:
 
     Attributes:
         drawn: inputs of each case and seed.
-        golden: expected outputs; None where the reference needs the GPU and was not yet computed.
+        golden: expected outputs; None if the reference needs the GPU and was not computed yet.
     """
 
     terms: Open
@@ -30,7 +30,8 @@ class Prepared:
 
     @classmethod
     def ahead(cls, request: Prepare) -> "Prepared | None":
-        """Compute what needs no GPU, because another process may be measuring on it; None if everything needs it.
+        """Compute inputs and, if possible, expected outputs without the GPU, on which another process may be measuring.
+        Return None if both need the GPU.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -45,7 +46,7 @@ class Prepared:
 
     @classmethod
     def of(cls, terms: Open) -> "Prepared":
-        """Compute inputs and expected outputs, on the GPU where it is faster.
+        """Compute inputs and expected outputs. Functions of reference.py may use the GPU.
 
         Raises:
             FamilyError: reference.py does not keep its contract.
@@ -79,7 +80,7 @@ def _importing(modules: Sequence[str]) -> Iterator[None]:
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """Import modules; errors are ignored here and reported where a module is used."""
+    """Import modules. Errors are ignored; the code that uses a module reports them."""
     for name in modules:
         with suppress(Exception):
             import_module(name)

@@ -1,7 +1,7 @@
-"""Proof plan: the conditions under which a candidate is verified, drawn at random for each kernel process.
+"""Proof plan: conditions under which a candidate is verified, drawn at random for each kernel process.
 
-A kernel that is correct only in the circumstances of timing is wrong. The plan therefore varies the placement of
-buffers, the thread, the cores and the content of allocated memory, in the quick gate and in confirmations.
+A kernel that is correct only under the conditions of timing is wrong. In the quick gate and in confirmations, the plan
+therefore varies the placement of buffers, the thread, the cores and the content of allocated memory.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _STACKS = (8, 16)
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One verified call: the placement of its buffers and how it is called."""
+    """One verified call: the placement of its buffers, and the call mode."""
 
     placement: Placement
     mode: CallMode
@@ -25,11 +25,11 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlan:
-    """The further conditions under which a candidate is verified in one kernel process.
+    """Further conditions under which a candidate is verified in one kernel process.
 
     Attributes:
         core: number that selects the cores of a process that is not timed.
-        launches: verified calls after those at the timed placement.
+        launches: verified calls after the calls at the timed placement.
     """
 
     core: int

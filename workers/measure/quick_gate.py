@@ -17,8 +17,8 @@ from workers.runner.protocol import Measure, Sampled
 
 
 def measure(bench: Bench, request: Measure) -> Sampled:
-    """Run the quick gate: the ranking cache mode first, then the other mode for candidates that may be the
-    fastest.
+    """Run the quick gate. Take samples in the ranking cache mode and, for candidates that may be the fastest, in the
+    other mode.
     """
     candidate = bench.candidates[request.candidate]
     ranking, moment = bench.terms.objective.cache, bench.reference_timers.now()
@@ -52,7 +52,7 @@ def _take(
     *,
     promising: Callable[[], None] | None = None,
 ) -> tuple[Taken, int]:
-    """Take samples, check the output of each, and return them with the number of calls that each averages over."""
+    """Take samples, and check the outputs after each. Return the samples, and the number of calls per sample."""
     sets = bench.buffers.sets(mode, candidate.arguments)
     timer = bench.session.timer(candidate.kernel, sets)
     # all hot calls write the same outputs, so the last timed call can be checked

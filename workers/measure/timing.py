@@ -1,4 +1,5 @@
-"""Sampling: quick gate, interleaved rounds and their plan, anchor and empty call. Runs in a runner only.
+"""Takes samples for the quick gate and for interleaved rounds, and times the anchor and the empty call. This module is
+used in runners only.
 
 A change to how samples are taken raises `evo.trial.objective.PROTOCOL_VERSION`.
 """
@@ -39,19 +40,19 @@ class ReferenceTimers:
         self._floor = session.floor()
 
     def now(self) -> "Moment":
-        """Time both now."""
+        """Time the anchor and the empty call."""
         return Moment(anchor_us=_median_of(self._anchor), floor_us=_median_of(self._floor))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Speed of the device during a measurement, by the anchor and the empty call."""
+    """Speed of the device during a measurement: the times of the anchor and the empty call."""
 
     anchor_us: float
     floor_us: float
 
     def timing(self, samples_us: Sequence[float], calls: int) -> Timing:
-        """Return the samples with the times of anchor and empty call."""
+        """Return a timing of these samples, with the times of the anchor and the empty call."""
         return Timing(
             samples_us=tuple(samples_us), calls_per_sample=calls, anchor_us=self.anchor_us, floor_us=self.floor_us
         )
@@ -75,16 +76,16 @@ def take(
     after: Callable[[], None] | None = None,
     warm: bool = False,
 ) -> Taken:
-    """Take consecutive samples; stop early if the first fifth shows that the candidate is slow.
+    """Take consecutive samples. Stop early if the first fifth of them shows that the candidate is slow.
 
     Args:
-        bars: stop if the median of the first fifth is above `Bars.prune_us`; a single slow sample would be noise. Take
-            only one more sample, after `before_last`, if even the lower quartile is above `Bars.shorten_us`.
-        promising: called once after the first fifth of the samples, unless the candidate is slow by these.
-        before_last: called before the last sample, e.g. to poison the outputs that it must write.
-        after: called after each sample, e.g. to judge its outputs.
-        warm: take a sample that does not count after it if samples are short, because `after` may have displaced the
-            caches.
+        bars: limits in µs. If the median of the first fifth is above `Bars.prune_us`, sampling stops. If the lower
+            quartile is above `Bars.shorten_us`, only one more sample is taken, after `before_last`.
+        promising: called once after the first fifth of the samples, unless these exceed a limit.
+        before_last: called before the last sample, e.g. to poison the outputs.
+        after: called after each sample, e.g. to verify the outputs.
+        warm: True to take an uncounted sample after each call of `after` if samples are short, because `after` may have
+            changed the contents of the caches.
     """
     early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
     taken: list[float] = []
@@ -126,15 +127,15 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Sample every timer once per round, in random order, so that drift and other programs affect all equally.
 
-    Every second round has the reverse order of the round before: of two timers, each precedes the other in half of the
-    rounds.
+    Every second round has the reverse order of the round before. Of two timers, each therefore precedes the other in
+    half of the rounds.
 
     Args:
-        rng: draws the orders; in a confirmation it is derived from the search's seed.
-        warm: run each timer for `WARM_US` before its sample. Otherwise a timer that follows a baseline with a large
-            footprint would look slow. A sample that lasts this long needs no warm-up.
-        after: called after each sample with its timer's name, e.g. to judge its outputs.
-        enough: called after each round with the samples so far; True ends the rounds.
+        rng: generator that draws the orders. In a confirmation, it is derived from the search's seed.
+        warm: True to make calls for `WARM_US` before each sample, unless a sample lasts that long. Otherwise a timer
+            that follows a baseline with a large footprint would look slow.
+        after: called after each sample with the name of the timer, e.g. to verify the outputs.
+        enough: called after each round with the samples so far. If it returns True, the rounds end.
     """
     names = list(timers)
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -207,10 +208,10 @@ _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Return the number of rounds that fits the budget, without baselines that would take too much of it.
+    """Remove baselines that would take too much of the budget, and return the number of rounds that fits the budget.
 
-    A baseline requested by name always stays: a confirmation needs it in each of its processes. Without an incumbent
-    the fastest baseline stays as well, as the only measure of the candidate.
+    A baseline that is requested by name is never removed, because a confirmation needs it in every process. Without an
+    incumbent, the fastest baseline is not removed either, because the candidate is compared with nothing else.
     """
     typical_us = {name: _typical_us(timer) for name, timer in (*timers.items(), *baselines.timers.items())}
     cost_s = {name: _round_s(timer, typical_us[name]) for name, timer in (*timers.items(), *baselines.timers.items())}
@@ -229,7 +230,9 @@ def _left_out(
     typical_us: Mapping[str, float],
     cost_s: Mapping[str, float],
 ) -> dict[str, str]:
-    """Return why baselines are omitted: much slower than the candidates, or too slow for the budget."""
+    """Return the reasons, by name, for leaving out baselines: much slower than the candidates, or too slow for the
+    budget.
+    """
     if not timers:
         return {}
     candidate_us = min(typical_us[name] for name in timers)
@@ -249,7 +252,7 @@ def _left_out(
 
 
 def _typical_us(timer: Timer) -> float:
-    """Return the typical duration of the calls of a sample, in microseconds."""
+    """Return the typical duration of a sample in microseconds."""
     first = timer.sample()
     count = _FEW_SAMPLES if first * timer.calls > _LONG_S * 1e6 else _SAMPLES
     return float(np.median([first, *(timer.sample() for _ in range(count - 1))]))

@@ -41,7 +41,9 @@ SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the 
 
 
 class HopelessError(EvoError, RuntimeError):
-    """The candidate is too slow to be of interest; carries the outcome. Its process remains usable."""
+    """The candidate is too slow to be of interest. `outcome` is the outcome of the trial. The process remains
+    usable.
+    """
 
     def __init__(self, outcome: Pruned) -> None:
         super().__init__("too slow to be verified on all cases")
@@ -49,7 +51,7 @@ class HopelessError(EvoError, RuntimeError):
 
 
 class WrongAnswerError(EvoError, ValueError):
-    """The candidate gave a wrong result; carries the outcome."""
+    """The candidate gave a wrong result. `outcome` is the outcome of the trial."""
 
     def __init__(self, reason: str, cases: Sequence[CaseError] = ()) -> None:
         super().__init__(reason)
@@ -58,7 +60,7 @@ class WrongAnswerError(EvoError, ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedCase:
-    """The calls on the inputs of one case.
+    """Result of the calls on one set of inputs of a case.
 
     Attributes:
         errors: error of each output of the first launch.
@@ -87,10 +89,10 @@ def verify(
         buffers: buffers with the inputs of `golden`.
         deterministic: reject results whose bits differ between launches.
         stale: True if the first launch finds the outputs of an earlier launch on other inputs.
-        fixed: True if the author of the kernel cannot change the family's contract, as for a variant: the reason then
-            suggests no change of it.
-        brief: True if a complete look at what the kernel left behind follows further calls of it; otherwise one follows
-            the last call.
+        fixed: True if the author of the kernel cannot change the family's contract, as for a variant. The reason then
+            suggests no change of the contract.
+        brief: True if a complete check for threads, processes and changed state follows later. Otherwise, that check
+            follows the last call.
 
     Raises:
         WrongAnswerError: with a reason that names the case, the output and the rule.
@@ -123,7 +125,7 @@ def verify(
 
 
 def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Distance]:
-    """Compare outputs with the reference and return the error of each.
+    """Compare outputs with the reference, and return the error of each output.
 
     Raises:
         WrongAnswerError: an output is not fully written, not finite, outside its tolerance, or refused by ``verify()``.
@@ -162,7 +164,7 @@ def verify_elsewhere(
     """Call a kernel on the same inputs at other placements, check every result, and restore the placements.
 
     Args:
-        right: outputs for the same inputs that were judged right; equal bytes need no second comparison.
+        right: correct outputs for the same inputs. Outputs with equal bytes are not compared with the reference again.
         fixed: as for `verify`.
 
     Raises:
@@ -185,7 +187,7 @@ def verify_elsewhere(
 
 
 def _remedy(launch: Launch, *, fixed: bool) -> str:
-    """Return advice on aligned buffers, if the launch used unaligned ones."""
+    """Return advice on alignment if the launch used unaligned buffers; else an empty string."""
     if launch.placement.where not in ("unaligned", "last"):
         return ""
     if fixed:
@@ -215,7 +217,9 @@ def _launch(
     *,
     brief: bool,
 ) -> float:
-    """Call the kernel once, require that it left nothing behind, and return the duration in µs."""
+    """Call the kernel once, reject it if it left threads, processes or changed state behind, and return the duration in
+    µs.
+    """
     began_ns = time.perf_counter_ns()
     try:
         session.call(kernel, buffers, mode)
@@ -242,7 +246,7 @@ def _case_error(golden: ExpectedOutput, name: str, far: Distance) -> CaseError:
 
 
 def _accepted(case: str, output: str) -> CaseError:
-    """Return the error of an output that only ``verify()`` checks: zero, because it was accepted."""
+    """Return zero as the error of an output that only ``verify()`` checks, because ``verify()`` accepted the output."""
     return CaseError(case=case, output=output, rel_l2=0.0, max_abs=0.0, rel_l2_limit=0.0, max_abs_limit=0.0)
 
 
@@ -256,7 +260,7 @@ def _describe(case: CaseError, far: Distance) -> str:
 
 
 def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
-    """Return advice if the error may be the rounding of a reference computed in low precision."""
+    """Return advice if the error may come from a reference that was computed in low precision; else an empty string."""
     if reference.dtype != np.float64 or not case.rel_l2_limit < (case.rel_l2 or 0.0) < _ROUNDING:
         return ""
     with np.errstate(over="ignore"):
@@ -285,5 +289,5 @@ def _describe_difference(name: str, values: NDArray[Any], first: NDArray[Any] | 
 
 
 def _element_bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the bytes of the elements, shape (…, itemsize)."""
+    """Return the bytes of the elements, as an array of shape (…, itemsize)."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, values.dtype.itemsize)

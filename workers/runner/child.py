@@ -1,4 +1,4 @@
-"""The slot's side of a runner: starts it, also in advance, sends requests, and kills it after a time-out."""
+"""Starts a runner for a slot, also in advance, sends requests to it, and kills it after a time-out."""
 
 import contextlib
 import os
@@ -39,10 +39,10 @@ _THREAD_VARIABLES = (
 
 
 class ChildDiedError(EvoError, RuntimeError):
-    """The runner ended before it replied; the message has the signal or status and its last output.
+    """The runner ended before it replied. The message contains the signal or exit status, and its last output.
 
     Attributes:
-        killed: it was ended by a signal that other processes may have sent.
+        killed: True if the runner was ended by a signal that another process may have sent.
     """
 
     def __init__(self, reason: str, *, killed: bool = False) -> None:
@@ -58,7 +58,7 @@ class Child:
     """One runner process, started by its guardian in a separate session.
 
     Args:
-        threads: thread count of numeric libraries in the runner, which they read when they are loaded.
+        threads: number of threads of numeric libraries in the runner. The libraries read it when they are loaded.
     """
 
     def __init__(self, *, threads: int) -> None:
@@ -108,7 +108,7 @@ class Child:
             raise ChildDiedError(f"the runner's answer is malformed: {error.errors()[0]['msg']}") from None
 
     def kill(self) -> None:
-        """Kill the runner and its descendants and wait for them to end; repeated calls do nothing."""
+        """Kill the runner and its descendants, and wait for their end. Repeated calls do nothing."""
         if self._process.stdout is not None and self._process.stdout.closed:
             return
         known = descendants.below(self._process.pid) if self._process.returncode is None else []
@@ -123,7 +123,7 @@ class Child:
         sweep_scratch()  # a killed process cannot remove its folders
 
     def interrupt(self) -> None:
-        """Kill the runner from another thread; a waiting `ask` raises ChildDiedError and cleans up."""
+        """Kill the runner from another thread. A waiting `ask` then raises `ChildDiedError` and cleans up."""
         self._doomed = True
         if self._process.returncode is None:
             _kill_group(self._process.pid)
@@ -149,7 +149,7 @@ class Child:
         return line
 
     def _end_of_runner(self) -> str:
-        """Describe how the runner ended, with the end of its output."""
+        """Return how the runner ended, with the end of its output."""
         how = self._reap()
         self.kill()
         output, found, peak_bytes = self._stderr.text().rpartition(PEAK)
@@ -161,7 +161,7 @@ class Child:
         return f"{how}; it said: {output}" if output else how
 
     def _reap(self) -> str:
-        """Wait for the end; the guardian ended as its runner did."""
+        """Wait for the end of the guardian, which ends with the status of the runner. Return how the runner ended."""
         try:
             return ended(self._process.wait(_END_S))
         except subprocess.TimeoutExpired:
@@ -169,7 +169,9 @@ class Child:
 
 
 class _Tail:
-    """Reads a stream in a thread and keeps its end, so that endless output neither blocks nor fills memory."""
+    """Reads a stream in a thread and keeps the end of the output. Endless output therefore neither blocks nor fills
+    memory.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -200,8 +202,8 @@ def _shortened(text: str) -> str:
 
 
 def _watched(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process ends, even if its
-    forks keep pipes open; Linux only.
+    """Return a descriptor that becomes readable when a process ends, even if child processes keep its pipes open. None
+    except on Linux.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -238,7 +240,7 @@ class Ahead:
     """A runner started in advance, which opens no device until it is taken.
 
     Args:
-        request: the request that it executes in advance.
+        request: the request that the runner carries out in advance.
         limit_s: time limit in seconds.
     """
 
@@ -259,7 +261,9 @@ class Ahead:
         self._thread.start()
 
     def taken(self) -> Child | None:
-        """Return the runner once it is prepared, or None after ending it if it failed."""
+        """Wait until the runner is prepared, and return it. If the preparation failed, end the runner and return
+        None.
+        """
         self.wait()
         if self._ready and self._child.usable:
             return self._child

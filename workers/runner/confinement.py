@@ -26,7 +26,9 @@ class Channel:
 
 
 def take_channel() -> Channel:
-    """Move the pipes off standard input and output; afterwards stdout goes to stderr and stdin is empty."""
+    """Move the pipes from standard input and output to other descriptors. Afterwards, stdout goes to stderr, and stdin
+    is empty.
+    """
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -36,7 +38,9 @@ def take_channel() -> Channel:
 
 
 def die_with(parent: int) -> None:
-    """End this process when its parent ends: through the kernel on Linux, through a watching thread elsewhere."""
+    """End this process when its parent ends. On Linux, the kernel does this; on other systems, a thread watches the
+    parent.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
@@ -46,16 +50,17 @@ def die_with(parent: int) -> None:
 
 
 def adopt() -> None:
-    """Become the parent of processes that a candidate detaches, so that they can be found; Linux only."""
+    """Become the parent of processes that a candidate detaches, so that they can be found. Works on Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def limit(memory_bytes: int, *, address_space: bool) -> None:
-    """Forbid core files, limit file sizes, and limit further memory to `memory_bytes` or half of the free memory.
+    """Forbid core files, limit the size of files, and limit further memory to `memory_bytes` or half of the free
+    memory.
 
     Args:
-        address_space: False for devices whose driver reserves far more than it uses; their memory is not limited here.
+        address_space: False for devices whose driver reserves far more memory than it uses. Memory is then not limited.
     """
     limit_core()
     _lower("RLIMIT_FSIZE", max(_FILE_BYTES, memory_bytes))
@@ -70,7 +75,9 @@ def limit_core() -> None:
 
 
 def _lower(name: str, value: int) -> None:
-    """Lower a soft and hard limit; skipped where the system lacks or refuses it (macOS for memory)."""
+    """Lower a soft and a hard limit. Do nothing if the system lacks the limit or refuses the change (macOS for
+    memory).
+    """
     try:
         import resource
     except ImportError:

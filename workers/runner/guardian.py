@@ -1,4 +1,4 @@
-"""The parent process of a runner, which may be killed without loss.
+"""The parent process of a runner. If a candidate kills it, only the runner is lost.
 
 Started by a slot as ``python -m workers.runner.guardian WORKER_PID``. A candidate that kills its parent process, or its
 whole group, ends its own runner and not the worker: the guardian dies, the system kills the runner with it, and the
@@ -20,7 +20,7 @@ system, whose figure includes the worker's own memory before it started the guar
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Run a runner until it ends."""
+    """Start a runner, and wait until it ends."""
     own = os.getpid()
     runner = os.fork()
     if runner == 0:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def _end_as(status: int) -> NoReturn:
-    """End with the same status or signal, without a core file."""
+    """End this process with the given status or signal, without a core file."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         confinement.limit_core()

@@ -1,7 +1,7 @@
-"""Repeats jobs whose processes were killed from outside, which is not attributed to the candidate.
+"""Repeats jobs whose processes were killed from outside, because the candidate did not cause that.
 
 An operator, a batch system or the system's out-of-memory killer may end any process of a worker. A kernel can end its
-own process by the same signals, so a job is repeated only a few times.
+own process with the same signals, so a job is repeated only a few times.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,19 +26,19 @@ _LOG = structlog.get_logger()
 
 
 class KilledError(EvoError, RuntimeError):
-    """The runner was killed in every attempt; the candidate was not judged, and the job goes to another worker."""
+    """The runner was killed in every attempt. The candidate was not judged, and the job goes to another worker."""
 
 
 def undisturbed(perform: Callable[[], R]) -> R:
     """Execute a job, and repeat it if its processes are killed from outside.
 
     Returns:
-        The report of the first attempt without a kill. After `MOST_ATTEMPTS` the last report, whose outcome states the
-            kills: a kernel process that is killed every time probably kills itself.
+        The report of the first attempt without a kill. After `MOST_ATTEMPTS` attempts, the last report, whose outcome
+            states the kills: a kernel process that is killed every time probably kills itself.
 
     Raises:
-        KilledError: the runner was killed every time. It contains no machine code of a candidate, so the candidate is
-            not at fault.
+        KilledError: the runner was killed in every attempt. The runner contains no machine code of a candidate, so the
+            candidate is not at fault.
     """
     before = memory_kills()
     earlier: list[R] = []
@@ -65,7 +65,7 @@ def undisturbed(perform: Callable[[], R]) -> R:
 
 
 def memory_kills() -> int:
-    """Return the number of out-of-memory kills so far, in this container if it counts them."""
+    """Return the number of out-of-memory kills so far: of this container if it counts them, else of the machine."""
     return next(_counts(), 0)
 
 
@@ -115,7 +115,7 @@ def _outcomes(report: Report) -> Iterator[Outcome | None]:
 
 
 def _with_reason(report: R, more: str) -> R:
-    """Return the report with `more` appended to the reason of each outcome that mentions a kill."""
+    """Return the report, with `more` appended to the reason of each outcome that mentions a kill."""
 
     def explained(outcome: Outcome | None) -> Outcome | None:
         if isinstance(outcome, Crashed) and outcome.killed is not None:

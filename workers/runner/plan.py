@@ -13,12 +13,12 @@ _FEWEST_CONTENTS = 2
 
 
 def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, modules: tuple[str, ...] = ()) -> Open:
-    """Return the first request to a runner of this search.
+    """Return the `Open` request to a runner of a search.
 
     Args:
         folder: the worker's cache.
         fresh: additional entropy, so that a confirmation draws inputs that its challenger has not seen.
-        process: number of the process, of several with the same inputs.
+        process: number of the process, if several processes use the same inputs.
         modules: see `Open`.
     """
     terms, family = work.terms, work.copy.family
@@ -38,12 +38,12 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 
 
 def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
-    """Return the Python modules that a runner of this search would import late: those of the device and of baselines.
+    """Return Python modules that a runner should import in advance: modules of the device and of baselines.
 
-    Functions of reference.py import large libraries only when they need them, which takes seconds.
+    Functions of reference.py import large libraries when they first need them, which takes seconds.
 
     Args:
-        baselines: the runner will time baselines.
+        baselines: True if the runner will time baselines.
     """
     needed = set(driver(work.terms.device.kind).modules)
     if baselines:
@@ -56,9 +56,9 @@ def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
 
 
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
-    """Return all cases of this problem; the first one, which is also timed, has several seeds.
+    """Return the plans of all cases of a search. The first case, which is also timed, has several seeds.
 
-    The last of its seeds is held back: candidates receive its inputs only after all timing.
+    Candidates receive the inputs of the last of these seeds only after all timing.
     """
     terms, family = work.terms, work.copy.family
     plans: list[CasePlan] = []

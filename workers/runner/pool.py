@@ -1,4 +1,4 @@
-"""Runners of a slot: one per search, opened when needed and replaced after a fault."""
+"""Runners of a slot: one per search. A runner is opened when it is needed, and replaced after a fault."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -138,7 +138,7 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
 
 
 def _worth_another(outcome: Outcome, attempt: int) -> bool:
-    """Return True if a new runner is opened after one that ended this way, before any candidate."""
+    """Return True if a new runner must be opened after one that ended with this outcome before it had a candidate."""
     if not isinstance(outcome, Crashed):
         return False
     return attempt < (MOST_ATTEMPTS if outcome.killed is not None else _OPENINGS)
@@ -199,17 +199,17 @@ class Runners:
                 )
 
     def settle(self) -> None:
-        """Wait until the prepared runner has imported its modules and is idle."""
+        """Wait until the standby runner has imported its modules and is idle."""
         if self._spare is not None:
             self._spare.wait()
 
     def of(self, work: Assignment) -> Child:
-        """Return the runner of this search for one more trial, opening one if necessary.
+        """Return the runner of a search for one more trial. Open a runner if necessary.
 
         Raises:
-            TroubleError: it does not open.
+            TroubleError: the runner cannot be opened.
             UnfitError: the device fails on a known kernel.
-            GaveUp: it was interrupted.
+            GaveUp: the job was interrupted.
         """
         child = self._kept.pop(work.terms.key, None)
         if child is not None and (not child.usable or self._trials[child.pid] >= MAX_TRIALS):
@@ -231,23 +231,23 @@ class Runners:
         modules: tuple[str, ...] = (),
         another: bool = False,
     ) -> Child:
-        """Return a new runner with its own inputs; the caller ends it.
+        """Return a new runner with its own inputs. The caller must end the runner.
 
-        A runner that dies while it opens is replaced once, and twice if it was killed from outside.
+        A runner that ends while it is opened is replaced. The number of attempts is limited.
 
         Args:
-            another: start one that stands by while this one opens.
+            another: True to start a standby runner while this runner is opened.
 
         Raises:
-            TroubleError: it does not open.
+            TroubleError: the runner cannot be opened.
             UnfitError: the device fails on a known kernel.
-            GaveUp: it was interrupted.
+            GaveUp: the job was interrupted.
         """
         request = open_request(work, self._folder, *entropy, process=process, modules=modules)
         return self._opened(work, request, attempt=1, another=another)
 
     def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
-        """Start the runner that `fresh` will return for these arguments, and let it compute inputs and references.
+        """Start the runner that `fresh` will return for the same arguments. It computes inputs and references.
 
         Several runners may be prepared at the same time. `discard` ends those that are not needed.
         """
@@ -271,10 +271,10 @@ class Runners:
 
     @contextmanager
     def drawn(self, work: Assignment, *entropy: int) -> Iterator[Child]:
-        """Return a process that has drawn the inputs of the cases for `Save`; it opens no device.
+        """Yield a process that has drawn the inputs of the cases for `Save` requests. The process opens no device.
 
         Raises:
-            TroubleError: reference.py fails to draw them.
+            TroubleError: reference.py fails to draw the inputs.
         """
         self.interruption.check()
         child = self._started(work.terms.objective.threads)
@@ -345,7 +345,7 @@ class Runners:
 
         Raises:
             _UnprovenError: the known kernel does not succeed.
-            UnfitError: it gives a wrong result.
+            UnfitError: the known kernel gives a wrong result.
         """
         terms = work.terms
         request = Prove(device=terms.device, objective=terms.objective, folder=str(self._folder))
@@ -356,14 +356,12 @@ class Runners:
             raise _UnprovenError(fault.outcome) from None
 
     def drop(self, work: Assignment) -> None:
-        """End the runner of a search; its next trial gets a new one."""
+        """End the runner of a search. The next trial of the search gets a new runner."""
         if child := self._kept.pop(work.terms.key, None):
             child.kill()
 
     def interrupt(self) -> None:
-        """Kill the running processes and start no more; waiting callers get the end of their runner instead of a
-        reply.
-        """
+        """Kill the running processes, and start no more. Waiting callers get an error instead of a reply."""
         self.interruption.interrupt()
         if child := self._busy:
             child.interrupt()

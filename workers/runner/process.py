@@ -1,7 +1,8 @@
-"""The runner process: the only process that runs a family's Python and a candidate's machine code.
+"""The runner process: imports a family's reference.py, and loads and times candidates.
 
-Forked by its guardian (`workers.runner.guardian`); answers one request at a time until its input ends. It may crash,
-hang or be killed at any moment, so it holds no data that would be lost.
+Its guardian (`workers.runner.guardian`) forks it. It answers one request at a time until its input ends. It may crash,
+hang or be killed at any time, so all its data can be computed again. Candidates for CPUs run in further processes
+(`workers.backends.cpu.kernel_process`).
 """
 
 import os
@@ -57,7 +58,7 @@ from workers.system.exhaustion import is_exhaustion
 
 
 class Runner:
-    """Passes requests to the bench, which the first request opens."""
+    """Answers requests with the bench, which an `Open` request creates."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -66,7 +67,7 @@ class Runner:
         self._bench: Bench | None = None
 
     def answer(self, request: Request) -> Reply:
-        """Return the reply to one request; failures are replies too."""
+        """Return the reply to one request. A failure is also returned as a reply."""
         try:
             return self._answer(request)
         except Exception as error:  # noqa: BLE001 - a bug of ours is reported, not mistaken for a crash of the candidate
@@ -93,7 +94,7 @@ class Runner:
         return Ready()
 
     def _prepared_for(self, request: Open) -> Prepared:
-        """Return the inputs and references of a request, which may already be prepared."""
+        """Return the inputs and references of a request. They may have been prepared in advance."""
         prepared, self._prepared = self._prepared, None
         return prepared if prepared is not None and prepared.terms == request else Prepared.of(request)
 
@@ -109,7 +110,7 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
 
 
 def _failure(error: Exception, request: Request) -> Reply:
-    """Return the reply to a request that failed: of a faulty candidate, device, family or machine."""
+    """Return the reply to a request that failed, because the candidate, device, family or machine is faulty."""
     if (outcome := _outcome(error, request)) is not None:
         return Refused(outcome=outcome)
     if isinstance(error, DeviceUnfitError):
@@ -125,7 +126,7 @@ def _failure(error: Exception, request: Request) -> Reply:
 
 
 def _outcome(error: Exception, request: Request) -> Outcome | None:
-    """Return the outcome of a candidate that is at fault for an error; None if it is not."""
+    """Return the outcome of the candidate if it caused an error; None if it did not."""
     match error:
         case HopelessError() | WrongAnswerError():
             return error.outcome
@@ -174,7 +175,7 @@ class Drawn:
             return cls(inputs={plan.name: inputs for plan, inputs in zip(terms.cases, drawn, strict=True)})
 
     def save(self, request: Save) -> Saved:
-        """Write the inputs of a case to a folder."""
+        """Write the inputs of a case to the folder of the request."""
         for name, values in self.inputs[request.case].items():
             (Path(request.folder) / f"{name}.bin").write_bytes(np.ascontiguousarray(values).tobytes())
         return Saved()

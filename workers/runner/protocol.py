@@ -29,7 +29,7 @@ class CasePlan:
         seeds: seeds of the generators, one for each set of inputs.
         operands: inputs and outputs of the problem as the family declares them, including those that a kernel does not
             take.
-        mixed: True if its elements and rows may be replaced by those of other cases.
+        mixed: True if elements and rows of its inputs may be replaced by those of other cases.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Prove:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Compute inputs and expected outputs for the device; sent after `Prove`.
+    """Compute inputs and expected outputs for the device. This request follows `Prove`.
 
     Attributes:
         reference: path of the family's reference.py.
@@ -94,16 +94,15 @@ class Open:
 
     @property
     def seed(self) -> list[int]:
-        """Seed of everything that the process draws at random, except the cases."""
+        """Seed of all random draws of the process, except those of the cases."""
         return [*self.cases[0].seeds[0], self.process]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Compute inputs and expected outputs of a later `open` in advance, without a device; another runner may be
-    measuring.
+    """Compute inputs and expected outputs of a later `Open` request in advance, without the device.
 
-    References are computed on the cores.
+    Another runner may be measuring on the device, so references are computed on CPU cores.
     """
 
     terms: Open
@@ -120,7 +119,9 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Draw the first inputs of each case for `Save`; needs no device and computes no expected outputs."""
+    """Draw the first inputs of each case for `Save` requests. No device is needed, and no expected outputs are
+    computed.
+    """
 
     terms: Open
     kind: Literal["draw"] = "draw"
@@ -131,11 +132,11 @@ class Verify:
     """Load a candidate and verify it on every case for which it has a kernel.
 
     Attributes:
-        candidate: its name in later requests.
+        candidate: name of the candidate in later requests.
         kernels: kernels by case name.
         launches: calls with the first inputs of each case, which must all give the same result.
-        deferred: leave the checks on mixed inputs and by two threads to `Measure`, which makes them once early samples
-            show that the candidate may be among the fastest.
+        deferred: True to postpone the checks with mixed inputs and with two threads. `Measure` makes them if early
+            samples show that the candidate may be among the fastest.
         hopeless_us: see `evo.trial.timing.Bars`.
     """
 
@@ -149,7 +150,9 @@ class Verify:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Time a verified candidate in the quick gate; `other_samples` are taken in the cache mode that is not ranked."""
+    """Time a verified candidate in the quick gate. `other_samples` is the number of samples in the cache mode that does
+    not rank.
+    """
 
     candidate: str
     samples: int
@@ -160,16 +163,16 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Time several series and, if requested, all baselines, interleaved: sample i of each was taken in round i.
+    """Time several series and, if requested, baselines in interleaved rounds. Sample i of each series is of round i.
 
     Attributes:
         series: name of the series → candidate; two series of the same candidate are timed independently.
-        only: name of the one baseline to time; None: all.
-        overwrite_check: the series for the overwrite check; None: no check.
+        only: name of the only baseline to time; None: all.
+        overwrite_check: name of the series for the overwrite check; None: no check.
         policy: limits of the overwrite check and the minimum number of rounds.
         inputs: number of further inputs on which the challenger is judged after the rounds, if time allows.
-        budget_s: time for the rounds, in seconds. Baselines that would exceed it are left out; with baselines only,
-            there are fewer rounds.
+        budget_s: time for the rounds, in seconds. Baselines that would exceed it are left out. If there are only
+            baselines, the number of rounds is reduced instead.
     """
 
     series: Mapping[str, str]
@@ -185,7 +188,7 @@ class Compare:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """Write the inputs of a case to a folder, after `Draw`: the bytes of each in ``NAME.bin``."""
+    """Write the inputs of a case to a folder, after `Draw`. ``NAME.bin`` contains the bytes of one input."""
 
     case: str
     folder: str
@@ -197,7 +200,7 @@ Request: TypeAlias = Prove | Load | Prepare | Draw | Open | Verify | Measure | C
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """The device is open and passed its check, or the references are computed."""
+    """A request of another kind has succeeded: `Prove`, `Open`, `Prepare`, `Load` or `Draw`."""
 
     kind: Literal["ready"] = "ready"
 
@@ -212,7 +215,9 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """Samples of the quick gate; fewer than requested, and no `other`, if a limit of `Measure.bars` was exceeded."""
+    """Samples of the quick gate. If a limit of `Measure.bars` was exceeded, there are fewer than requested, and no
+    `other`.
+    """
 
     timing: Timing
     other: Timing | None = None
@@ -223,10 +228,10 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Interleaved samples by series and by baseline, and why other baselines could not run.
+    """Samples of interleaved rounds by series and by baseline, and the reasons why other baselines were not timed.
 
     Attributes:
-        answers: output checks by candidate; candidates with wrong outputs were timed like the others.
+        answers: output checks by candidate. Candidates with wrong outputs were timed, too.
         seconds: duration of each step of the comparison in seconds, in order.
     """
 
@@ -242,14 +247,14 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """The inputs are in the folder."""
+    """The inputs were written to the folder."""
 
     kind: Literal["saved"] = "saved"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The candidate is faulty."""
+    """The candidate is faulty, as `outcome` states."""
 
     outcome: Outcome
     kind: Literal["refused"] = "refused"
@@ -257,10 +262,10 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """The family or the machine is faulty; candidates cannot be judged here until it is repaired.
+    """The family or the machine is faulty. No candidate can be judged on this machine until the fault is repaired.
 
     Attributes:
-        exhausted: the machine's disk is full; another machine must do the work.
+        exhausted: True if the machine's disk is full, so that another machine must do the work.
     """
 
     reason: str
@@ -270,7 +275,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfit:
-    """The device is faulty: a known kernel fails on it."""
+    """The device is faulty, because a known kernel fails on it."""
 
     reason: str
     kind: Literal["unfit"] = "unfit"

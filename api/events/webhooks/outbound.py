@@ -125,7 +125,7 @@ def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
     """Send a body and return the status of the answer. Redirects are not followed.
 
     Raises:
-        httpx.HTTPError: no answer came.
+        httpx.HTTPError: the receiver did not answer.
         TimeoutError: the whole request took too long.
     """
     return anyio.run(_post, target, content, headers)
@@ -151,5 +151,7 @@ def _verification(url: str) -> ssl.SSLContext | bool:
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Return TLS settings that trust the usual authorities. Loading takes 17 ms, so all messages share one object."""
+    """Return TLS settings that trust the usual certificate authorities. Loading these takes 17 ms, so all messages
+    share one object.
+    """
     return httpx.create_ssl_context(trust_env=False)

@@ -13,7 +13,7 @@ _OWN = re.compile(rb"%s\w{0,20}=[\w.~-]{0,%d}" % (COOKIE.encode(), LONGEST_SECRE
 
 
 class OwnCookies:
-    """Middleware that keeps only cookies of this program, whose values are never quoted.
+    """Middleware that keeps only the cookies of this program. Their values are never quoted.
 
     Browsers send all cookies of a host name, and Python's parser takes quadratic time for some quoted values.
     """

@@ -36,8 +36,8 @@ class Address:
 
     Attributes:
         public: scheme, host and prefix: those that the operator configured, else those that the client used.
-        hosts: names of the service for this client, with and without the port of `X-Forwarded-Port`, because that port
-            may be used between proxies only.
+        hosts: names of the service for this client, with and without the port of `X-Forwarded-Port`, because this port
+            may be used only between proxies.
         trusted: True if a trusted proxy sent the request, so that its forwarding headers are used.
         outside: a header that shows a client on another machine; None if no header does.
     """
@@ -83,7 +83,7 @@ class Forwarding:
         await self.app(scope, receive, send_prefixed)
 
     def _direct(self, scope: Scope) -> dict[str, Any]:
-        """Return the changed scope values of a request as if it had come without proxies."""
+        """Return the ASGI scope values to replace, so that the request looks as if no proxy had forwarded it."""
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)
@@ -192,6 +192,6 @@ def _prefix(headers: Headers) -> str:
 
 
 def _prefixed(location: str, here: str, prefix: str) -> str:
-    """Return the target of a redirect, with the prefix added if it is within the service."""
+    """Return the target of a redirect. If the target is a page of the service, the prefix is added."""
     path = location.removeprefix(here)
     return f"{prefix}{path}" if path.startswith("/") and not path.startswith("//") else location

@@ -106,7 +106,9 @@ class Idempotency:
 
 
 def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
-    """Store an answer. Forget a request that changed nothing instead, so that it may be repeated."""
+    """Store the answer to a request. If the request changed nothing, forget the request instead, so that it may be
+    repeated.
+    """
     refused = answer is not None and 400 <= answer.status < 500
     failed = answer is None or answer.status >= 500
     if refused or (failed and undone):

@@ -1,7 +1,8 @@
 """Prevents other web sites from using a service that needs no token on its machine.
 
-A page of another site can make a browser on this machine send requests to the service. It cannot choose two headers:
-``Host`` is the name of that site even if the name resolves to this machine, and ``Origin`` is the site.
+A page of another site can make a browser on this machine send requests to the service. The page cannot choose two
+headers of these requests. ``Host`` is the name of the other site, even if that name resolves to this machine.
+``Origin`` is the URL of the other site.
 """
 
 from starlette.datastructures import Headers
@@ -20,8 +21,8 @@ class OriginCheck:
     """Middleware that refuses unknown host names, and writes from pages of other sites.
 
     Args:
-        host: address the service listens on. Host names are checked only on a loopback address and for requests
-            that no trusted proxy sent: other machines may know this one under names it does not know.
+        host: address the service listens on. Host names are checked only on a loopback address and for requests that no
+            trusted proxy sent, because other machines may use names for this machine that the service does not know.
         public: the configured public URL. Its host and origin are accepted.
     """
 

@@ -171,8 +171,8 @@ class Batcher(Generic[RequestT, ResponseT]):
     """Serves requests of a search in batches. Thread-safe.
 
     A batch costs one transaction for any number of requests. While a batch runs, further requests wait, and the next
-    batch takes them in order of arrival. A request costs less under load, and never waits for others without load. A
-    request that was served returns at once, without waiting for the next batch.
+    batch takes them in order of arrival. Under load, a request therefore costs less. Without load, it does not wait for
+    other requests. A request that was served returns at once, without waiting for the next batch.
 
     Args:
         serve: handles several requests for one search, and returns their responses in order.

@@ -1,4 +1,4 @@
-"""Validation of reports: limits of figures, contradictions, and whether a report fits its job."""
+"""Validates reports: the ranges of their figures, contradictions, and whether a report fits its job."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -202,7 +202,7 @@ def _ablated_timings(where: str, each: Ablated) -> Iterator[tuple[str, Timing]]:
 
 
 def _session(report: ConfirmReport) -> Iterator[tuple[str, Timing]]:
-    """Yield the series that were interleaved in the first process."""
+    """Yield (name, timing) of each series that was interleaved in the first process."""
     for name in ("challenger", "challenger_again", "incumbent"):
         if (timing := getattr(report, name)) is not None:
             yield f"report.{name}", timing

@@ -64,7 +64,7 @@ class Row:
     Attributes:
         source: source of the time, with its run if the table has several; empty for baselines and estimates.
         metric: value of the search's metric as text; empty if the search minimises the time.
-        same: number of the first trial of the search with the same binary; None if it is this one.
+        same: number of the first trial of the search with the same binary; None if this trial is the first.
         figures: registers, shared memory and occupancy, if known.
         detail: reason why the trial was not measured, in one line.
     """
@@ -94,7 +94,7 @@ class Listing:
         found: number of matching trials, counted up to `COUNTED` unless `exact`.
         shared: settings that are the same in all rows and left out of them.
         note: sentences to show if the times are of several runs; else None.
-        wrong: reasons by field if a filter of the reader is invalid; then there are no rows.
+        wrong: reason by field for invalid filters in the URL. If a filter is invalid, there are no rows.
     """
 
     address: Address

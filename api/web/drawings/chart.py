@@ -91,7 +91,9 @@ def best_so_far(
 
 
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
-    """Place each label above its line, or below if the line of the best, which spans `drawn`, would cross the label."""
+    """Return the lines with their labels: each label is above its line, or below it if the best-so-far line, which
+    covers the range `drawn`, would cross the label.
+    """
     levels: list[Level] = []
     for (kind, label), y in sorted(heights.items(), key=lambda item: item[1]):
         above = levels[-1].label_y + LABEL_HEIGHT if levels else TOP
@@ -101,7 +103,7 @@ def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]
 
 
 def _range_at_labels(best: Sequence[tuple[int, float]], x: "_Linear", y: Logarithmic) -> tuple[float, float]:
-    """Return the vertical range of the line of the best in the area of the labels."""
+    """Return the vertical range of the best-so-far line in the area of the labels."""
     before = [time_us for seq, time_us in best if x.at(seq) < x.right - LABEL_WIDTH]
     heights = [y.at(time_us) for _, time_us in best[max(0, len(before) - 1) :]]
     return min(heights), max(heights)

@@ -1,4 +1,4 @@
-"""Add the times of champions as PyTorch calls them."""
+"""Add `champions.called`: the time of a call of the exported kernel from PyTorch."""
 
 from collections.abc import Sequence
 

@@ -48,8 +48,7 @@ class NoCompilerError(EvoError, FileNotFoundError):
 def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Return the command of the C compiler: ``$CC``, gcc, clang, or the one in `ziglang`.
 
-    Raises:
-        NoCompilerError: there is none; the message names both remedies.
+    Raises: NoCompilerError: there is no C compiler. The message contains both remedies.
     """
     chosen = shlex.split(environment.get("CC", ""))
     if chosen:
@@ -69,7 +68,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
 
 
 class CCompiler:
-    """A `workers.build.Compiler` for C; each compilation is a separate short-lived process."""
+    """A `workers.build.Compiler` for C. Each compilation runs in a separate process."""
 
     suffix = ".so"
 
@@ -86,7 +85,7 @@ class CCompiler:
 
     @cached_property
     def product(self) -> str:
-        """The compiler's own name and version, one line."""
+        """Name and version of the compiler, in one line."""
         return self._ask("--version").partition("\n")[0]
 
     @cached_property
@@ -97,7 +96,9 @@ class CCompiler:
 
     @cached_property
     def library_folders(self) -> tuple[str, ...]:
-        """Folders in which the linker looks for libraries after those of the flags; empty if it does not say."""
+        """Folders in which the linker searches for libraries, after the folders of the flags; empty if the compiler
+        does not report them.
+        """
         try:
             said = self._ask("-print-search-dirs")
         except NoCompilerError:
@@ -133,7 +134,7 @@ class CCompiler:
 
     @cached_property
     def sandbox(self) -> str:
-        """The parts that confine compilations of untrusted units; empty if this compiler does not work confined."""
+        """Name of the sandbox for untrusted units; empty if this compiler does not work in a sandbox."""
         with scratch() as folder:
             (folder / "kernel.c").write_text("int anchor;\n")
             unit = Unit(source="", architecture="native", entry="anchor", untrusted=True)
@@ -153,10 +154,11 @@ class CCompiler:
         *,
         interruption: Interruption | None = None,
     ) -> tuple[int | None, str]:
-        """Run the compiler on a unit in a folder, confined where the unit is untrusted; return as `program.run` does.
+        """Run the compiler on a unit in a folder, in a sandbox if the unit is untrusted. Return the result of
+        `program.run`.
 
         Raises:
-            GaveUp: it was interrupted.
+            GaveUp: the compilation was interrupted.
         """
         command = [*self.command, *arguments]
         if unit.untrusted and self.sandbox:
@@ -171,7 +173,9 @@ class CCompiler:
         return None
 
     def _redefined(self, unit: Unit, folder: Path, source: str) -> str:
-        """Return a warning for each macro of the source that a header replaces; compilers omit those of systems."""
+        """Return a warning for each macro of the source that a header replaces. Compilers give no warning if it is a
+        system header.
+        """
         names = set(_MACRO.findall(unit.source))
         if not names:
             return ""
@@ -184,7 +188,7 @@ class CCompiler:
         return "\n".join(replaced_macros(text, names, own=source))
 
     def _read_files(self, dependencies: Path, source: Path, unit: Unit) -> tuple[str, ...] | None:
-        """Return the files listed in a dependency file except the source, and the libraries named by the flags."""
+        """Return the files that a dependency file lists, without the source, and the libraries that the flags name."""
         headers = listed_files(dependencies)
         if headers is None:
             return None
@@ -193,7 +197,7 @@ class CCompiler:
         return tuple(name for name in (*headers, *linked_files(flags, folders)) if name != str(source))
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
-        """Return the compiler's header folders; queried once for equal flags."""
+        """Return the compiler's header folders. The compiler is asked once per set of flags."""
         key = (unit.language, unit.placed_flags)
         if key not in self._search_lists:
             language = "c++" if unit.language == "c++" else "c"
@@ -234,7 +238,7 @@ def _confined(unit: Unit, command: Sequence[str], folder: Path) -> list[str]:
 def _exports(binary: bytes, name: str) -> bool:
     """Return True if the library exports a function of this name.
 
-    A Mach-O file, in which names begin with an underscore, is searched for the name as text.
+    A Mach-O file is only searched for the name as text, with the underscore that begins its names.
     """
     if is_elf(binary):
         return any(each.name == name and each.defined and each.callable for each in symbols(binary))

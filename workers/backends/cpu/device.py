@@ -1,4 +1,4 @@
-"""The CPU as a device: kernels are functions of a shared library, called on pinned cores."""
+"""The CPU as a device. Kernels are functions of shared libraries, which are called on pinned cores."""
 
 import os
 import platform
@@ -43,7 +43,7 @@ _SELF_TEST_BYTES = 1 << 20
 
 
 class CpuSession:
-    """A `workers.backends.Session` for this machine's cores; kernels run in separate processes."""
+    """A `workers.backends.Session` for this machine's cores. Kernels run in separate processes."""
 
     places = True
 
@@ -167,10 +167,11 @@ class CpuSession:
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Describe what the kernels changed or left behind, allowing a moment for joined threads to end.
+        """Return what the kernels changed or left behind; None if there is nothing. Threads that were joined get a
+        moment to end.
 
         Raises:
-            InvalidMeasurementError: their claimed times are impossible.
+            InvalidMeasurementError: the times that a kernel process reported are impossible.
         """
         if brief and self._at_return is None:  # no threads; changes last until the next look
             return None
@@ -198,7 +199,9 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return this many cores, selected by a number, preferably not those on which kernels are timed."""
+        """Return as many cores as kernels are timed on, other cores if there are enough. `index` selects where the
+        group starts.
+        """
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
         found = spare if len(spare) >= least else self._all_cores
@@ -214,9 +217,9 @@ class CpuSession:
         return None
 
     def _written_since(self) -> str | None:
-        """Describe outputs written after the call returned; None if there are none.
+        """Return the fault if outputs were written after the call returned; None if they were not.
 
-        A thread may finish the kernel's work within the grace period and end.
+        A thread could write the outputs and end before `residue` counts the threads.
         """
         if self._at_return is None:
             return None
@@ -291,7 +294,7 @@ class CpuDriver:
         return CSanitizer(self.compiler())
 
     def profiler(self) -> None:
-        """Return None, because CPU counters are rarely readable, in containers almost never."""
+        """Return None: processor counters are rarely readable, and almost never in containers."""
 
     @cached_property
     def _compiler(self) -> CCompiler:

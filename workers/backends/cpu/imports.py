@@ -72,7 +72,7 @@ class Symbol:
 
 
 def is_elf(image: bytes) -> bool:
-    """Return True for a 64-bit little-endian ELF file, the only format that is read here."""
+    """Return True for a 64-bit little-endian ELF file. Other formats are not read."""
     return image[:6] == b"\x7fELF\x02\x01"
 
 
@@ -94,6 +94,6 @@ def symbols(image: bytes) -> Iterator[Symbol]:
 
 
 def forbidden_imports(library: Path) -> list[str]:
-    """Return the forbidden functions that a library imports, sorted; empty if it is not an ELF file."""
+    """Return the forbidden functions that a library imports, sorted; empty if the library is not an ELF file."""
     needed = (each.name for each in symbols(library.read_bytes()) if not each.defined)
     return sorted({name for name in needed if _FORBIDDEN.fullmatch(name)})

@@ -1,7 +1,8 @@
-"""The judge's side of a kernel process: starts it, sends requests, checks the replies and the state, and ends it.
+"""Starts a kernel process, sends requests to it, checks its replies and its state, and ends it.
 
-The process (`kernel_process.c`) runs a candidate's machine code, so every reply is checked. Outputs are read from
-memory that the judge filled. Times are compared with the processor time that the system counts for the process.
+The kernel process (`kernel_process.c`) runs a candidate's machine code, so the runner, which judges the candidate,
+checks every reply. Outputs are read from memory that the runner filled. Times are compared with the processor time that
+the system counts for the process.
 """
 
 import signal
@@ -71,19 +72,20 @@ _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 class KernelProcess:
     """A process that runs one function of one library.
 
-    The constructor only starts it, so that it can initialise while another process is used; `load` waits for it.
+    The constructor only starts the process, so that it can initialise while another process is used. `load` waits for
+    the process.
 
     Args:
         program: the compiled `kernel_process.c`.
         library: the candidate.
-        cores: cores on which it runs; empty for those of this process.
-        threads: number of cores it may use at once.
-        timed: measure the duration of idle requests, for comparison with timed ones.
-        memory_bytes: limit of the memory it allocates; 0 for no limit.
+        cores: cores on which the process runs; empty: the cores of the calling process.
+        threads: number of cores that the process may use at once.
+        timed: True to measure calls of an empty function first, for comparison with timed calls.
+        memory_bytes: limit of the memory that the process allocates; 0: no limit.
 
     Attributes:
-        level: the active isolation measures; empty until `load`.
-        pace: of the calls that it makes.
+        level: the isolation measures that are in force; empty until `load`.
+        pace: progress of the calls that the process makes.
     """
 
     program: Path
@@ -112,7 +114,7 @@ class KernelProcess:
         self._request_map(self.pace.segment, PACED)
 
     def load(self) -> None:
-        """Wait until the process is ready and load the library; repeated calls do nothing.
+        """Wait until the process is ready, and load the library. Repeated calls do nothing.
 
         Raises:
             LaunchError: the library does not load, or lacks the entry.
@@ -135,39 +137,39 @@ class KernelProcess:
 
     @property
     def alive(self) -> bool:
-        """Return True if a library was loaded and the process is still running."""
+        """True if a library was loaded and the process is still running."""
         return self._loaded and self._process.ended is None
 
     @property
     def answered(self) -> bool:
-        """Return True if a reply, or the end of the process, can be read."""
+        """True if the process has replied or ended."""
         return self._process.answered
 
     @property
     def running(self) -> bool:
-        """Return False once the calls of a batch are complete."""
+        """False once all calls of a batch have ended."""
         return not self.answered
 
     def wait_for(self, calls: int) -> None:
-        """Return once this many calls of the batch, or the whole batch, are complete."""
+        """Wait until `calls` calls of the batch have ended, or all of them."""
         self.pace.wait_for(calls, lambda: self.running)
 
     def halt_after_next(self) -> int:
-        """End the batch early; see `workers.backends.Pace`."""
+        """End the batch early, as `workers.backends.Pace.halt_after_next` describes."""
         return self.pace.halt_after_next(lambda: self.running)
 
     def bind(self, sets: Sequence[HostBuffers]) -> Table:
-        """Map the memory of some sets and return the arguments for calls on them.
+        """Map the memory of buffer sets in the process, and return the arguments for calls on these sets.
 
         Raises:
-            LaunchError: the library does not load, or takes arguments that kernel processes cannot pass.
+            LaunchError: the library does not load, or has arguments that kernel processes cannot pass.
         """
         self.load()
         self._map(self._space.missing(sets))
         return self._space.table(sets, self._registers)
 
     def populate(self, table: Table, sets: Iterable[int]) -> None:
-        """Add page-table entries for some sets, so that no timed call causes page faults.
+        """Add page-table entries for buffer sets, so that timed calls cause no page faults.
 
         Raises:
             DeviceLostError: the process ended.
@@ -188,17 +190,17 @@ class KernelProcess:
         behind: bool = False,
         order: bytes = b"",
     ) -> Batch:
-        """Call the kernel `calls` times, on each set in turn.
+        """Call the kernel `calls` times, on the sets in rotation or in a given order.
 
         Args:
-            order: indices of sets, 4 bytes each and at most `MOST_ORDERS`, of which calls use the next one, over and
-                over; it begins with `first`. Empty: the sets have turns.
-            behind: restore a set's arguments after the call on the next set, which leaves their memory cold; False:
-                just before the call.
+            order: indices of the sets for consecutive calls, 4 bytes each, at most `MOST_ORDERS`. It begins with
+                `first`, and is repeated if there are more calls. Empty: the sets are used in rotation.
+            behind: True to restore a set's arguments after the call on the next set, so that their memory is no longer
+                in the caches; False to restore them just before the call.
             meanwhile: function called in this process during the calls.
 
         Raises:
-            TrespassError: it accessed forbidden memory.
+            TrespassError: the kernel accessed forbidden memory.
             DeviceLostError: the process ended.
         """
         self._send_table(table)
@@ -206,7 +208,7 @@ class KernelProcess:
         return self._batch(calls, first, flags, mode.stack_bytes, meanwhile=meanwhile, order=order)
 
     def call(self, table: Table, mode: CallMode) -> None:
-        """Call the kernel once on the first set, and record changed process state for `fault`.
+        """Call the kernel once on the first set. Record changes of the process state, which `fault` reports.
 
         Raises:
             TrespassError, DeviceLostError: as `run` does.
@@ -225,10 +227,10 @@ class KernelProcess:
         """Call the kernel `calls` times on the first half of the sets, while another thread calls it on the second
         half.
 
-        Returns the µs that a call took.
+        Returns the µs per call.
 
         Args:
-            core: core of the other thread; None: those of the process.
+            core: core of the other thread; None: any core of the process.
             jitter: seed of random waits between the calls of the other thread; 0: it does not wait.
 
         Raises:
@@ -240,13 +242,11 @@ class KernelProcess:
         return max(batch.claimed_ns, 1) * 1e-3 / calls
 
     def note(self, batch: Batch) -> None:
-        """Record the state that a call changed; `fault` reports it."""
+        """Record the process state that a batch changed. `fault` reports it."""
         self._changed = self._changed or batch.changes
 
     def note_turn(self, batch: Batch) -> None:
-        """Account for one call on each of several sets; short batches are merged until they are long enough to be
-        judged.
-        """
+        """Record a batch of one call on each set. Short batches are merged until they are long enough to be judged."""
         self.note(batch)
         self._turn = batch if self._turn is None else joined(self._turn, batch)
         if self._turn.claimed_ns < 0 or self._turn.claimed_ns >= LEAST_TURN_NS:
@@ -254,15 +254,17 @@ class KernelProcess:
             self._turn = None
 
     def worth_repeating(self, batch: Batch) -> bool:
-        """Return True if the system contradicts the claimed time of a batch and a repetition may clear it."""
+        """Return True if the system's figures contradict the reported time of a batch, and a repetition may show that
+        other programs caused this.
+        """
         return worth_repeating(batch, self.ledger, self.idle, self.threads)
 
     def contradicts(self, batch: Batch) -> bool:
-        """Return True if the system counted more CPU time than a batch can have used."""
+        """Return True if the system counted more processor time than a batch can have used in its reported time."""
         return contradicts(batch, self.idle, self.threads)
 
     def fault(self) -> str | None:
-        """Describe forbidden changes and leaks caused by the calls so far; None if there are none.
+        """Return a forbidden change or leak that the calls so far caused; None if there is none.
 
         Raises:
             InvalidMeasurementError: the system counted more processor time than the calls can have used.
@@ -284,7 +286,7 @@ class KernelProcess:
         return found
 
     def close(self) -> None:
-        """Kill the process and all its descendants without waiting for them; repeated calls do nothing."""
+        """Kill the process and its descendants, without waiting for their end. Repeated calls do nothing."""
         self._process.close()
 
     def _greeted(self) -> str:
@@ -294,7 +296,9 @@ class KernelProcess:
         return ", ".join(levels) or "none"
 
     def _send_table(self, table: Table) -> None:
-        """Send the arguments of the next calls if the process lacks them, and wait for its confirmation."""
+        """Send the arguments of the next calls, and wait for the confirmation. Do nothing if the process has these
+        arguments.
+        """
         if request := self._new_table(table):
             self._send(request)
             self._answer()
@@ -348,7 +352,9 @@ class KernelProcess:
             raise TrespassError(f"changes the loop that calls it: {self.pace.made} of {calls} calls were made")
 
     def _map(self, missing: Sequence[tuple[str, Segment]]) -> None:
-        """Map segments that the process lacks, in one message, because each reply costs two process switches."""
+        """Map segments in the process. All requests are sent before the first reply is read, because each wait for a
+        reply costs two process switches.
+        """
         self._send(b"")
         for _, segment in missing:
             self._request_map(segment)
@@ -371,7 +377,7 @@ class KernelProcess:
         self._process.send(message)
 
     def _require_silence(self) -> None:
-        """Reject a reply that was not requested: the kernel wrote it, and the real reply still follows."""
+        """End the process if it sent a reply that was not requested: the kernel wrote that reply."""
         if self._process.ended is not None or not self.answered:
             return
         unasked = self._process.receive_now(REPLY.size)
@@ -412,7 +418,7 @@ class KernelProcess:
         return () if found is None else (found[0] - self._space.mapped_bytes, found[1])
 
     def _exhausted(self) -> str | None:
-        """Describe a leak that used up all memory before the first sample."""
+        """Return the fault if the kernel keeps nearly all memory that the process may allocate; else None."""
         mapped = self._mapped_bytes()
         if not (self.memory_bytes and mapped) or mapped[0] < _NEARLY_ALL * self.memory_bytes:
             return None
@@ -422,7 +428,10 @@ class KernelProcess:
         )
 
     def _rewritten(self) -> str | None:
-        """Describe a change of machine code, checked after the first call and again after the timed calls."""
+        """Return the fault if the kernel changed machine code; else None.
+
+        The code is checked in the first call of `fault`, and then only if timed calls were made since the last check.
+        """
         seen, self._timed_before = self._timed_before, len(self.ledger) + len(self.turns)
         if seen == self._timed_before or not writes_code(self.pid):
             return None

@@ -28,7 +28,7 @@ class GuardedArray:
     """An array with guard bands directly before and after it.
 
     Args:
-        segment, room: location of the array; None: a segment of its own.
+        segment, room: location of the array; None: the array gets its own segment.
 
     Attributes:
         offset: offset of the data in the segment.
@@ -42,10 +42,11 @@ class GuardedArray:
         self._settle(GUARD_BYTES)
 
     def place(self, placement: Placement, number: int = 0) -> None:
-        """Move the array, losing its data, and fill the guard bands.
+        """Move the array to another placement, and fill the guard bands. The data of the array is lost.
 
         Args:
-            number: number of the array in its set; arrays placed ``unaligned`` differ in alignment.
+            number: number of the array in its set. Arrays with different numbers have different alignments if placed
+                ``unaligned``.
         """
         slack = self._whole.size - self.argument.bytes
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
@@ -55,12 +56,12 @@ class GuardedArray:
         self._settle(min(start, slack) // alignment * alignment)
 
     def guard(self) -> None:
-        """Fill both bands."""
+        """Fill both guard bands."""
         for band in self._bands.values():
             band.fill(POISON)
 
     def overrun(self) -> str | None:
-        """Return which guard band was overwritten and where, or None."""
+        """Return which guard band was overwritten, and where; None if neither was."""
         for side, band in self._bands.items():
             hit = np.flatnonzero(band != POISON)
             if hit.size:
@@ -81,15 +82,15 @@ class GuardedArray:
 
 
 class HostBuffers:
-    """A `workers.backends.Buffers` in host memory, most of which is shared with kernel processes.
+    """A `workers.backends.Buffers` in host memory. Most of the memory is shared with kernel processes.
 
     Args:
-        arrays: arrays made for this set; None: each gets its own segment.
-        sharing: set whose inputs are shared, so that they need no copy.
+        arrays: arrays for this set; None: new arrays are made, each in its own segment.
+        sharing: set whose inputs this set uses instead of copying inputs; None: inputs are copied.
 
     Attributes:
-        arrays: by argument name.
-        originals: contents of in-place arguments before a call, by argument name; read-only for kernels.
+        arrays: arrays by argument name.
+        originals: contents of in-place arguments before a call, by argument name. Kernels cannot write to them.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class HostBuffers:
                 array.bytes.fill(byte)
 
     def restore(self) -> None:
-        """Restore the arguments that callers must restore before each call; kernel processes restore their own."""
+        """Restore the arguments that must be restored before each call. Kernel processes do this themselves."""
         for name, array in self.arrays.items():
             if name in self.originals:
                 np.copyto(array.bytes, self.originals[name].bytes)
@@ -224,7 +225,8 @@ def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]],
 
 
 def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> list[dict[str, GuardedArray]]:
-    """Return `count` sets of arrays by name: read-only ones in one segment, the others in another.
+    """Return `count` sets of arrays by name. Arrays that kernels only read are in one segment, all other arrays in
+    another.
 
     Args:
         holes: True if the memory between two arrays is inaccessible to kernel processes.
@@ -250,12 +252,12 @@ def _originals(arguments: Sequence[Argument], sources: Mapping[str, GuardedArray
 
 
 def _original(argument: Argument) -> Argument:
-    """Return an argument for the contents from which an in-place argument is restored."""
+    """Return a read-only argument for the original contents of an in-place argument."""
     return replace(argument, name=f"{argument.name} (original)", role="input")
 
 
 def _equal(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> bool:
-    """Return True if two arrays of the same size have equal bytes; compared eight at a time."""
+    """Return True if two arrays of the same size have equal bytes. Eight bytes are compared at once."""
     words = left.size // 8 * 8
     return bool(
         np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64))

@@ -23,7 +23,7 @@ class Zone:
     """One energy counter, which wraps to zero after its maximum value.
 
     Attributes:
-        limit_uj: the maximum value.
+        limit_uj: the maximum value of the counter, in microjoules.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Zone:
     _total_uj: float = field(default=0.0, repr=False)
 
     def total_uj(self) -> float:
-        """Return the energy since the first reading."""
+        """Return the energy in microjoules since the first reading."""
         now_uj = _number(self.file)
         if self._last_uj is not None:
             self._total_uj += now_uj - self._last_uj + (self.limit_uj if now_uj < self._last_uj else 0.0)
@@ -42,7 +42,9 @@ class Zone:
 
 
 class PowercapMeter:
-    """Sum of the counters of all processor packages and their memory, including the energy used by other programs."""
+    """Sum of the energy counters of all processor packages and their memory. It includes the energy that other programs
+    use.
+    """
 
     span_s = SPAN_S
 

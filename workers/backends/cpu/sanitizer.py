@@ -1,7 +1,7 @@
 """Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls the kernel.
 
-The program runs a candidate's code in the sandbox of compilers, where the machine has one: it can read its inputs and
-libraries, but write no files, and it has no environment of the worker.
+The program runs a candidate's code. If the machine supports sandboxes, it runs in the sandbox of compilers: it can read
+its inputs and libraries, but write no files. It does not get the worker's environment variables.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """Sanitizers that one build can combine, by the compiler's names."""
+    """Sanitizers that one build can combine, with the names that the compiler uses."""
 
     name: str
     threaded: bool = False
@@ -105,9 +105,9 @@ class CSanitizer:
         return Sanitized(tool=tool.name, findings=found)
 
     def _built(self, tool: Tool, subject: Subject, builds: Path, timeout_s: float) -> tuple[Path | None, str]:
-        """Return the program for a case and the compiler's log; cases with equal sources and arguments share one build.
+        """Return the program for a case, and the compiler's log. The program is None if it cannot be built.
 
-        The program is None if it cannot be built.
+        Cases with equal sources and arguments share one build.
         """
         source, caller = subject.unit.source, program(subject.kernel.entry, subject.kernel.arguments)
         builds_of = [tuple(_flags(tool, subject, each)) for each in _FLAGS]
@@ -139,7 +139,9 @@ class CSanitizer:
 
 
 def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interruption) -> tuple[int | None, str]:
-    """Run a program on a folder of inputs, sandboxed if the system supports it; return exit status and output."""
+    """Run a program on a folder of inputs, in a sandbox if the system supports one. Return the exit status and the
+    output.
+    """
     command = [str(main), str(inputs)]
     if sandbox_here():
         reads: list[str | Path] = [main.parent, inputs, _OWN_PROCESS, *searched_folders(main)]
@@ -148,7 +150,7 @@ def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interrupt
 
 
 def _endless(call_us: float | None, timeout_s: float) -> bool:
-    """Return True if a sanitized call would have ended by now even on a busy machine."""
+    """Return True if a sanitized call would have ended within the time limit even on a busy machine."""
     return call_us is not None and timeout_s >= _AMPLE_S and _SLOWER * call_us * 1e-6 < timeout_s
 
 
@@ -162,8 +164,8 @@ def _flags(tool: Tool, subject: Subject, chosen: Sequence[str]) -> Iterator[str]
 
 
 def program(entry: str, arguments: Sequence[Argument]) -> str:
-    """Return a C program that calls the kernel once with buffers of exact size; its
-    argument is the folder of inputs.
+    """Return a C program that calls the kernel once with buffers of exact size. The program's argument is the folder of
+    inputs.
     """
     buffers = [argument for argument in arguments if argument.role != "scalar"]
     parameters = ", ".join(_C_TYPES[each.dtype] if each.role == "scalar" else "void *" for each in arguments)

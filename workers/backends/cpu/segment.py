@@ -1,4 +1,4 @@
-"""Memory shared with kernel processes: anonymous files that hold arrays one after another."""
+"""Memory that is shared with kernel processes: anonymous files that contain several arrays."""
 
 import mmap
 import os
@@ -22,7 +22,7 @@ class Room:
 
     Attributes:
         start: offset in the segment, aligned to a page.
-        bytes: size including slack.
+        bytes: size in bytes, including the slack.
     """
 
     start: int
@@ -36,12 +36,12 @@ class Segment:
 
     Args:
         sizes: size of each array in bytes.
-        writable: True if kernel processes may write to it.
+        writable: True if kernel processes may write to the segment.
 
     Attributes:
-        number: unique among the segments of this process.
+        number: unique number of the segment in this process.
         size: total size in bytes.
-        rooms: one for each array, in order.
+        rooms: range of each array, in order.
         holes: offsets of the pages between rooms.
     """
 
@@ -70,11 +70,13 @@ class Segment:
             os.close(file)
 
     def bytes_of(self, room: Room) -> NDArray[np.uint8]:
-        """Return the bytes of a room, including slack."""
+        """Return the bytes of a room, including the slack."""
         return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
 
     def descriptor(self) -> int:
-        """Return a descriptor for a kernel process with only the rights that it needs; the caller closes it."""
+        """Return a descriptor for a kernel process, with only the rights that the process needs. The caller closes the
+        descriptor.
+        """
         if not self.writable and Path("/proc/self/fd").is_dir():
             return os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_CLOEXEC)
         return os.dup(self._file)

@@ -48,14 +48,14 @@ class SupportError(EvoError, RuntimeError):
 
 
 def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) -> ctypes.CDLL:
-    """Return the library, compiled once per compiler and cached in `folder`.
+    """Return the loaded library. It is compiled once per compiler and cached in `folder`.
 
     Args:
-        path: further place to copy the library to.
+        path: path at which a copy of the library is stored.
 
     Raises:
-        SupportError: it does not compile.
-        MachineExhausted: libraries cannot be loaded from that place.
+        SupportError: `support.c` does not compile.
+        MachineExhausted: libraries cannot be loaded from the folder of `path`.
     """
     source = files("workers.backends.cpu").joinpath("support.c").read_text()
     cache, key = Cache(folder), cache_key("support", compiler.version, source)
@@ -76,11 +76,11 @@ def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
     """Write the program that calls kernels to `target` and return its path.
 
     Args:
-        folder: cache of compiled programs; each compiler compiles it once.
+        folder: cache of compiled programs. Each compiler compiles the program once.
         target: existing folder, in which the program may be executed.
 
     Raises:
-        SupportError: it does not compile.
+        SupportError: the program does not compile.
     """
     source = files("workers.backends.cpu").joinpath("kernel_process.c").read_text()
     cache, key = Cache(folder), cache_key("kernel process", compiler.version, source)
@@ -98,10 +98,10 @@ def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
 
 
 def separation_here(compiler: CCompiler, folder: Path) -> str:
-    """Return the isolation between a kernel process and its judge on this machine, tested with an empty kernel.
+    """Test how kernel processes are isolated from the runner on this machine, with an empty kernel.
 
     Returns:
-        The parts that are in force, as measurements record them; ``none`` if there are none.
+        The isolation measures that are in force, as measurements record them; ``none`` if there are none.
 
     Raises:
         SupportError, LaunchError, DeviceLostError: no kernel process can be started.
@@ -121,7 +121,7 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
 
 @cache
 def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
-    """Return the isolation of kernels and compilers as device facts; tested once per process."""
+    """Return the isolation of kernels and compilers as facts about the device. It is tested once per process."""
     try:
         reported = separation_here(compiler, folder)
     except (EvoError, OSError):
@@ -130,14 +130,15 @@ def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
-    """Return the peak rates of one thread of this machine: the best ever measured, cached in `folder`.
+    """Return the peak rates of one thread of this machine: the highest rates measured so far, which are cached in
+    `folder`.
 
-    They are measured again after `_FRESH_S` and never fall, because other work on the machine can only lower a measured
-    rate.
+    The rates are measured again after `_FRESH_S`. A stored rate is never lowered, because other programs can only lower
+    a measured rate.
 
     Args:
-        model: model of the processor; another model is measured again.
-        last_level_bytes: size of its largest cache; source and target of the copy together are twice as large.
+        model: model of the processor. The rates are measured again if the stored rates are of another model.
+        last_level_bytes: size of the largest cache. Source and target of the copy are together twice as large.
     """
     cache, key = Cache(folder), cache_key("ceilings", compiler.version, model, repr(_MEASURED))
     kept: dict[str, float] = json.loads(cache.get(key) or "{}")
@@ -155,7 +156,9 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
 
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Return copy rates that never increase with size, because an increase would be noise in the smaller copy."""
+    """Return the copy rates, changed so that they never increase with the size. An increase is noise in the rate of the
+    smaller copy.
+    """
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 
 
@@ -193,7 +196,7 @@ def _measure(library: ctypes.CDLL, copy_bytes: int) -> dict[str, float]:
 
 
 def _copied_per_s(library: ctypes.CDLL, size: int) -> float:
-    """Return the rate in bytes per second, read plus written, of repeated copies of this size."""
+    """Return the rate of repeated copies of this size in bytes per second, read plus written."""
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     times = max(1, _BURST_BYTES // size)
     return 2 * size * times / _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, size, times))
@@ -214,8 +217,8 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Return the time in seconds of the fastest of many short runs, of which at least one is undisturbed on a busy
-    machine.
+    """Return the time in seconds of the fastest of many short runs. Even on a busy machine, at least one run is
+    undisturbed.
     """
     call()
     seconds: list[float] = []

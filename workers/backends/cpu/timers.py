@@ -49,7 +49,7 @@ _FURTHER_SETS = 16
 class CallTimer:
     """Times zero-argument calls in this process: baselines and the anchor.
 
-    Floating-point modes that calls leave changed are restored after each sample.
+    Floating-point modes that a call changed are restored after each sample.
     """
 
     def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
@@ -76,15 +76,15 @@ class CallTimer:
 
 
 class KernelTimer:
-    """Times calls in a kernel process on one or more sets of buffers.
+    """Times calls in a kernel process on one or more buffer sets.
 
-    Several sets are called in an order that is drawn for each sample, so that a kernel cannot learn which one is next
-    and load it while it is timed for another.
+    The order of several sets is drawn at random for each sample. A kernel therefore cannot know the next set and load
+    it into the cache during the call before.
 
     Args:
-        once: a sample calls each set exactly once, in turn, even if that is very short.
-        rng: draws the orders; they must not be predictable.
-        calls: fixed number of calls in a sample, however short it is; 0: as many as fill one.
+        once: True if a sample calls the kernel exactly once on each set, even if that is very short.
+        rng: generator that draws the orders, which must not be predictable.
+        calls: number of calls per sample, however short the sample is; 0: as many as a sample needs.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class KernelTimer:
         return taken_s / calls * 1e6
 
     def warm_up(self, span_us: float) -> None:
-        """Call the kernel for this long, in few requests, because each request may wait for a core."""
+        """Call the kernel for `span_us` microseconds, in few requests, because each request may wait for a core."""
         spent_us = 0.0
         while spent_us < span_us:
             taken_s = self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
@@ -155,10 +155,10 @@ class KernelTimer:
         return taken_s
 
     def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
-        """Add page-table entries for the sets used by the next calls, and for some further sets.
+        """Add page-table entries for the sets that the next calls use, and for some further sets.
 
-        A large cold set takes longer to enter than to use, and a quick gate uses only some of the sets. A kernel could
-        find out which sets were entered: with the further ones it does not learn which it is called with next.
+        Not all sets are entered, because entering a large cold set takes longer than a call, and a quick gate uses only
+        some of the sets. A kernel could find out which sets were entered. The further sets hide which of them is next.
         """
         if len(self._populated) == len(self._sets) or self._populated.issuperset(used := set(order[:calls].tolist())):
             return
@@ -169,10 +169,10 @@ class KernelTimer:
 
 
 class SetOrders:
-    """Random orders in which calls use the sets of buffers: every set once, then every set again in another order, etc.
+    """Random orders in which calls use the buffer sets. Each order contains every set once.
 
-    Each half of the sets is shuffled separately, so that at least half of all sets are used between two calls on the
-    same one, and caches that hold less keep none.
+    The first and the second half of the sets are shuffled separately. Between two calls on the same set, at least half
+    of all sets are therefore used, which removes that set from caches that hold less.
     """
 
     def __init__(self, sets: int, rng: np.random.Generator) -> None:
@@ -180,24 +180,26 @@ class SetOrders:
         self._due = np.empty(0, np.uint32)
 
     def next(self, calls: int) -> NDArray[np.uint32]:
-        """Return the sets for the next calls, shape (n,), at most `MOST_ORDERS`; longer batches repeat them."""
+        """Return the indices of the sets for the next calls, shape (n,), at most `MOST_ORDERS`. Longer batches repeat
+        them.
+        """
         wanted = min(calls, MOST_ORDERS)
         order = self.upcoming(wanted)
         self._due = self._due[wanted:]
         return order
 
     def upcoming(self, count: int) -> NDArray[np.uint32]:
-        """Return the first sets of the next order, shape (count,), without consuming it."""
+        """Return the first sets of the next order, shape (count,). `next` returns them again."""
         while len(self._due) < count:
             self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
         return self._due[:count]
 
 
 def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
-    """Return the upper limit of the restoring time that is subtracted from a call.
+    """Return the upper limit of the restoring time that is subtracted from the time of a call, in ns.
 
-    A kernel process reports its restoring time. A kernel could lengthen it, so the limit is derived from the time that
-    the same copies take in this process.
+    A kernel process reports the time in which it restored arguments. A kernel could make the reported time longer, so
+    the limit is derived from the time of the same copies in this process.
     """
     chosen = list(islice(cycle(sets), max(len(sets), _RESTORED_SETS)))
     taken_ns = []
@@ -210,10 +212,10 @@ def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
 
 
 def calibrated(take: Callable[[int], float]) -> int:
-    """Return the number of calls that last `MINIMUM_SAMPLE_S`.
+    """Return a number of calls that together take at least `MINIMUM_SAMPLE_S`.
 
     Args:
-        take: makes a given number of calls and returns their duration in seconds.
+        take: function that makes a given number of calls and returns their duration in seconds.
     """
     take(1)  # first touch
     calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(take(1), take(1))))

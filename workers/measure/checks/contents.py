@@ -1,4 +1,6 @@
-"""Contents of timed inputs, which change between samples at the same addresses; each has its own expected output."""
+"""Contents of timed inputs. They change between samples at the same addresses, and each content has expected
+outputs.
+"""
 
 import time
 from collections.abc import Sequence
@@ -18,12 +20,12 @@ HELD_BACK = -1
 
 
 class Contents:
-    """Tracks which of several contents each set of buffers holds.
+    """Fills buffer sets with several contents, and records which content each set holds.
 
     Args:
         sources: one set of buffers for each content, in the order of the expected outputs.
-        rng: draws the next content.
-        held: number of the current content by set, shared with other users of the same sets.
+        rng: generator that draws the next content.
+        held: number of the current content of each set. Objects that use the same sets share this dict.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Contents:
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the set from which other sets are filled with a content; kernels may also be called on it."""
+        """Return the set from which other sets are filled with a content. Kernels may also be called on this set."""
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:
@@ -52,7 +54,7 @@ class Contents:
             self._held[buffers] = content
 
     def change(self, buffers: Buffers) -> None:
-        """Fill a set with another content; its outputs keep the results of the previous one."""
+        """Fill a set with another content. Its outputs keep the results of the previous content."""
         now_s, others = time.monotonic(), len(self._sources) - 1
         dear = self._spent_s > MOST_SHARE * (now_s - self._began_s)
         if others < 1 or (dear and self._changes >= LEAST_CHANGES):

@@ -1,4 +1,4 @@
-"""Judges calls on inputs that the candidate did not receive while it was timed."""
+"""Verifies calls on inputs that the candidate did not receive while it was timed."""
 
 import time
 
@@ -17,7 +17,7 @@ _FURTHER_S = 0.3
 
 
 def judge_further(bench: Bench, candidate: Candidate, output_check: OutputCheck, most: int) -> None:
-    """Verify one call on each further input, while time remains and reference.py is fast."""
+    """Verify one call on each of several further inputs, as long as time remains and reference.py is fast."""
     (buffers,) = bench.buffers.sets("hot", candidate.arguments)
     contents, plan = bench.buffers.contents(candidate.arguments), bench.terms.cases[0]
     before, began_s = contents.of(buffers), time.monotonic()

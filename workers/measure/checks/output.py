@@ -11,13 +11,14 @@ from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 
 class OutputCheck:
-    """Checks and counts outputs between samples; identical bits pass, others are compared with the reference.
+    """Checks outputs between samples and counts the checks. Outputs whose bits differ from the verified ones are
+    compared with the reference.
 
     Args:
         rights: for each content, a buffer set that holds the verified outputs.
         goldens: expected outputs of each content.
-        contents: records which content a set holds.
-        deterministic: different bits count as wrong even within the tolerance.
+        contents: record of the content that each set holds.
+        deterministic: True if different bits are wrong even within the tolerance.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class OutputCheck:
         self._count(fault)
 
     def look_and_change(self, outputs: Buffers) -> None:
-        """Check the outputs, then change the inputs; the outputs keep their previous results."""
+        """Check the outputs of the last call, then change the inputs. The outputs keep their results."""
         self.look(outputs)
         self._contents.change(outputs)
 
@@ -79,7 +80,7 @@ def refusal(answers: OutputChecks) -> WrongAnswer | None:
 
 
 def together(found: Sequence[OutputChecks]) -> OutputChecks:
-    """Sum the output checks of several processes."""
+    """Return the sum of the output checks of several processes."""
     first = next((each.first for each in found if each.wrong), "")
     return OutputChecks(
         judged=sum(each.judged for each in found),

@@ -1,10 +1,10 @@
 """Checks consecutive calls whose inputs change, as fast as in a timed loop.
 
-A kernel may store an answer by the address of its inputs, and drop it if a clock shows that time passed since the last
-call. In all other checks time has passed. Here another core changes the inputs in the middle of a batch of calls, at a
-random time, and ends the batch with the first call that begins afterwards: it must give the new answer. No state of
-the kernel's process shows in advance which call is the last one, so a kernel that reads its inputs only in every other
-call is detected as well. Some changes affect a single element, so that reading a few elements is not enough.
+A kernel may store an answer by the address of its inputs, and drop the answer if a clock shows a pause since the last
+call. All other checks pause between calls. In this check, another core changes the inputs at a random time during a
+batch of calls, and ends the batch with the first call that begins after the change. That call must give the new answer.
+Nothing in the kernel's process shows in advance which call is the last one, so a kernel that reads its inputs only in
+every other call is also detected. Some changes affect a single element, so that a kernel must read all elements.
 """
 
 import itertools
@@ -72,20 +72,21 @@ def judge_overtaken(
     rng: np.random.Generator,
     budget_s: float,
 ) -> int:
-    """Change inputs during consecutive calls, and judge the output of the last call.
+    """Change inputs during consecutive calls, and verify the output of the last call. Repeat this several times.
 
     Args:
-        buffers: the timed set; its inputs are changed afterwards.
-        goldens: the first holds the inputs at the start of the calls; the others hold the inputs after a change.
+        buffers: the timed set. Its inputs are not restored.
+        goldens: expected outputs. The first has the inputs at the start of the calls; the others have the inputs after
+            a change.
         call_us: duration of a call, in µs.
-        budget_s: seconds after which no further turn begins, except for the first `_LEAST_TURNS`; `_PATIENCE` times as
-            long while few answers were judged.
+        budget_s: seconds after which no further batch begins, except for the first `_LEAST_TURNS` batches. The limit is
+            `_PATIENCE` times as long while few answers were verified or if an answer was wrong.
 
     Returns:
-        Number of judged answers; 0 if none could be judged, e.g. without a second core.
+        The number of verified answers; 0 if none could be verified, e.g. without a second core.
 
     Raises:
-        WrongAnswerError: calls answer inputs that were overwritten before they began.
+        WrongAnswerError: calls gave the answer for inputs that had been overwritten before the call began.
     """
     first, others = goldens[0].inputs_of(arguments), goldens[1:]
     judged, reasons, began_s = 0, list[str](), time.monotonic()
@@ -133,14 +134,15 @@ def changing(
     rng: np.random.Generator,
     budget_s: float,
 ) -> Changing | None:
-    """Time consecutive calls while another core writes one input element: alternating values, or always the same value.
+    """Time consecutive calls while another core writes one input element: in one series alternating values, in the
+    other always the same value.
 
-    A kernel that recognises its inputs and stores answers is slower if they change. Memory, addresses and number of
-    writes are equal.
+    A kernel that recognises its inputs and stores answers is slower if the values alternate. Memory, addresses and
+    number of writes are the same in both series.
 
     Args:
-        goldens: two different inputs; `buffers` holds those of the first afterwards.
-        rng: draws the element.
+        goldens: expected outputs of two different inputs. Afterwards, `buffers` holds the inputs of the first.
+        rng: generator that draws the element.
 
     Returns:
         None if too few samples could be taken.
@@ -180,14 +182,14 @@ def changing(
 
 
 class _Overtaking:
-    """Changes inputs once, and ends the batch with the first call that certainly starts afterwards.
+    """Changes inputs once, and ends the batch with the first call that certainly begins after the change.
 
     Args:
-        at: time of the change in calls, of which the first ones are counted.
+        at: time of the change, as a number of calls since the start of the batch.
         call_us: duration of a call, in µs.
 
     Attributes:
-        under_way: calls that were complete, or may have started, when the inputs had changed.
+        under_way: number of calls that had ended, or may have begun, when the change was complete.
     """
 
     def __init__(self, write: Callable[[], None], *, at: float, call_us: float) -> None:
@@ -209,8 +211,8 @@ def _write(buffers: Buffers, writes: Sequence[_Write]) -> None:
 
 
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
-    """Draw an element that differs between two inputs, or any element if none differs;
-    return its argument and index.
+    """Return the argument and index of a random element that differs between two inputs; of any element if `_DRAWS`
+    draws find no difference.
     """
     sizes = {name: array.size for name, array in one.items()}
     shares = np.array(list(sizes.values())) / sum(sizes.values())
@@ -223,7 +225,9 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
 
 
 def _writes(before: Arrays, after: Arrays) -> list[_Write]:
-    """Return the writes that turn one input into another: each differing element, or large pieces if many differ."""
+    """Return the writes that change one input to another: one write per differing element, or large pieces if many
+    differ.
+    """
     changed = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
     if sum(each.size for each in changed.values()) <= _FEW:
         return [(name, int(index), after[name].reshape(-1)[index]) for name in changed for index in changed[name]]

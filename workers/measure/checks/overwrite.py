@@ -56,16 +56,18 @@ PATIENCE = 3
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
-    """Return the number of sets of a hot ring: the number of calls per sample, within limits; at least 2."""
+    """Return the number of buffer sets of a ring for hot calls: the number of calls per sample, within limits, but at
+    least 2.
+    """
     written_bytes = sum(each.bytes for each in arguments if each.written)
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(written_bytes, 1)), MOST_SETS))
 
 
 def mixed_sets(bytes_held: int) -> int:
-    """Return the number of sets that mixed calls use in turn; at least 2.
+    """Return the number of sets that calls on mixed contents use in rotation; at least 2.
 
     Args:
-        bytes_held: size of one set, including inputs.
+        bytes_held: size of one set in bytes, including inputs.
     """
     return max(2, min(MIXED_SETS, _MIXED_BYTES // max(bytes_held, 1)))
 
@@ -84,7 +86,7 @@ def most_disagreement(
 
     Args:
         sets: number of output sets in the ring.
-        shared_inputs: True if they share the inputs.
+        shared_inputs: True if the sets share their inputs.
         limits: limits of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, if known.
     """
     sizes = {each.name: each.bytes for each in arguments if each.role != "scalar"}
@@ -105,9 +107,9 @@ def disagreement(
 
     Args:
         slow, fast: samples of calls on separate buffers, and of repeated calls; None: not taken.
-        limit: allowed factor.
+        limit: factor by which calls on separate buffers may be slower.
         confidence: a kernel is refused only if the factor exceeds the limit with this confidence.
-        what: the buffers that differ from call to call.
+        what: the buffers that differ from call to call, for the reason.
     """
     if fast is None:
         return None
@@ -124,7 +126,7 @@ def short_batch(timed: Timing, other: Timing) -> int:
     """Return a batch length, in calls, that is clearly shorter than a sample of the timed rounds.
 
     Args:
-        other: times of the same calls outside the rounds; the longer of the two times counts.
+        other: times of the same calls outside the rounds. The longer of both times counts.
     """
     call_us = max(timed.median_us, other.median_us)
     return max(1, min(math.ceil(_SHORT_BATCH_US / call_us), timed.calls_per_sample // 2))
@@ -133,14 +135,14 @@ def short_batch(timed: Timing, other: Timing) -> int:
 def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> str | None:
     """Return why a kernel is rejected if calls are far faster in the timed rounds than elsewhere; else None.
 
-    Code that changes the loop which calls it, for instance its count of calls, does so for batches that it recognises
-    as timed ones.
+    A kernel may change the loop that calls it, for instance the number of calls, in batches that it recognises as
+    timed. In batches of another length, the kernel then is much slower.
 
     Args:
-        turn: samples of equal calls in batches of another length, taken as in the timed rounds.
+        turn: samples of the same calls in batches of another length, taken as in the timed rounds.
         timed: samples of the timed rounds.
-        limit: allowed factor.
-        confidence: a kernel is refused only if both medians' intervals, taken together, exceed it.
+        limit: factor by which `turn` may be slower.
+        confidence: a kernel is refused only if the factor exceeds the limit with this confidence.
     """
     slow, fast = (order_interval(each.samples_us, confidence) for each in (turn, timed))
     if slow.low <= limit * fast.high:
@@ -154,7 +156,7 @@ def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> s
 def unsteady(timings: Iterable[Timing | None]) -> bool:
     """Return True if the times of equal calls differ so much that other programs must have used the device.
 
-    They also take caches from the calls, which costs those on many buffers more than repeated ones.
+    Other programs also use the caches, which slows calls on many buffers more than repeated calls.
     """
     return any(each is not None and each.unsteady for each in timings)
 
@@ -170,14 +172,14 @@ def judge_mixed(
 ) -> None:
     """Call a kernel on sets whose contents differ from call to call, and verify every output.
 
-    A kernel that answers some calls with stored results is correct as long as the same contents repeat, as in a timed
-    loop. Here no two consecutive calls have the same answer.
+    In a timed loop, the same contents repeat, so a kernel could answer some calls with stored results. In this check,
+    no two consecutive calls have the same answer.
 
     Args:
-        turn: calls the kernel once on each of `sets`.
-        look: judges the outputs that a call left in a set.
-        calls: number of calls that is enough.
-        budget_s: seconds after which no further turn begins, except for the first `LEAST_MIXED_CALLS` calls.
+        turn: timer that calls the kernel once on each of `sets`.
+        look: function that verifies the outputs of a call in a set.
+        calls: number of calls after which the check ends.
+        budget_s: seconds after which no further calls begin, except for the first `LEAST_MIXED_CALLS` calls.
     """
     blank, began_s, made = sets[0].sibling(), time.monotonic(), 0
     while made < LEAST_MIXED_CALLS or (made < calls and time.monotonic() - began_s < budget_s):
@@ -191,13 +193,13 @@ def judge_mixed(
 
 
 class Filled:
-    """A timer of one call on each set of the ring, which overwrites outputs and workspaces before each sample.
+    """A timer that makes one call on each set of a ring, and overwrites outputs and workspaces before each sample.
 
     Args:
-        sources: sets to overwrite with; calls find the contents of the last one. All contents are first copied to the
-            first set and then to the others, so that the memory touched before a sample does not differ either.
-        look: judges the outputs of each call.
-        left: indices of the sets on which calls are made; None: all.
+        sources: sets whose contents are copied to the ring, one after the other. Calls find the contents of the last
+            source. The other sources are copied so that all samples access the same memory before they begin.
+        look: function that verifies the outputs of each call.
+        left: sets of the ring whose outputs are verified; None: all.
     """
 
     def __init__(

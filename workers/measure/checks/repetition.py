@@ -32,10 +32,10 @@ def repetition(
     """Time calls on known inputs and on new inputs in turn.
 
     Args:
-        turn: calls the kernel once on each of `sets`.
-        again: calls it equally often on the first of them.
+        turn: timer that calls the kernel once on each of `sets`.
+        again: timer that calls the kernel equally often on the first set.
         known: inputs on which the kernel was timed.
-        draw: returns new inputs of the same distribution each time.
+        draw: function that returns new inputs of the same distribution.
         budget_s: seconds after which no further round begins, except for the first `LEAST_ROUNDS`.
     """
     blank, began_s = sets[0].sibling(), time.monotonic()

@@ -1,4 +1,4 @@
-"""Checks that a kernel does the same work in timed calls as in all others."""
+"""Checks that a kernel does the same work in timed calls as in all other calls."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -63,10 +63,10 @@ def skipped_work(
 
     Args:
         timed: samples of the timed rounds.
-        look: judges the outputs of a call.
+        look: function that verifies the outputs of a call.
 
     Raises:
-        WrongAnswerError: as `repeat_check` does, or for wrong outputs.
+        WrongAnswerError: `repeat_check` raised it, or outputs are wrong.
     """
     check = partial(_overwrite_check, bench, candidate, timed.calls_per_sample, look, moment=moment, request=request)
     return repeat_check(check, partial(_disagreement, bench, candidate, timed=timed, policy=request.policy), timed)
@@ -78,10 +78,11 @@ def repeat_check(
     """Check for skipped work; repeat the check if a kernel is much faster in repeated or timed calls.
 
     Args:
-        disagreement_of: returns why a kernel may do less work in repeated or timed calls; empty if it does not.
+        disagreement_of: function that returns why a kernel may do less work in repeated or timed calls; empty if it
+            does not.
 
     Raises:
-        WrongAnswerError: it is faster in every check, although the times of equal calls are stable.
+        WrongAnswerError: the kernel is much faster in every check, although the times of equal calls are stable.
     """
     for _ in range(LOOKS):
         found = check()
@@ -123,7 +124,7 @@ def _overwrite_check(
     moment: Moment,
     request: Compare,
 ) -> OverwriteCheck:
-    """Check for skipped work: cold calls rotate the timed sets, hot calls rotate outputs with shared inputs."""
+    """Run the overwrite check. Cold calls rotate the timed sets; hot calls rotate sets that share their inputs."""
     mode, contents = bench.terms.objective.cache, bench.buffers.contents(candidate.arguments)
     sets = bench.buffers.sets(mode, candidate.arguments)
     content = contents.of(sets[0])
@@ -171,7 +172,9 @@ def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer
 
 
 def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
-    """Compare the times of calls on new inputs with calls on the first content, which the sets hold afterwards."""
+    """Compare the times of calls on new inputs and on the first content. Afterwards, the sets hold the first
+    content.
+    """
     arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
     known = bench.buffers.timed[0].inputs_of(arguments)
     if not known:

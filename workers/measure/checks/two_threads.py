@@ -47,14 +47,15 @@ def judge_two_threads(
 
     Args:
         sets: two sets with different inputs.
-        rights: for each of them, a set with the verified outputs; equal bits need no further judgement.
-        goldens: the expected outputs of each.
-        fixed: True if the author of the kernel cannot change the family's contract, as for a variant: the reason then
-            does not suggest to declare it.
+        rights: for each of the two sets, a set with the verified outputs. Outputs with equal bits need no further
+            check.
+        goldens: expected outputs of each set.
+        fixed: True if the author of the kernel cannot change the family's contract, as for a variant. The reason then
+            does not suggest to change family.toml.
 
     Raises:
-        WrongAnswerError: an answer is wrong, or the kernel did something forbidden.
-        DeviceLostError: its process ended.
+        WrongAnswerError: an output is wrong, or the kernel did something forbidden.
+        DeviceLostError: the kernel's process ended.
     """
     remedy = _REMEDY + ("" if fixed else _DECLARE)
     began_s, both, calls, call_us = time.monotonic(), [[each] for each in sets], _CALLS, math.inf

@@ -20,8 +20,8 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
     """Require one array for each operand of the given roles, and no others.
 
     Args:
-        roles: roles of the operands; the first one is suggested for an array that is not declared.
-        maker: name of the function that created them, for error messages.
+        roles: roles of the operands. The error suggests the first role for an array that is not declared.
+        maker: name of the function that created the arrays, for error messages.
 
     Raises:
         FamilyError: an array is missing, or family.toml does not declare it.
@@ -43,7 +43,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     """Return a contiguous copy of an input in native byte order, checked against family.toml.
 
     Raises:
-        FamilyError: it is not an array, or its shape or dtype differs.
+        FamilyError: the input is not an array, or its shape or dtype differs from the declaration.
     """
     array, where = array_of(made, operand, maker), f"{maker}: makes `{operand.name}` of case {case}"
     expected = stored(operand.dtype)
@@ -61,8 +61,8 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
     """Return the checked reference of an output: float64, or integers for integer outputs.
 
     Raises:
-        FamilyError: it has another shape, or holds values that no kernel can write: NaN, infinities, values outside the
-            output's dtype, or integers that float64 cannot represent.
+        FamilyError: the reference has another shape, or contains values that no kernel can write: NaN, infinities,
+            values outside the output's dtype, or integers that float64 cannot represent.
     """
     array, where = array_of(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
@@ -73,19 +73,19 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
 
 def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return the yardstick's values of an output, from which its error can be computed exactly.
+    """Return the checked values of ``yardstick()`` for an output, so that their error can be computed exactly.
 
     Raises:
-        FamilyError: an integer output has values that float64 rounded, or that the output's dtype does not hold.
+        FamilyError: an integer output has values that float64 rounds, or that the output's dtype cannot represent.
     """
     return values if is_floating(operand.dtype) else _of_integers(operand, values, where)
 
 
 def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
-    """Return a result of reference.py as an array of numbers in host memory, with all digits of Python's integers.
+    """Return a result of reference.py as an array of numbers in host memory. Integers of Python keep all digits.
 
     Raises:
-        FamilyError: it holds no real numbers.
+        FamilyError: the result contains values that are not real numbers.
     """
     made = on_host(made)
     if isinstance(made, np.ma.MaskedArray):
@@ -135,7 +135,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
     copied = values.reshape(-1)
 
     def copy(piece: slice) -> float:
-        """Return the largest magnitude, NaN if there is one."""
+        """Copy a piece, and return its largest magnitude; NaN if the piece contains NaN."""
         copied[piece] = flat[piece]
         return float(np.abs(copied[piece]).max(initial=0.0))
 
@@ -153,7 +153,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
 
 
 def _is_held(values: NDArray[np.float64], dtype: str) -> NDArray[np.bool_]:
-    """Return a mask of the values that stay finite in a floating-point dtype; 8-bit dtypes saturate."""
+    """Return a mask of the values that a floating-point dtype can represent as finite values. 8-bit dtypes saturate."""
     with np.errstate(over="ignore"):
         return np.isfinite(decoded(encoded(values, dtype), dtype))
 
@@ -178,7 +178,9 @@ _REMEDIES = "change inputs() or reference() so that right answers are ordinary n
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:
-    """Raise FamilyError with the number of wrong elements and the first one, if there are any."""
+    """Raise `FamilyError` if any element is wrong. The message contains the number of wrong elements and the first of
+    them.
+    """
     count = int(np.count_nonzero(wrong))
     if count:
         first = np.argwhere(wrong)[0].tolist()
@@ -190,7 +192,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
 
 
 def _codes(operand: Operand) -> str:
-    """Explain how to create arrays of a dtype that NumPy lacks."""
+    """Return how to create arrays of an operand's dtype, if NumPy lacks the dtype."""
     if operand.dtype not in FORMATS:
         return ""
     return f", the codes of {operand.dtype}: evo.reference.encoding.encoded(values, {operand.dtype!r})"

@@ -34,7 +34,7 @@ class Siblings(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a top-level module in the folder; None for all others."""
+        """Return the spec of a top-level module in the folder; None for all other modules."""
         if path is not None or fullname in sys.stdlib_module_names or fullname in OURS:
             return None
         return importlib.machinery.PathFinder.find_spec(fullname, [str(self.folder)])
@@ -79,8 +79,8 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 def dependencies(folder: Path) -> dict[str, list[int]]:
     """Return the state of each file imported or opened so far, by path.
 
-    The family's folder, the standard library and this program are left out: a cache key covers them. Of an installed
-    package the file of its top-level module stands for the whole, since an installation rewrites it.
+    The family's folder, the standard library and this program are left out, because the cache key covers them. For an
+    installed package, only the file of its top-level module is recorded, because every installation rewrites that file.
     """
     found = {}
     for path in {*_imported(), *_opened}:
@@ -134,7 +134,7 @@ def _is_below(module: ModuleType, folder: Path) -> bool:
 
 
 def _state(path: str) -> list[int] | None:
-    """Return size, modification time and inode of a regular file; None for anything else."""
+    """Return size, modification time and inode of a regular file; None if the path is not a regular file."""
     with suppress(OSError, ValueError):
         found = os.stat(path)  # noqa: PTH116 - called for each module at each read of the cache
         if stat.S_ISREG(found.st_mode):

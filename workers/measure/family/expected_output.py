@@ -1,4 +1,4 @@
-"""Expected outputs: inputs, references and limits of a correctness case. Used in runners only."""
+"""Expected outputs of a correctness case: inputs, references and error limits. This module is used in runners only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,10 +31,9 @@ class ExpectedOutput:
     """One set of inputs of one case, with its expected outputs.
 
     Attributes:
-        inputs: all declared inputs by name.
+        inputs: all declared inputs, by name.
         reference: expected values by output name: float64, or integers for integer outputs.
-        verify: function that returns why outputs are wrong, or None if they are right; None: the family has no such
-            function.
+        verify: ``verify()`` of the family; None if the family has no such function.
         verified: names of the outputs that `verify` judges.
     """
 
@@ -56,5 +55,5 @@ class ExpectedOutput:
         return {name: norm(values) for name, values in self.reference.items()}
 
     def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:
-        """Return the inputs that a kernel with these arguments takes; it may omit some."""
+        """Return the inputs that a kernel with these arguments takes. A kernel need not take all inputs."""
         return {each.name: self.inputs[each.name] for each in arguments if each.drawn}

@@ -37,7 +37,7 @@ class Mixture:
     """Inputs, and a description of how they differ from the nominal case.
 
     Attributes:
-        lone: one element is an outlier, so few outputs have the largest errors.
+        lone: True if one element is an outlier, so that few outputs have the largest errors.
     """
 
     name: str
@@ -121,7 +121,7 @@ def _with_lone(
 def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy in which some elements equal their neighbours, some equal each other, and some are zero.
 
-    No element becomes zero where all have one sign, as variances do.
+    No element becomes zero if all elements have the same sign, as variances have.
     """
     found = array.copy()
     flat = found.reshape(-1)
@@ -160,8 +160,8 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
 
 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Return matrices with each row from a random distribution; inputs with equally many rows use the same
-    distributions.
+    """Return matrices with rows from randomly drawn distributions. Inputs with the same number of rows use the same
+    draw.
     """
     choices: dict[int, NDArray[np.int64]] = {}
     found: dict[str, NDArray[Any]] = {}
@@ -178,7 +178,7 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
 
 
 def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
-    """Return True if an array repeats itself along an axis: copies, equal halves, or equal neighbours."""
+    """Return True if an array repeats along an axis: copies, equal halves, or equal neighbours."""
     for axis in axes:
         along, size = np.moveaxis(array, axis, 0), array.shape[axis]
         pairs = [(along[1:], along[:-1])] if size > 1 else []
@@ -190,7 +190,7 @@ def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
 
 
 def _ordered(array: NDArray[Any]) -> bool:
-    """Return True if the elements have an order or symmetry that an exchange would destroy."""
+    """Return True if the elements have an order or symmetry that exchanging elements would destroy."""
     if array.size < 3:
         return False
     if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 1:

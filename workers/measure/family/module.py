@@ -33,10 +33,10 @@ class ReferenceModule:
     """An imported reference.py.
 
     Attributes:
-        helpers: digest of the helpers of kernel-evo that it imports, which the family's digest does not cover.
+        helpers: digest of the helpers of kernel-evo that the module imports. The family's digest does not cover them.
 
     Raises:
-        FamilyError: it cannot be imported.
+        FamilyError: the module cannot be imported.
     """
 
     def __init__(self, path: Path, family_digest: str) -> None:
@@ -45,7 +45,7 @@ class ReferenceModule:
         self.helpers = _helpers(self._module)
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of the module, wrapped so that its errors name it; None if it does not exist."""
+        """Return a function of the module; None if it does not exist. Its errors name the function."""
         function = getattr(self._module, name, None)
         if function is None:
             return None
@@ -64,7 +64,7 @@ class ReferenceModule:
         """Return a function as `function` does.
 
         Raises:
-            FamilyError: it does not exist.
+            FamilyError: the function does not exist.
         """
         function = self.function(name)
         if function is None:
@@ -75,7 +75,7 @@ class ReferenceModule:
         """Call a function that returns arrays by name.
 
         Raises:
-            FamilyError: it fails, takes other arguments, or returns something else.
+            FamilyError: the function fails, takes other arguments, or does not return arrays by name.
         """
         called = self.required(function)
         try:
@@ -93,12 +93,12 @@ class ReferenceModule:
         return made
 
     def maker(self, function: str) -> str:
-        """Return the name of a function as errors give it."""
+        """Return the name of a function for error messages."""
         return f"{self.path.name}, {function}()"
 
     @contextmanager
     def blame(self, doing: str) -> Iterator[None]:
-        """Report the errors of the block as errors of reference.py, with the line."""
+        """Report exceptions in the block as errors of reference.py, with the line of reference.py."""
         try:
             with preserved(), recorded():
                 yield
@@ -111,7 +111,7 @@ class ReferenceModule:
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
 
     def _refuse_timers(self, function: str, left: frozenset[int]) -> None:
-        """Reject a function that leaves timers running, because their signals would be attributed to a kernel."""
+        """Reject a function that leaves timers running, because their signals would look like a fault of a kernel."""
         for which in left:
             signal.setitimer(which, 0.0)
         if left:
@@ -142,14 +142,16 @@ def _timers() -> frozenset[int]:
 
 
 def _dict_advice(error: BaseException) -> str:
-    """Return advice for an attribute that a problem or inputs dict does not have; else nothing."""
+    """Return advice if the error is an attribute that a dict of problem fields or inputs lacks; else an empty
+    string.
+    """
     if not isinstance(error, AttributeError) or not isinstance(error.obj, dict):
         return ""
     return f': problem and inputs are dicts, so write e.g. problem["{error.name}"]'
 
 
 def _import_advice(error: BaseException, path: Path) -> str:
-    """Return advice on where modules are searched, for a failed import; else nothing."""
+    """Return advice on where modules are searched if the error is a failed import; else an empty string."""
     if not isinstance(error, ImportError):
         return ""
     if "relative import" in str(error):

@@ -1,4 +1,4 @@
-"""Loads a family's reference.py: inputs, expected outputs and baselines. Used in runners only."""
+"""Loads a family's reference.py: inputs, expected outputs and baselines. This module is used in runners only."""
 
 import hashlib
 import io
@@ -77,7 +77,7 @@ class Reference:
         slowest_s: longest time in seconds that the reference took for one set of inputs.
 
     Raises:
-        FamilyError: it cannot be imported, or lacks `inputs` or `reference`.
+        FamilyError: reference.py cannot be imported, or lacks `inputs` or `reference`.
     """
 
     def __init__(self, path: Path, family_digest: str, cache: Cache) -> None:
@@ -88,7 +88,7 @@ class Reference:
         self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of the module, wrapped so that its errors name it; None if it does not exist."""
+        """Return a function of reference.py; None if it does not exist. Its errors name the function."""
         return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
@@ -104,7 +104,7 @@ class Reference:
             drawn: inputs of each case and seed.
 
         Raises:
-            GpuNeededError: a reference is computed on a GPU, and `without_gpu` holds.
+            GpuNeededError: a reference is computed on a GPU, and the block is in `without_gpu`.
         """
         asked = _cases_and_seeds(plans)
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
@@ -171,7 +171,7 @@ class Reference:
         """Return inputs drawn with `seed`, expected outputs and limits; outputs and limits are cached.
 
         Args:
-            inputs: use these instead of drawing.
+            inputs: inputs to use instead of drawn ones.
             few: True if few outputs have the largest errors, regardless of their number.
         """
         inputs = self.draw(plan, seed) if inputs is None else inputs
@@ -183,7 +183,7 @@ class Reference:
         return golden
 
     def further(self, plan: CasePlan, seed: tuple[int, ...]) -> ExpectedOutput:
-        """Return one more set of inputs with expected outputs, which is used once and therefore not cached."""
+        """Return a new set of inputs with expected outputs. It is used once and therefore not cached."""
         inputs = self.draw(plan, seed)
         return self._complete(plan, inputs, self._compute(plan, inputs))
 
@@ -205,7 +205,7 @@ class Reference:
         return stored if are_unchanged(unpacked(stored.pop(_DEPENDENCIES).tobytes())) else None
 
     def _compute_golden(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute expected outputs, and cache them if that saves time."""
+        """Compute expected outputs. Cache them if they are small, or faster to read than to compute."""
         began = time.perf_counter()
         made = self._compute(plan, inputs)
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
@@ -216,7 +216,9 @@ class Reference:
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute expected outputs and, for tolerances relative to the yardstick, its maximum error."""
+        """Compute expected outputs and, if tolerances are relative to ``yardstick()``, the maximum error of the
+        yardstick.
+        """
         began = time.perf_counter()
         stored = self._references(plan, inputs)
         if time.perf_counter() - began < _REPEATED_S:
@@ -246,7 +248,7 @@ class Reference:
         return stored
 
     def _check_repeats(self, plan: CasePlan, first: Arrays, second: Arrays) -> None:
-        """Reject a reference if two calls differ by more than a kernel's tolerance."""
+        """Reject a reference if its results in two calls differ by more than the tolerance for kernels."""
         for each in plan.outputs:
             right = first[f"reference/{each.name}"]
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
@@ -276,7 +278,7 @@ class Reference:
         return found.max_abs
 
     def _key(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> str:
-        """Return the cache key, which covers the inputs because they may depend on more than the seed."""
+        """Return the cache key. It covers the inputs, because they may depend on more than the seed."""
         outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])
@@ -307,7 +309,7 @@ def _checksum(array: NDArray[Any]) -> str:
 
 
 def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
-    """Return the error limits of an output; `few` means that few of its elements have the largest errors."""
+    """Return the error limits of an output. `few` is True if few of its elements have the largest errors."""
     tolerance = output.tolerance
     if tolerance is None:
         raise FamilyError(f"family.toml gives no tolerance for output `{output.name}`")

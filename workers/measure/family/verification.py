@@ -1,4 +1,4 @@
-"""``verify()`` of a family's reference.py: checks outputs that have several correct answers."""
+"""``verify()`` of a family's reference.py: checks outputs if several answers are correct."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Verification:
         """Check that ``verify()`` rejects outputs that no kernel has written.
 
         Raises:
-            FamilyError: it accepts zeros as well as other bytes, so it would accept every kernel.
+            FamilyError: ``verify()`` accepts zeros and other bytes, so it would accept every kernel.
         """
         if all(self(self._filled(byte)) is None for byte in (0, POISON)):
             reason = f"accepts outputs of zeros and outputs of bytes {POISON:#x} for case {self.plan.name}"

@@ -29,12 +29,12 @@ class Candidate:
         """The family from this installation, or else from its document.
 
         Raises:
-            InvalidInput: another version registered the document, and this version cannot read it.
+            InvalidInput: another version of kernel-evo registered the document, and this version cannot read it.
         """
         return self.installed or parsed(self.document)
 
     def register(self, service: Service) -> None:
-        """Register the family, because a search needs a registered one. Registering it again changes nothing."""
+        """Register the family, so that it can be searched. If the family is registered already, nothing changes."""
         with service.database.write() as session:
             Archive(session).register_family(
                 digest=self.digest,

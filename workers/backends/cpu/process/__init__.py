@@ -1,1 +1,1 @@
-"""Parts of the judge's side of a kernel process: messages, memory, state, batches of calls, start and faults."""
+"""Modules of `KernelProcess`: messages, memory, process state, batches of calls, start of the process, and faults."""

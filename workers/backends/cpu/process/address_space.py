@@ -1,4 +1,4 @@
-"""Memory of the judge that is mapped in a kernel process, and the arguments of calls on it."""
+"""Memory that the runner shares with a kernel process, and the arguments of calls on this memory."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from workers.build.kernel import Argument
 
 
 class AddressSpace:
-    """Segments that a kernel process has mapped, with their addresses there."""
+    """Segments that a kernel process has mapped, with their addresses in that process."""
 
     def __init__(self) -> None:
         self._bases: dict[int, tuple[Segment, int]] = {}
@@ -21,7 +21,7 @@ class AddressSpace:
 
     @property
     def mapped_bytes(self) -> int:
-        """Size of all segments, with the memory around them."""
+        """Size of all mapped segments in bytes, including the inaccessible memory around them."""
         return sum(segment.size + 2 * APRON_BYTES for segment, _ in self._bases.values())
 
     def add(self, segment: Segment, base: int) -> None:
@@ -29,17 +29,17 @@ class AddressSpace:
         self._bases[segment.number] = (segment, base)
 
     def missing(self, sets: Sequence[HostBuffers]) -> list[tuple[str, Segment]]:
-        """Return the segments of some sets that are not mapped yet, each with the name of an argument in it."""
+        """Return the segments of buffer sets that are not mapped yet, each with the name of one of its arguments."""
         named = [each for one in sets for each in (*one.arrays.items(), *one.originals.items())]
         self._known |= {id(held): held for _, held in named}
         wanted = {held.segment.number: (name, held.segment) for name, held in named}
         return [each for number, each in wanted.items() if number not in self._bases]
 
     def table(self, sets: Sequence[HostBuffers], registers: int) -> Table:
-        """Return the arguments of calls on some sets.
+        """Return the arguments of calls on buffer sets.
 
         Args:
-            registers: number of whole-number arguments that the processor passes in registers.
+            registers: number of integer arguments that are passed in registers on this processor.
 
         Raises:
             LaunchError: there are more arguments than a kernel process can pass.
@@ -58,7 +58,9 @@ class AddressSpace:
         )
 
     def near(self, address: int) -> tuple[GuardedArray, int] | None:
-        """Return the array nearest to an address in or beside a mapped segment, and the offset from its start."""
+        """Return the array that is nearest to an address, and the offset of the address from the start of the array.
+        None if the address is not in or next to a mapped segment.
+        """
         near: list[tuple[int, GuardedArray, int]] = []
         for mapped in self._known.values():
             segment, base = self._bases[mapped.segment.number]
@@ -73,7 +75,7 @@ class AddressSpace:
         return mapped, offset
 
     def fences(self) -> Iterator[Fence]:
-        """Yield the memory around and between buffers, as it was mapped."""
+        """Yield the addresses of buffers and of the inaccessible memory around them, for each mapped segment."""
         for segment, base in self._bases.values():
             inside = range(base, base + segment.size)
             around = range(base - APRON_BYTES, base), range(inside.stop, inside.stop + APRON_BYTES)
@@ -102,7 +104,9 @@ class AddressSpace:
         return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * FLOATS, b"\0")
 
     def _writes(self, buffers: HostBuffers) -> bytes:
-        """Return the writes before a call on a set: restored arguments first, then those that the call itself fills."""
+        """Return the writes that precede a call on a set: first those of restored arguments, then those of arguments
+        that the call fills.
+        """
         arrays = [each for each in buffers.arguments if each.role != "scalar"]
         chosen = [*(each for each in arrays if each.restored), *(each for each in arrays if each.filled)]
         return b"".join(self._write(each, buffers) for each in chosen)

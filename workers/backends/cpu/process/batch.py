@@ -40,16 +40,17 @@ _LEAST_LEAK_BYTES = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Consecutive calls, timed by the kernel process and by the judge.
+    """Consecutive calls, timed by the kernel process and by the runner.
 
     Attributes:
-        claimed_ns: duration according to the process; -1 if it lies outside the span measured by the judge.
-        wall_ns: time between the judge's request and the reply.
-        cpu_ns: CPU time of the process in that span, as counted by the system.
+        claimed_ns: duration that the process reported; -1 if the reported span is not within the span that the runner
+            measured.
+        wall_ns: time between the runner's request and the reply.
+        cpu_ns: processor time of the process between request and reply, as counted by the system.
         changes: process state that the calls left changed, as text; None if none.
-        heap_bytes: memory the process holds on its heap afterwards.
-        mapped_bytes: memory of the process afterwards, by several measures.
-        restored_ns: part of `claimed_ns` spent on restoring arguments between the calls.
+        heap_bytes: memory on the heap of the process after the calls.
+        mapped_bytes: size of the process's memory after the calls, and of its private writable part; empty if unknown.
+        restored_ns: part of `claimed_ns` in which arguments were restored between calls.
         requests: number of requests that made the calls.
         waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core; 0 if
             unknown.
@@ -68,13 +69,14 @@ class Batch:
 
 
 def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
-    """Return True if the system counted more CPU time than the batch can have used.
+    """Return True if the system counted more processor time than the batch can have used.
 
-    The process cannot change that figure, and it does not grow while other programs run. A process that claims less
-    than it used has a wrong clock or used more cores than it may.
+    The process cannot change the counted time, and other programs do not add to it. If the counted time is much longer
+    than the reported time, the process has a wrong clock or used more cores than it may.
 
-    What a request costs apart from the calls depends on the caches that the kernel leaves and on other programs, and
-    cannot be bounded: a longer batch of an honest kernel is not contradicted, one with a wrong clock is.
+    A request itself also takes processor time, which depends on caches and other programs and has no upper bound. An
+    honest kernel may therefore be contradicted in a short batch, but not in a longer one. A wrong clock is contradicted
+    in both.
 
     Args:
         idle: batches of an empty function, taken by the same process before it loaded the candidate.
@@ -84,10 +86,10 @@ def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
 
 
 def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float) -> list[Batch]:
-    """Return the batches for which the system counted more CPU time than they can have used.
+    """Return the batches for which the system counted more processor time than they can have used.
 
     Args:
-        disagreement: share of the claimed time that is allowed.
+        disagreement: allowed excess of the counted time, as a share of the reported time.
     """
     request_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
     allowed = threads * (1 + disagreement)
@@ -97,8 +99,9 @@ def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
     """Return True if the reply took much longer than the claimed time plus the time of an idle reply.
 
-    Competing programs delay answers by milliseconds. Waiting for a core is counted by the system and subtracted. They
-    may have caused the rest as well, so one such batch proves nothing.
+    Other programs can delay replies by milliseconds. The system counts the time in which a process waited for a core,
+    and this time is subtracted. Other programs can also cause the remaining delay, so a single overdue batch proves
+    nothing.
     """
     waited_ns = min(each.wall_ns - each.claimed_ns for each in idle) + _SPREAD_NS
     unexplained_ns = batch.wall_ns - batch.waiting_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT)
@@ -106,13 +109,13 @@ def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
 
 
 def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch], threads: int) -> bool:
-    """Return True if a batch is contradicted and a repetition may clear it.
+    """Return True if a batch is contradicted, and a repetition may show that other programs caused this.
 
-    Other programs disturb single attempts; a wrong clock contradicts every one. Batches in `ledger` were repeated
-    already. Once enough of them are contradicted for a judgement, further attempts are pointless.
+    Other programs disturb single batches; with a wrong clock, every batch is contradicted. If enough batches in
+    `ledger` are contradicted for a verdict, further repetitions are pointless.
 
     Args:
-        ledger: the batches that were accepted so far.
+        ledger: the batches that were accepted so far, after their repetitions.
     """
     if contradicts(batch, idle, threads):
         return len(_contradicting(ledger, idle, threads, MOST_DISAGREEMENT)) < LEAST_BATCHES
@@ -120,9 +123,10 @@ def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch]
 
 
 def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) -> str | None:
-    """Return why the claimed times are impossible; None if they are consistent.
+    """Return why the reported times are impossible; None if they are plausible.
 
-    Waiting uses no processor time, so a process that waits and claims less time is detected by its overdue batches.
+    Waiting uses no processor time. A process that waits and reports less time is therefore detected by its overdue
+    batches.
     """
     if overuse := overused(batches, idle, threads):
         return overuse
@@ -135,7 +139,7 @@ def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) 
 def overused(
     batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float = MOST_DISAGREEMENT
 ) -> str | None:
-    """Return why the claimed times are impossible by the processor time alone; None if they are consistent."""
+    """Return why the processor time shows that the reported times are impossible; None if it does not."""
     if len(batches) < LEAST_BATCHES:
         return None
     if any(batch.claimed_ns < 0 for batch in batches):
@@ -151,7 +155,7 @@ def overused(
 
 
 def joined(one: Batch, other: Batch) -> Batch:
-    """Merge two batches, because samples too short for the system's CPU accounting are judged together."""
+    """Merge two batches, because the system's accounting of processor time is too coarse for short batches."""
     return Batch(
         calls=one.calls + other.calls,
         claimed_ns=-1 if min(one.claimed_ns, other.claimed_ns) < 0 else one.claimed_ns + other.claimed_ns,
@@ -165,7 +169,8 @@ def joined(one: Batch, other: Batch) -> Batch:
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
-    """Describe the memory that calls leak; None if the process does not grow with the calls.
+    """Return the number of bytes that each call leaks, in words; None if the memory of the process does not grow with
+    the calls.
 
     A kernel that allocates memory once, or whose memory grows in few batches, does not leak.
     """
@@ -188,13 +193,13 @@ _LOOKS = 50
 
 
 class SharedPace:
-    """A memory page shared with one kernel process, in which the loop that calls the kernel counts completed calls.
+    """A memory page shared with one kernel process, in which the loop that calls the kernel counts the calls that have
+    ended.
 
-    A kernel could read the length of a batch from the loop, so the judge may end a batch at any time.
+    The runner can end a batch at any time, because a kernel could find out the planned number of calls.
 
     Attributes:
-        halted: True if the judge ordered the batch to end. This does not read the page, because a kernel may write to
-            it.
+        halted: True if the runner ended the batch early. It is not read from the page, to which a kernel may write.
     """
 
     def __init__(self) -> None:
@@ -205,7 +210,7 @@ class SharedPace:
 
     @property
     def made(self) -> int:
-        """Number of completed calls of the batch."""
+        """Number of calls of the batch that have ended."""
         return self._words[0]
 
     def begin(self) -> None:
@@ -214,7 +219,7 @@ class SharedPace:
         self.halted = False
 
     def wait_for(self, calls: int, running: Callable[[], bool]) -> None:
-        """Wait until this many calls are complete, or the batch has ended."""
+        """Wait until `calls` calls, or the whole batch, have ended."""
         words, looks = self._words, 0
         while words[0] < calls:
             looks += 1
@@ -222,14 +227,14 @@ class SharedPace:
                 break
 
     def halt_after_next(self, running: Callable[[], bool]) -> int:
-        """End the batch after the first call that certainly starts after this request.
+        """End the batch after the first call that certainly begins after this request.
 
         Args:
-            running: False once the batch has ended.
+            running: function that returns False once the batch has ended.
 
         Returns:
-            Number of calls that had ended, plus one that may have begun before. If more were made, the last one began
-                later.
+            The number of calls that had ended, plus the call that may have been running. If more calls were made, the
+            last one began after the request.
         """
         words = self._words  # the following steps take less time than a few short calls
         with self._fence:  # makes this thread's writes visible before the count is read

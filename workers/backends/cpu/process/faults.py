@@ -1,4 +1,4 @@
-"""Texts for what a kernel did to its process: changed state and accesses out of bounds."""
+"""Texts on the faults of a kernel: changed process state, and accesses out of bounds."""
 
 import signal
 
@@ -9,11 +9,11 @@ _SAVED_REGISTERS = ("rbx", "rbp", "r12", "r13", "r14", "r15", "rsp")
 
 
 def changes_text(changes: int, number: int) -> str | None:
-    """Describe the state that calls left changed; None if there is none.
+    """Return a text on the process state that calls changed and did not restore; None if there is none.
 
     Args:
-        changes: bits of the reply to a request to run.
-        number: the signal whose handling changed.
+        changes: bits in the reply to a `RUN` request.
+        number: number of the signal whose handling changed.
     """
     modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
     modes[64] = "x87 registers"
@@ -38,11 +38,11 @@ def _signal_name(number: int) -> str:
 
 
 def trespass_text(array: GuardedArray, distance: int, writes: int) -> str:
-    """Describe an access.
+    """Return a text on a forbidden memory access.
 
     Args:
-        array: the nearest array.
-        distance: offset of the address from its start, in bytes.
+        array: the array that is nearest to the address.
+        distance: offset of the address from the start of the array, in bytes.
         writes: 0 for a read, 1 for a write, other values if unknown.
     """
     name, size = array.argument.name, array.bytes.size

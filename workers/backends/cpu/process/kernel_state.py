@@ -33,8 +33,8 @@ class Fence:
     """Addresses of the buffers in a segment, and of the memory around them.
 
     Attributes:
-        inside: of the segment, which is backed by its file.
-        closed: page ranges in and around it that nothing may access.
+        inside: addresses of the segment, to which its file must be mapped.
+        closed: page ranges in and around the segment that must stay inaccessible.
     """
 
     inside: range
@@ -43,16 +43,17 @@ class Fence:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelState:
-    """State of one process; empty if the system does not report it.
+    """State of one process. A value is empty if the system does not report it.
 
     Attributes:
         signals: bit masks of blocked, ignored and caught signals.
-        cores: cores it may run on.
+        cores: cores on which the process may run.
         priorities: niceness, real-time priority and scheduling policy of its threads.
         limits: resource limits.
-        descriptors: targets of its open descriptors.
-        timers: its POSIX timers.
-        mappings: memory that no kernel needs: its own shared memory, and memory that is both writable and executable.
+        descriptors: targets of the open descriptors.
+        timers: POSIX timers.
+        mappings: memory that no kernel needs: shared memory of its own, and memory that is both writable and
+            executable.
         attributes: other attributes that hold for the whole process, such as its file mode mask, locked memory,
             personality, timer slack, working directory, and whether it may use huge pages.
         closed: address ranges that cannot be accessed, sorted; neighbours are joined.
@@ -71,14 +72,16 @@ class KernelState:
     foreign: tuple[int, ...] = field(default=(), repr=False)
 
     def changed(self, before: "KernelState") -> str | None:
-        """Describe the differences from an earlier state; None if there are none."""
+        """Return a text on the first difference from an earlier state; None if there is none."""
         for each in fields(self):
             if each.name in _WORDS and getattr(self, each.name) != getattr(before, each.name):
                 return _WORDS[each.name]
         return None
 
     def opened(self, fences: Iterable[Fence]) -> str | None:
-        """Describe a change of the memory in and around buffers; None if there is none, or it is unknown."""
+        """Return a text on a change of the memory mappings in and around buffers; None if there is none, or it is
+        unknown.
+        """
         if not self.closed:
             return None
         starts = [each.start for each in self.closed]
@@ -106,7 +109,7 @@ _WORDS = {
 
 
 def state_of(pid: int) -> KernelState:
-    """Return the current state; empty for a process that has ended."""
+    """Return the current state of a process; empty if the process has ended."""
     folder = f"/proc/{pid}"
     status = dict(line.partition(":\t")[::2] for line in _text(f"{folder}/status").splitlines())
     if not status:
@@ -127,9 +130,10 @@ def state_of(pid: int) -> KernelState:
 
 
 def writes_code(pid: int) -> bool:
-    """Return True if the machine code of a process's files was changed in memory; False if unknown.
+    """Return True if machine code of a process was changed in memory; False if unknown.
 
-    A changed page is no longer one of its file, also after its access and contents were restored.
+    A page of a file that was written to is replaced by a private page. This stays visible even if access rights and
+    contents are restored.
     """
     try:
         pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -153,7 +157,7 @@ def _code(pid: int) -> Iterator[range]:
 
 
 def _has_own_page(pages: int, span: range) -> bool:
-    """Return True if a page is in memory or swapped out, but not as a page of a file."""
+    """Return True if a page in `span` is in memory or swapped out, but is not a page of a file."""
     words = np.frombuffer(os.pread(pages, 8 * len(span), 8 * span.start), np.uint64)
     return bool(np.any((words & _HELD != 0) & (words & _OF_FILE == 0)))
 
@@ -167,7 +171,7 @@ def _priorities(tasks: str) -> str:
 
 
 def _limits(folder: str) -> str:
-    """Return all resource limits except that of memory, which grows with the buffers given to the process."""
+    """Return all resource limits except the limit on memory, which grows with the buffers that the process maps."""
     return "\n".join(
         line for line in _text(f"{folder}/limits").splitlines() if not line.startswith("Max address space")
     )

@@ -47,7 +47,7 @@ def passage(library: Path) -> Iterator[Passage]:
 
 
 def searched_folders(library: Path) -> list[Path]:
-    """Return the existing folders in which the loader looks for direct and indirect dependencies."""
+    """Return the existing folders in which the loader searches for a library's direct and indirect dependencies."""
     found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
     waiting, seen = [(library, False)], {library}
     while waiting:
@@ -62,7 +62,7 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def remedy(library: Path, error: str) -> str:
-    """Return advice on a dependency that cannot be loaded, as the end of a sentence; "" for other errors."""
+    """Return advice on a dependency that cannot be loaded, to append to a sentence; empty for other errors."""
     if "cannot open shared object file" not in error:
         return ""
     if os.geteuid() == 0 and (closed := _closed(library)):
@@ -88,8 +88,8 @@ def _enters(folder: Path) -> bool:
 
 
 def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
-    """Yield the existing folders of a search path, without relative ones: kernel processes have another working
-    directory.
+    """Yield the existing folders of a search path. Relative folders are left out, because kernel processes have another
+    working directory.
     """
     if origin is not None:
         paths = paths.replace("${ORIGIN}", str(origin)).replace("$ORIGIN", str(origin))

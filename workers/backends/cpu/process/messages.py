@@ -1,4 +1,4 @@
-"""Messages between the judge and a kernel process, in the layout of `kernel_process.c`."""
+"""Messages between a runner and a kernel process, in the layout of `kernel_process.c`."""
 
 import struct
 from dataclasses import dataclass
@@ -36,13 +36,13 @@ _HEADER = struct.Struct("=IIQQQQ")
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Arguments of calls on sets of buffers, in the layout of the process.
+    """Arguments of calls on buffer sets, in the layout of the kernel process.
 
     Attributes:
-        spans: for each set, address and bytes of its arrays.
+        spans: for each set, the address and the size in bytes of each array.
         words: for each set, the arguments of its call, then the writes before it: destination, source (0: a pattern),
             bytes and pattern of each restored argument, then of each argument that the call fills.
-        restored, filled: number of such arguments.
+        restored, filled: number of arguments that are restored, and that the call fills.
     """
 
     sets: int
@@ -60,7 +60,7 @@ class Table:
 
 
 def header(kind: int, payload_bytes: int, *values: int) -> bytes:
-    """Return the fixed part of a request, with four values at most; the payload follows it."""
+    """Return the header of a request, with at most four values. The payload follows the header."""
     return _HEADER.pack(kind, payload_bytes, *values, *(0,) * (4 - len(values)))
 
 

@@ -1,4 +1,4 @@
-"""A started kernel process: its channel, its output, the system's counts for it, and its end."""
+"""A running kernel process: its pipes, its output, its resource usage, and its end."""
 
 import array
 import atexit
@@ -36,15 +36,15 @@ class StartedProcess:
     Args:
         program: the compiled program.
         library: the candidate, which the process will load.
-        cores: cores on which it runs; empty for those of this process.
-        memory_bytes: limit of the memory it allocates; 0 for no limit.
+        cores: cores on which the process runs; empty: the cores of the calling process.
+        memory_bytes: limit of the memory that the process allocates; 0: no limit.
 
     Attributes:
-        ended: how it ended, with its last output; None while it runs.
-        killed: True if it was killed from outside.
+        ended: how the process ended, with its last output; None while it runs.
+        killed: True if another process killed it.
 
     Raises:
-        DeviceLostError: it cannot be started.
+        DeviceLostError: the process cannot be started.
     """
 
     def __init__(self, program: Path, library: Path, cores: Sequence[int], memory_bytes: int) -> None:
@@ -104,7 +104,7 @@ class StartedProcess:
 
     @property
     def answered(self) -> bool:
-        """Return True if a reply, or the end of the process, can be read."""
+        """True if the process has replied or ended."""
         return bool(self._poll.poll(0))
 
     def send(self, message: bytes) -> None:
@@ -119,7 +119,7 @@ class StartedProcess:
             self._channel.sendall(message)
 
     def send_file(self, header: bytes, descriptor: int, payload: bytes) -> None:
-        """Send a request with an open file, and close the file here."""
+        """Send a request with an open file, and close the file in this process."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         try:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: the answer will say so
@@ -133,7 +133,7 @@ class StartedProcess:
         """Wait for bytes from the process.
 
         Raises:
-            DeviceLostError: it ended.
+            DeviceLostError: the process ended.
         """
         got = b""
         while len(got) < size:
@@ -146,19 +146,19 @@ class StartedProcess:
         return got
 
     def receive_now(self, size: int) -> bytes:
-        """Return bytes that the process has sent; empty if there are none, or if it ended."""
+        """Return bytes that the process has already sent; empty if there are none or the process has ended."""
         with contextlib.suppress(OSError):  # it ended: reading the next answer reports how
             return self._channel.recv(size, socket.MSG_DONTWAIT)
         return b""
 
     def listen(self) -> None:
-        """Read the output, of which `reap` returns the end."""
+        """Read the output of the process. `reap` returns the end of the output."""
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._heard, 1 << 16):
                 self._said.append(chunk)
 
     def cpu_ns(self) -> int:
-        """Return the processor time of the process, as counted by the system; 0 if unknown."""
+        """Return the processor time of the process in ns, as counted by the system; 0 if unknown."""
         return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
 
     def waiting_ns(self) -> int:
@@ -174,7 +174,7 @@ class StartedProcess:
             return None
 
     def reap(self, *, kill: bool) -> str:
-        """End the process and its descendants; return exit status, resource usage and output."""
+        """End the process and its descendants. Return its exit status, resource usage and last output as text."""
         started = descendants.started_by(self.pid)
         if kill or started:
             _kill(self.pid)
@@ -194,7 +194,7 @@ class StartedProcess:
         return self.ended
 
     def close(self) -> None:
-        """Kill the process and all its descendants without waiting for them; repeated calls do nothing."""
+        """Kill the process and its descendants, without waiting for their end. Repeated calls do nothing."""
         if self.ended is None:
             self.ended = "was ended"
             self._abandoned()
