@@ -248,7 +248,7 @@ class Leases:
         attempt.state, attempt.ended_at, attempt.result = state, now, result
 
     def renew(self, worker_id: str, attempt_ids: Collection[int], *, now: datetime, lease_s: float) -> set[int]:
-        """Extend live leases of a worker to `now + lease_s`. Return the ids of the extended leases."""
+        """Extend live leases of a worker to `now + lease_s`. Return the ids of the given leases that are still live."""
         named = AttemptRow.id.in_(_possible(attempt_ids))
         mine = (AttemptRow.worker_id == worker_id, AttemptRow.state == "live", named)
         free = select(AttemptRow.id).where(*mine).order_by(AttemptRow.id)
