@@ -157,7 +157,7 @@ class Artefacts(Calls):
         content = self._transport.request("GET", f"/artefacts/{digest}").content
         if hashlib.sha256(content).hexdigest() != digest:
             reason = f"{len(content):,} bytes arrived that do not have its digest"
-            raise ServiceError(f"artefact {digest} cannot be fetched: {reason}: try again, and check the proxy between")
+            raise ServiceError(f"artefact {digest} cannot be fetched: {reason}; try again, and check the proxy")
         return content
 
 

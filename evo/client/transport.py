@@ -246,7 +246,7 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
     asked = response.request
     size = f"{int(asked.headers.get('content-length', 0)):,} bytes"
     detail = (
-        problem.get("detail") or "a proxy in front of it takes less: let it take 64 MiB (nginx: client_max_body_size)"
+        problem.get("detail") or "a proxy before it accepts less; let it accept 64 MiB (nginx: client_max_body_size)"
     )
     return TooLarge(f"{asked.method} {asked.url.path} with {size} is too large for the service: {detail}")
 

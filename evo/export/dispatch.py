@@ -41,7 +41,7 @@ def _check(bundles: Sequence[Bundle]) -> None:
             if getattr(champion, what) != getattr(first, what):
                 raise Conflict(
                     f"champions {first.id} and {champion.id} differ in their {what.replace('_', ' ')}: "
-                    "only champions for the same question can be exported together"
+                    "only champions that differ in their problem alone can be exported together"
                 )
         if champion.problem_key in problems:
             raise Conflict(f"two champions are for {champion.problem_key}: name one of them")

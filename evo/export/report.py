@@ -102,7 +102,7 @@ def _interval(champion: ChampionView) -> str:
     if verdict.first_process is not None and verdict.baseline_processes > 1:
         first = verdict.first_process
         alone = factor_interval_text(first.low, first.estimate, first.high)
-        sentences.append(f"The first of them alone found {alone}.")
+        sentences.append(f"The first process alone found {alone}.")
     if verdict.behind_every_baseline:
         sentences.append("**Every baseline is faster: use a baseline.**")
     return " ".join(sentences)

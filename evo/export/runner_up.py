@@ -25,7 +25,7 @@ from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 QUICK = "These are the quick samples of one session: they were not confirmed in a fresh process."
-CHALLENGED = "The quick samples are those of one session; those of its confirmation were taken in fresh processes."
+CHALLENGED = "The quick samples were taken in one session, and the samples of the confirmation in fresh processes."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +202,8 @@ def ranking_files(
         made |= {f"{folder}/{name}": content for name, content in each.files().items()}
     made["ranking.md"] = (
         f"{table(('folder', '', 'time', 'config'), rows)}\n\nOnly the champion was promoted. "
-        "Quick samples of different trials come from different sessions: close ones may be in any order. What "
-        "confirmations found, of the champion and of those that challenged and were refused, is in their reports.\n"
+        "Quick samples of different trials come from different sessions, so trials with similar times may be in any "
+        "order. The reports of the champion and of refused challengers give the results of their confirmations.\n"
     ).encode()
     return made
 

@@ -159,7 +159,7 @@ class Family:
         fields = read_fields(table.table("problem"))
         arguments = read_arguments(table.tables("arguments"), fields)
         if not any(argument.role in JUDGED for argument in arguments):
-            reason = 'none is an output: give one with role = "output", or "inout" for one that is changed in place'
+            reason = 'no argument is an output: give one role = "output", or "inout" if the kernel changes it in place'
             raise InvalidInput(table.field("arguments"), reason)
         written_in_triton = {"cuda": _read_triton(table, fields, arguments)} if "triton" in table else {}
         implementations = written_in_triton | {

@@ -73,7 +73,7 @@ def worker_obstacle(
     reachable = [worker for worker in there if silence(worker, now) <= SILENT_S]
     lacking = [requirements.lacking(each) for worker in reachable for each in worker.devices if _same(each, device)]
     if None not in lacking:
-        return f"No connected {device.model} has what the search requires: one {lacking[0]}."
+        return f"No connected {device.model} meets the requirements of the search: one {lacking[0]}."
     reasons = [_single_worker_obstacle(worker, device) for worker in reachable]
     return None if None in reasons else reasons[0]
 

@@ -61,9 +61,9 @@ class ChallengeLimit:
             known = f"{champion} {took} {shown(self.incumbent.here)} in its confirmation, as this search counts it"
         elif self.again is not None:
             known = f"{champion} {took} {shown(again)} here, as trial {self.again.number}"
-        needed = f"less than {shown(self.below)} was needed"
+        needed = f"a challenger needed less than {shown(self.below)}"
         by = "" if goal is None else f" (cost: {goal.objective.goal})"
-        return f"Trial {best.number} ({shown(best.cost)}) did not challenge: {known}, so that {needed}{by}."
+        return f"Trial {best.number} ({shown(best.cost)}) did not challenge: {known}, so {needed}{by}."
 
 
 def _cost_text(cost: float | None) -> str:

@@ -211,7 +211,7 @@ def _decision(search: SearchView) -> str:
         return "Decision: nothing to keep yet; search longer, or check the failures (`kernel-evo trials`)."
     kept = saving(search, champion, champion.time_us)
     if kept is None:
-        return "Decision: open; no baseline ran with it, so its value is not known."
+        return "Decision: open; no baseline was timed with the champion, so its gain is not known."
     if not kept.faster:
         return f"Decision: fall back to {kept.baseline}, which is faster: the kernel is {kept.as_fast}."
     return f"Decision: keep champion {champion.id}; it is {kept.as_fast}."

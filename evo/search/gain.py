@@ -143,7 +143,7 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
     if found is None:
         return order_interval(
             best.timing.samples_us, CONFIDENCE
-        ), "by quick samples; their best is too short on average"
+        ), "by quick samples; the best of many quick times is too short on average"
     before = baselines.get(found.baseline or "")
     if before is None or found.speedup is None:
         return found.time, "by its confirmed time"

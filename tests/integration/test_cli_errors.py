@@ -215,7 +215,7 @@ def test_database_in_a_missing_folder_is_refused_and_no_folder_created(tmp_path:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("not a database", "it is not a kernel-evo database: move the file away, or use another --db"),
+        ("not a database", "is not a kernel-evo database: move the file away, or use another --db"),
         ("of a newer version", "newer"),
     ],
 )

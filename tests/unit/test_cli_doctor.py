@@ -62,7 +62,7 @@ def test_doctor_states_the_compiler_sandbox_or_the_remedy(
     finding = doctor._sandbox()
     assert finding.found is works
     assert finding.detail == f"compilers of proposed code: {held if works else 'none'}"
-    assert finding.remedy.startswith("" if works else "name a compiler with CC" if held else "use Linux")
+    assert finding.remedy.startswith("" if works else "set CC to a compiler" if held else "use Linux")
 
 
 def test_doctor_states_why_no_kernel_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:

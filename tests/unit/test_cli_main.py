@@ -185,7 +185,7 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
         (
             "search softmax --objective worst",
-            "--objective: `worst` is the worst of several problems that are tuned together: give them as --suite",
+            "--objective: `worst` is the largest loss of problems that are tuned together: give the problems",
         ),
         (
             "search a.json --objective score",

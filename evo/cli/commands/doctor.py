@@ -137,7 +137,7 @@ def _sandbox() -> Finding:
     with suppress(EvoError):
         compiler = CCompiler(find_compiler())
         if works and not compiler.sandbox:
-            works, remedy = "", f"name a compiler with CC that works in it: {compiler.product} does not"
+            works, remedy = "", f"set CC to a compiler that runs in the sandbox; {compiler.product} does not"
     return Finding(
         what="sandbox",
         found=bool(works),

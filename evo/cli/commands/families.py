@@ -66,7 +66,7 @@ def new(
         out.print(written(path))
     shown = str(folder) if folder.is_absolute() else f"./{folder}"
     out.print(
-        styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen put your kernel in its place.")
+        styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen replace its kernel by yours.")
     )
 
 
@@ -172,7 +172,7 @@ def _list(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
     out.print(rows)
     for each in broken:
         out.print(styled((f"{each.name} cannot be read: {each.reason}", "yellow")))
-    out.print(styled(("kernel-evo families NAME describes one; kernel-evo new NAME makes one of your own.", "dim")))
+    out.print(styled(("`kernel-evo families NAME` describes a family; `kernel-evo new NAME` creates a family.", "dim")))
 
 
 def _describe(package: "Package") -> None:
@@ -257,7 +257,7 @@ def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None
     try:
         check(package, kind)
     except RenderError as error:
-        out.print(styled((f"It cannot be searched on {kind} as it is.", "red"), f" {error}\n"))
+        out.print(styled((f"The family cannot be searched on {kind} yet.", "red"), f" {error}\n"))
 
 
 def _bold(text: str) -> "Text":

@@ -85,7 +85,7 @@ def record(
 
     asked: Request | int
     if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")
+        raise typer.BadParameter(f"search {resume} has a family already: leave it out", param_hint="FAMILY")
     if resume is not None:
         refuse_with_resume(context, {"--to"})
         with connect(where) as connection:
@@ -138,7 +138,8 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     out.print(f"{len(recording.entries):,} configs, {share}")
     if view.device.runs == "recordings":
         out.print(
-            "Its compile and timing seconds are those of the replay, close to zero: the original has the real ones."
+            "Compile and timing seconds in this recording are those of the replay, close to zero. The original "
+            "recording has the measured seconds."
         )
 
 

@@ -250,7 +250,7 @@ def search(
     if resume is not None and suite is not None:
         raise InvalidInput("--suite", f"search {resume} has its own problem: leave --suite or --resume out")
     if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} has its own: leave it out", param_hint="FAMILY")
+        raise typer.BadParameter(f"search {resume} has a family already: leave it out", param_hint="FAMILY")
     if resume is not None:
         raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     if family is None and suite is None:
@@ -362,8 +362,8 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
     if objective.strip() == "time" or (suite and objective.strip() == "worst"):
         return {}
     if objective.strip() == "worst":
-        remedy = "give them as --suite, e.g. a TOML file, or leave it out"
-        raise InvalidInput("--objective", f"`worst` is the worst of several problems that are tuned together: {remedy}")
+        remedy = "give the problems as a --suite, e.g. a TOML file, or leave `worst` out"
+        raise InvalidInput("--objective", f"`worst` is the largest loss of problems that are tuned together: {remedy}")
     from evo.trial.objective import direction_from
 
     before, colon, metric = objective.partition(":")
@@ -372,7 +372,7 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
         reason = f"{objective!r} is neither `time` nor a direction with a metric; {remedy}. A recording has times only"
         raise InvalidInput(
             "--objective",
-            f"{reason}: give each of its entries a time in milliseconds that falls as another figure gets better",
+            f"{reason}: give each entry of the recording a time in milliseconds that falls as your metric gets better",
         )
     direction = direction_from(before, "--objective")
     return {"metric": metric.strip(), "direction": direction}

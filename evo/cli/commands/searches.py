@@ -197,7 +197,7 @@ def gc(
         print_json(gone)
         return
     text = (
-        f"{gone.searches_deleted} searches deleted, {gone.searches_thinned} thinned out (champions rest on them), "
+        f"{gone.searches_deleted} searches deleted, {gone.searches_thinned} thinned out (they found champions), "
         f"{gone.workers_deleted} silent workers, {gone.tokens_deleted} refused tokens and "
         f"{gone.families_deleted} unused family versions deleted, "
         f"{gone.artefacts_deleted} artefacts with {gone.bytes_freed / 1e6:,.1f} MB deleted."

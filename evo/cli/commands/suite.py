@@ -44,8 +44,8 @@ def record(
     for (function, reason), count in recorder.skipped.most_common():
         out.print(f"not recorded: {count_text(count, 'call')} of {function} ({reason})")
     if not recorder.counts:
-        why = f"the program failed ({trouble})" if trouble else "it made no calls in this process"
-        raise NotFound(f"no call that a kernel could serve was recorded: {why}")
+        why = f"the program failed ({trouble})" if trouble else "the program made no calls in this process"
+        raise NotFound(f"no call that a kernel can compute was recorded: {why}")
     with writing_to(to):
         write_file(to, recorder.suite())
     total = sum(recorder.counts.values())

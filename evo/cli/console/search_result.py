@@ -269,7 +269,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     if verdict is not None and (alone := next((each for each in verdict.rules if each.name == "baselines"), None)):
         grid.add_row("", Text(alone.text, "yellow"))
     if verdict is not None and verdict.first_process is not None and verdict.baseline_processes > 1:
-        grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first of them alone", "dim"))
+        grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first process alone", "dim"))
     if verdict is not None and verdict.behind_every_baseline:
         grid.add_row("", Text("slower than every baseline: keep using those", "bold yellow"))
     if view.roofline is not None and view.roofline.floor_us > 0:

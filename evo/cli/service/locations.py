@@ -47,7 +47,7 @@ def _checked_path(database: Path) -> Path:
     except OSError:
         return database  # missing or unreadable: opening it reports the reason
     if begins not in (b"", SQLITE):
-        raise EvoError(f"database {database}: it is not a kernel-evo database: move the file away, or use another --db")
+        raise EvoError(f"{database} is not a kernel-evo database: move the file away, or use another --db")
     return database
 
 

@@ -120,7 +120,7 @@ class Contest:
                 client.command(each.tuning_id, "cancel")
         if client.search(search_id).state not in TERMINAL:
             client.command(search_id, "cancel")
-        self.say(f"{work.file.stem}: no time was left for the rest")
+        self.say(f"{work.file.stem}: ended early, because the time is over")
         return self._result(search_id, work.file.stem, time.monotonic() - work.began)
 
     def _steps(self, work: Work) -> Iterator[None]:

@@ -155,7 +155,7 @@ class _Conductor:
     def outcome(self) -> SuiteResult:
         searched = [(entry.call, self._latest(entry.view)) for entry in self._entries.values() if entry.view]
         left_out = {
-            name: entry.trouble or "the budget was spent before its turn"
+            name: entry.trouble or "the budget was used up before this call was searched"
             for name, entry in self._entries.items()
             if entry.view is None
         }

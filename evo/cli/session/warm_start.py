@@ -56,7 +56,7 @@ def _from_study(address: str) -> dict[str, Any]:
     storage, _, name = address.partition("#")
     study = _study(storage, name)
     if len(study.directions) > 1:
-        raise InvalidInput(OPTION, f"study {study.study_name!r} has several objectives: only one can be ranked by")
+        raise InvalidInput(OPTION, f"study {study.study_name!r} has several objectives: give a study with one")
     done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE" and trial.params]
     if not done:
         raise InvalidInput(OPTION, f"study {study.study_name!r} holds no completed trial")
@@ -64,7 +64,7 @@ def _from_study(address: str) -> dict[str, Any]:
     done = [trial for trial in done if all(map(_plain, trial.params.values()))]
     if not done:
         reason = f"no completed trial of study {study.study_name!r} is a config: {odd[0][0]} is {odd[0][1]!r}"
-        raise InvalidInput(OPTION, f"{reason}, and tunables have finite numbers, words, true and false")
+        raise InvalidInput(OPTION, f"{reason}; values of tunables are finite numbers, words, true and false")
     upside_down = study.direction.name == "MAXIMIZE"
     done.sort(key=lambda trial: trial.value or 0.0, reverse=upside_down)
     return {"source": f"study {study.study_name}"[:200], "configs": [dict(trial.params) for trial in done[:MOST]]}

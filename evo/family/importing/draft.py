@@ -136,8 +136,8 @@ def drafted(source: Source, entry: str | None) -> Draft:
     """
     function = _chosen(source, entry)
     if len(function.parameters) > MAX_ENTRIES:
-        reason = f"{function.name} has {len(function.parameters):,} parameters, of at most {MAX_ENTRIES:,}"
-        raise InvalidInput("FILE", f"{reason}: pass arrays or a structure, or name another function with --entry")
+        reason = f"{function.name} has {len(function.parameters):,} parameters; at most {MAX_ENTRIES:,} are accepted"
+        raise InvalidInput("FILE", f"{reason}. Pass arrays or a structure, or name another function with --entry")
     code, uses = _code(source, function), Uses(function.body)
     words = set(_WORDS.findall(code))
     used = [macro for macro in source.macros if macro.name in words]

@@ -236,7 +236,7 @@ def _macro(option: Option) -> str:
 def _check_value(option: Option, field: str) -> None:
     flag = option.flags[0]
     if flag == option.name and flag in _VALUED and len(option.flags) == 1:
-        raise InvalidInput(field, f"`{flag}` lacks its value: the compiler would take its own next flag for it")
+        raise InvalidInput(field, f"`{flag}` lacks its value: the compiler would read the next flag as the value")
 
 
 def _check_blank(flag: str, name: str, field: str) -> None:

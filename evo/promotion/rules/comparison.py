@@ -40,8 +40,8 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     ahead = float(np.median(incumbent)) - float(np.median(challenger))
     if effect * ahead < 0:
         where, other = ("ahead", "behind") if effect > 0 else ("behind", "ahead")
-        text += f" By its trimmed means the challenger is {where}, in the median of rounds, which gains are, {other}: "
-        text += "their ratios are lopsided."
+        text += f" By trimmed means the challenger is {where}; by the median over rounds, which gives the gain, it is "
+        text += f"{other}. The ratios of the rounds are skewed."
     return (Rule(name="effect", passed=effect >= needed, figure=effect, threshold=needed, text=text),)
 
 
@@ -109,9 +109,7 @@ def noise_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         return (Rule(name="noise", passed=False, figure=gain, threshold=1.0, text=text),)
     passed = gain > noise.differ
     verb, where = "exceeds" if passed else "does not exceed", "" if prediction is None else " in the first process"
-    text = (
-        f"The gain of {gain:.1%}{where} {verb} what two series of the same kernel may differ by there: {noise.words}."
-    )
+    text = f"The gain of {gain:.1%}{where} {verb} the possible difference of two series of one kernel: {noise.words}."
     return (Rule(name="noise", passed=passed, figure=gain, threshold=noise.differ, text=text),)
 
 

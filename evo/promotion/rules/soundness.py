@@ -71,8 +71,8 @@ def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
         return ()
     found = at_most_one_in(answers.judged, policy.confidence)
     text = (
-        f"{answers.judged:,} judged calls exclude that 1 call in {found:,} is wrong; the policy demands it of 1 in "
-        f"{needed:,}. A larger `judged_calls`, `confirm_samples` or `measure_timeout_s` judges more."
+        f"{answers.judged:,} judged calls exclude that 1 call in {found:,} is wrong; the policy requires that "
+        f"they exclude 1 in {needed:,}. A larger `judged_calls`, `confirm_samples` or `measure_timeout_s` judges more."
     )
     passed = found >= needed
     return (Rule(name="wrong calls", passed=passed, figure=float(found), threshold=float(needed), text=text),)
@@ -113,5 +113,6 @@ def profile_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         text = f"No profile was taken ({reason})."
         required = policy.require_profile
         return (Rule(name="profile", passed=False, figure=0.0, threshold=0.0, text=text, required=required),)
-    text = f"The profile misses {'; '.join(unmet)}." if unmet else "The profile meets every gate of the policy."
+    missed = f"The profile does not meet: {'; '.join(unmet or ())}."
+    text = missed if unmet else "The profile meets every gate of the policy."
     return (Rule(name="profile", passed=not unmet, figure=float(len(unmet or ())), threshold=0.0, text=text),)

@@ -122,7 +122,7 @@ def _text(found: Interval, policy: Policy, *, skips: bool, passed: bool, unclear
         sure = f"more than {1.0 + policy.max_skipped:g} with {policy.skip_confidence:.1%} confidence"
         return f"{what}: {takes} ({span}; {sure})."
     if unclear:
-        why = "The device was busy with other programs, which may be the reason. Search again while it is not"
+        why = "The device was busy with other programs, which may be the reason. Search again while the device is idle"
         return f"Too noisy to tell whether calls do less work when they are repeated: {unclear}. {why}."
     what = "Too noisy to tell whether calls do less work if their outputs already hold the answer"
     allowed = f"at most {policy.max_rework:g} is allowed, and an interval up to {policy.max_rework_bound:g}"

@@ -76,9 +76,13 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
         words += f" {_in_use(saving, calls)}"
         if cost is not None:
             words += f" The search cost {significant(cost / daily_s)} for each second saved in the first day"
-            words += f"; after {_regained(material, saved_us * 1e-6 * calls)} it has saved as long as it ran."
+            words += (
+                f"; after {_regained(material, saved_us * 1e-6 * calls)} the saved time equals the time of the search."
+            )
     elif cost is not None:
-        words += f" It has saved as long as it ran after {search.elapsed_s / (saved_us * 1e-6):,.0f} calls."
+        words += (
+            f" After {search.elapsed_s / (saved_us * 1e-6):,.0f} calls the saved time equals the time of the search."
+        )
     yield Text(words)
 
 

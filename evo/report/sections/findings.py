@@ -65,7 +65,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
         )
     if len(negatives) > MOST_ROWS:
         yield Text(
-            f"{len(negatives) - MOST_ROWS} more values are omitted: they hurt less, or were compared in only one pair."
+            f"{len(negatives) - MOST_ROWS} more values are omitted: they lose less, or were compared in only one pair."
         )
     yield from never
     if not negatives and not never:
@@ -102,7 +102,7 @@ def _never(material: Material) -> Iterator[Block]:
     if never:
         rows = tuple((each.tunable, value_text(each.value), _kinds(each.kinds)) for each in never)
         came = "estimated" if material.search.estimated else "measured"
-        yield Listed(("tunable", "value", f"no trial with it was {came}"), rows)
+        yield Listed(("tunable", "value", f"no trial with this value was {came}"), rows)
 
 
 def _ablated(material: Material) -> Effects:

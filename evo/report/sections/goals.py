@@ -75,7 +75,7 @@ def decision(material: Material, terms: Terms) -> str:
             return f"nothing to keep: {search.rolled_back}.{current}"
         before = "" if search.champion is None else f" Champion {search.champion.id} remains current."
         return f"nothing new to keep: no trial was promoted.{before}"
-    worth = "no baseline ran with it, so its value is not known"
+    worth = "no baseline was timed with it, so its gain is not known"
     if saving is not None:
         worth = f"it is {_relative(saving)}"
         if saving.saved_us > 0:
@@ -98,12 +98,12 @@ def _next(material: Material, terms: Terms) -> str:
         return " Every target is reached." if in_all else " Every target is reached, but not all in every process."
     below = [each for each in missed if each.time_us < _floor_us(material)]
     words = "".join(
-        f" Try next for {each.goal.name}, {factor_text(each.missing)} faster than this: {_next_attempt(material)}."
+        f" Try next for {each.goal.name}, {factor_text(each.missing)} faster than now: {_next_attempt(material)}."
         for each in missed[:1]
         if each not in below
     )
     if rest := ", ".join(f"{each.goal.name} ({factor_text(each.missing)})" for each in missed[1:] if each not in below):
-        words += f" Missed by more: {rest}."
+        words += f" Further targets are missed: {rest}."
     for each in below:
         words += f" Target {each.goal.name} is below what this device can do: try another dtype or device, or drop it."
     return words

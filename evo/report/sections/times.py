@@ -122,7 +122,7 @@ def _quick_us(material: Material, cache: str) -> float | None:
 def front_blocks(front: Front, objective: Objective) -> Iterator[Block]:
     """Yield the trials of the Pareto front of two figures."""
     sought = "The search looked for this front; the first figure alone decides promotions. " if objective.second else ""
-    yield Text(f"{sought}No other trial is at least as good as one of these in both figures, and better in one.")
+    yield Text(f"{sought}No other trial is better than one of the front in one figure, and as good in the other.")
     rows = ((str(row.number), spaced_text(row.config), *row.figures) for row in front.rows)
     yield Listed(("trial", "config", *front.names), tuple(rows), figures=2)
     if front.further:

@@ -26,7 +26,7 @@ class FolderProposer:
         for path in sorted(each for each in folder.iterdir() if not each.name.startswith(".")):
             files = self._context.read(path)
             brief = client().variant_brief(search_id)
-            say(f"{problem}: read the brief ({len(brief.tried)} variants timed); submits {path.name}")
+            say(f"{problem}: the brief has {len(brief.tried)} timed variants; submitting {path.name}")
             try:
                 view = client().submit_variant(
                     search_id, files.files, document=files.document, parents=(0,), trials=self._context.trials

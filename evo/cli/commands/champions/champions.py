@@ -128,7 +128,7 @@ def export(
 
     if top > 1 and len(set(champions)) > 1:
         raise InvalidInput(
-            "--top", "is for one champion: name one, or leave --top out for a folder that picks by shape"
+            "--top", "is for one champion: name one, or leave --top out for a folder that picks the kernel by shape"
         )
     with connect(where) as connection:
         client = connection.client
@@ -152,13 +152,13 @@ def export(
     for path in paths:
         out.print(written(path))
     for number, current in retired.items():
-        now = "its problem has none now" if current is None else f"champion {current.id} is current"
+        now = "its problem has no champion now" if current is None else f"champion {current.id} is current"
         why = next(each.retired_reason for each in wanted if each.id == number)
         out.print(f"Champion {number} is retired ({why}): {now}.")
     if ranked is not None and ranked.bare:
-        out.print(f"Left out, since no binary of them was kept: trial {', '.join(map(str, ranked.bare))}")
+        out.print(f"Left out, because their binaries are not stored: trial {', '.join(map(str, ranked.bare))}")
     if ranked is not None and len(ranked.others) < top - 1:
-        out.print(f"Its search has only {len(ranked.others)} other kernels that can be exported.")
+        out.print(f"The champion's search has only {len(ranked.others)} other kernels that can be exported.")
     out.print(styled("\nTry it:  ", (joined(("python", str(folder / start))), "bold")))
 
 

@@ -123,5 +123,5 @@ def _reason(champions: "list[ChampionView]", served: tuple[str, ...]) -> str:
 
 def _no_kernels_text(suite: "Suite", found: "dict[str, list[ChampionView]]") -> str:
     if any(found.values()):
-        return f"no champion of suite {suite.name} is faster than PyTorch: --slower exports those there are"
+        return f"no champion of suite {suite.name} is faster than PyTorch: --slower exports slower champions"
     return f"no call of suite {suite.name} has a champion here: kernel-evo search --suite {suite.source} finds them"

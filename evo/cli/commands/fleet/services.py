@@ -184,7 +184,7 @@ def _token(option: str | None, file: Path | None) -> str | None:
     if file is None:
         return option
     if option is not None:
-        raise InvalidInput("--token-file", "give a token or a file that holds it, not both")
+        raise InvalidInput("--token-file", "cannot be given together with --token: leave one out")
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

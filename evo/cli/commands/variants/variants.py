@@ -261,7 +261,7 @@ def _show(view: "VariantView", *, as_json: bool) -> None:
     if view.best is not None:
         rows.add_row("best", f"{view.best_text}, trial {view.best.number} of search {view.tuning_id}")
     if view.ratio is not None:
-        rows.add_row("against the family", f"{view.ratio:.3f}× the {view.quantity} of its own implementation")
+        rows.add_row("against the family", f"{view.ratio:.3f}× the {view.quantity} of the family's own implementation")
     if view.speedup is not None:
         rows.add_row("against baselines", f"{view.speedup:.2f}× the speed of the fastest")
     if view.share is not None:
