@@ -100,7 +100,7 @@ def test_complete_search_runs_over_http(rest: Rest) -> None:
     assert rest.http.get("/champions", params={"problem": "N=12"}).json()["items"] == []
 
 
-def test_champion_is_rolled_back_to_the_previous_one(rest: Rest) -> None:
+def test_champion_is_rolled_back_to_the_previous_champion(rest: Rest) -> None:
     rest.prepare()
     rest.submit(budget={"trials": 1})
     rest.play()
@@ -546,7 +546,7 @@ def test_streamed_body_over_the_limit_is_refused(tmp_path: Path, monkeypatch: py
             assert "send less" in response.json()["detail"]
 
 
-def test_printed_openapi_document_equals_the_served_one(rest: Rest) -> None:
+def test_printed_openapi_document_equals_the_served_document(rest: Rest) -> None:
     printed, served = json.loads(openapi.openapi_text()), rest.http.get("/openapi.json").json()
     assert (printed["paths"], printed["components"]) == (served["paths"], served["components"])
     strategies = served["components"]["schemas"]["SearchRequest"]["properties"]["strategy"]

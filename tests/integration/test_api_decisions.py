@@ -263,7 +263,7 @@ def test_idempotency_keys_survive_a_clock_jump_until_they_are_collected(
     assert rest.http.post("/searches", json=body, headers=key).json()["id"] == 2
 
 
-def test_warm_start_configs_are_tried_first_and_invalid_ones_counted(rest: Local) -> None:
+def test_warm_start_configs_are_tried_first_and_invalid_configs_counted(rest: Local) -> None:
     configs = [{"BLOCK": 16, "UNROLL": 4}, {"BLOCK": 8}, {"BLOCK": 8, "UNROLL": 1}, {"WIDTH": 3}, {"BLOCK": 3}]
     view = rest.submit(strategy="portfolio", warm_start={"source": "cache.json", "configs": configs})
     assert view["warm_start"] == {"source": "cache.json", "used": 1, "invalid": 3, "spare": 1, "predicted": False}

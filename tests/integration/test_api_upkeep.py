@@ -182,7 +182,7 @@ def with_artefact(stage: Stage, store: Artefacts, content: bytes) -> str:
     return digest
 
 
-def test_collection_deletes_old_searches_but_keeps_those_of_champions(
+def test_collection_deletes_old_searches_but_keeps_searches_of_champions(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Artefacts(tmp_path / "artefacts")
@@ -349,7 +349,7 @@ def test_failed_removal_of_an_old_search_does_not_block_other_removals(
     assert stage.view(first).state == "cancelled", "a partial deletion is rolled back"
 
 
-def test_artefact_that_cannot_be_deleted_does_not_block_others(
+def test_artefact_that_cannot_be_deleted_does_not_block_other_artefacts(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Artefacts(tmp_path / "artefacts")
@@ -397,7 +397,7 @@ PARTS = ("collect_log", "collect_workers", "collect_searches", "collect_families
 
 
 @pytest.mark.parametrize("poisoned", PARTS)
-def test_failing_step_of_the_collection_does_not_block_others(
+def test_failing_step_of_the_collection_does_not_block_other_steps(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poisoned: str
 ) -> None:
     ran: list[str] = []

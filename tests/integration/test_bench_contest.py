@@ -59,7 +59,7 @@ def test_contest_compares_a_stored_champion_without_searching(
         (["--problem", "rows=8"], []),
     ],
 )
-def test_family_option_selects_contests_or_adds_one(
+def test_family_option_selects_contests_or_adds_a_contest(
     arguments: list[str], problems: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, str]] = []

@@ -32,7 +32,7 @@ def written(rest: Local, path: Path, **changed: Any) -> Path:
     return path
 
 
-def test_pytorch_call_times_are_stored_and_replace_earlier_ones(rest: Local) -> None:
+def test_pytorch_call_times_are_stored_and_replace_earlier_times(rest: Local) -> None:
     assert rest.http.get("/champions/1").json()["called"] is None
     for called_us in (150.0, 133.0):
         stored = rest.http.put("/champions/1/called", json={**TIMES, "called_us": called_us})

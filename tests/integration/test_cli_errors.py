@@ -90,7 +90,9 @@ def test_error_names_the_unknown_field_of_a_policy_file(line: CommandLine) -> No
     assert "--policy minimal_gain: there is no `minimal_gain`, did you mean `minimum_gain`?" in refused.err
 
 
-def test_error_of_an_empty_space_names_the_constraint_that_emptied_it(working: CommandLine, tmp_path: Path) -> None:
+def test_error_of_an_empty_space_names_the_constraint_that_emptied_the_space(
+    working: CommandLine, tmp_path: Path
+) -> None:
     family = tmp_path / "my_transpose"
     shutil.copytree(EXAMPLES / "my_transpose", family)
     spec = (family / "family.toml").read_text()

@@ -55,6 +55,6 @@ def test_first_token_restricts_a_local_database_to_its_owner(
         assert renewed["secret"] not in out
 
 
-def test_error_of_an_unknown_role_suggests_a_valid_one(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_error_of_an_unknown_role_suggests_a_valid_role(run: Callable[..., Any], tmp_path: Path) -> None:
     code, _, err = run("token", "create", "bo", "--role", "vewer", "--db", str(tmp_path / "evo.db"))
     assert (code, "viewer" in err) == (Exit.WRONG_INPUT, True)

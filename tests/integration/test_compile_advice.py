@@ -58,7 +58,9 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
-def test_advice_names_the_colliding_macro_and_the_macros_list_without_it(cc: CCompiler, name: str, text: str) -> None:
+def test_advice_names_the_colliding_macro_and_the_macros_list_without_this_macro(
+    cc: CCompiler, name: str, text: str
+) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, **{name: "problem field", "TILE": "tunable"}))
     first = said.splitlines()[0]
@@ -132,7 +134,7 @@ def test_advice_names_a_macro_that_collides_with_a_template_parameter(nvrtc: Nvr
     assert f"The problem field {name} is a macro" in said.splitlines()[0]
 
 
-def test_advice_for_a_macro_that_collides_with_a_header_is_to_rename_it(nvrtc: NvrtcCompiler) -> None:
+def test_error_of_a_macro_that_collides_with_a_header_advises_to_rename_the_macro(nvrtc: NvrtcCompiler) -> None:
     text = '#include <cuda/std/array>\nextern "C" __global__ void f(int *x) { *x = _Tp; }'
     said = failure(nvrtc, with_macros(text, {"_Tp": "3"}, CUDA), macros(text, _Tp="tunable"))
     assert re.match(r"The tunable _Tp is a macro .* and /.+:\d+ uses _Tp as a name of its own. Rename", said), said

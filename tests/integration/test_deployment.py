@@ -291,7 +291,7 @@ def free_port() -> str:
         return str(server.getsockname()[1])
 
 
-def test_setup_script_creates_the_first_tokens_and_replaces_lost_ones(tmp_path: Path) -> None:
+def test_setup_script_creates_the_first_tokens_and_replaces_lost_tokens(tmp_path: Path) -> None:
     environment = {
         "KERNEL_EVO_DB": str(tmp_path / "evo.db"),
         "ADMIN_TOKEN_FILE": str(tmp_path / "admin"),

@@ -101,7 +101,7 @@ def test_simultaneously_started_processes_register_each_family_once(locations: C
         database.close()
 
 
-def test_families_are_listed_while_builtin_ones_cannot_be_registered(
+def test_families_are_listed_and_builtin_families_cannot_be_registered(
     fresh: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh.prepare()

@@ -259,7 +259,7 @@ instead_of = "tail"
 
 
 @pytest.mark.parametrize(("n", "meets"), [(8, {"nominal", "longer", "peaked"}), (64, {"nominal", "tail", "peaked"})])
-def test_case_whose_problem_violates_a_constraint_is_replaced_by_its_stand_in(
+def test_case_whose_problem_violates_a_constraint_is_replaced_by_a_case_with_instead_of(
     workshop: Workshop, tmp_path: Path, n: int, meets: set[str]
 ) -> None:
     family = tmp_path / "faulty"
@@ -609,7 +609,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     assert (report.failed, type(report.failure)) == ("incumbent", WrongAnswer)
 
 
-def test_ablation_times_each_change_and_a_failing_change_affects_no_other(workshop: Workshop) -> None:
+def test_ablation_times_each_change_and_a_failing_change_affects_no_other_change(workshop: Workshop) -> None:
     """One change is wrong after verification, one does not compile, and one gives the champion's own binary."""
     changed = (config("late"), config(unroll=4), config("syntax"), config("nan"), config())
     job, work = Ablate(champion=config(), changed=changed, seed=3), workshop.work()

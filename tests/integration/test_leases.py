@@ -208,7 +208,7 @@ def test_confirmation_waits_a_limited_time_for_another_device(stage: Stage) -> N
     assert other.job == lease.job
 
 
-def test_search_that_requires_a_sandbox_runs_only_on_devices_with_one(stage: Stage) -> None:
+def test_search_that_requires_a_sandbox_runs_only_on_devices_with_a_sandbox(stage: Stage) -> None:
     stage.register_family()
     stage.register_worker("w1", DEVICE)
     terms = {"family_digest": DIGEST, "strategy": "random", "policy": {"untrusted": "sandbox"}}
@@ -368,7 +368,7 @@ def test_worker_process_that_registers_again_keeps_its_leases(stage: Stage) -> N
     assert (held.job.kind, then.job.kind) == ("baseline", "evaluate"), "the result counts, and the job is not repeated"
 
 
-def test_worker_process_that_missed_its_lease_gets_it_again(stage: Stage) -> None:
+def test_worker_process_that_missed_its_lease_gets_the_lease_again(stage: Stage) -> None:
     stage.submit()
     register(stage, "first")
     assert ask(stage, "first") == ask(stage, "first")
@@ -386,7 +386,7 @@ def test_worker_processes_without_incarnation_never_share_a_lease(stage: Stage) 
     assert len(set(attempts)) == len(attempts)
 
 
-def test_worker_gets_no_jobs_of_searches_it_declared_unable_to_serve(stage: Stage) -> None:
+def test_worker_gets_no_jobs_of_searches_that_it_cannot_serve(stage: Stage) -> None:
     first, second = stage.submit(), stage.submit()
     (lease,) = stage.conductor.claim("w1", DEVICE.uuid, 1, unable=[first]).leases
     assert lease.terms.search_id == second

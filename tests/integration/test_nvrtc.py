@@ -277,7 +277,7 @@ def test_compile_failure_states_how_the_compiler_process_ended(
     assert isinstance(broken.compile(QUICK, timeout_s=60), Artefact)
 
 
-def test_answer_of_a_compiler_killed_right_after_it_is_used(
+def test_compiler_result_is_used_even_if_the_compiler_is_killed_right_afterwards(
     compiler: NvrtcCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = json.dumps({"binary": None, "log": "told", "ptx": ""})
@@ -303,7 +303,7 @@ def test_cuda_headers_are_found(compiler: NvrtcCompiler) -> None:
     assert isinstance(made, Artefact), made
 
 
-def test_unknown_architecture_is_refused_with_the_known_ones(compiler: NvrtcCompiler) -> None:
+def test_unknown_architecture_is_refused_with_the_known_architectures(compiler: NvrtcCompiler) -> None:
     with pytest.raises(NoNvrtcError, match=r"compiles for .*sm_90.*, not sm_12"):
         compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
 
@@ -482,7 +482,7 @@ def test_low_register_config_is_valid_on_every_architecture() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"WARPS_KV": 2, "PARTS_APART": True}, {"BLOCK_M": 192, "WARPS_M": 12}])
-def test_registers_taken_by_consumer_warps_are_at_most_those_released_by_producers(changes: Config) -> None:
+def test_consumer_warps_take_at_most_the_registers_that_producers_release(changes: Config) -> None:
     """Otherwise the consumer warps would wait for registers for ever."""
     family, device = find("sdpa").family, known("sm_90")
     problem = family.problem("B=4,H=16,S=2048,D=64", "cuda")

@@ -152,7 +152,7 @@ def test_failing_webhook_does_not_block_other_webhooks(stage: Stage, failure: Ex
 
 
 @pytest.mark.usefixtures("deliveries_awaited")
-def test_webhook_of_an_unreadable_search_is_given_up_and_others_are_sent(
+def test_webhook_of_an_unreadable_search_is_given_up_and_other_webhooks_are_sent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = submit_with_hook(stage, "http://8.8.8.8/"), submit_with_hook(stage, "http://8.8.8.8/")
@@ -225,7 +225,7 @@ def test_webhook_retries_leave_capacity_for_new_webhooks() -> None:
 
 
 @pytest.mark.usefixtures("deliveries_awaited")
-def test_new_webhooks_are_due_before_retried_ones(stage: Stage) -> None:
+def test_new_webhooks_are_due_before_retried_webhooks(stage: Stage) -> None:
     failing = [submit_with_hook(stage, "http://8.8.8.8/") for _ in range(3)]
     courier(stage, lambda *_: 500).run()
     stage.wait(3600)

@@ -66,7 +66,7 @@ def test_batch_size_is_limited() -> None:
     assert [len(turn) for turn in serving.turns] == [1, MOST, 3]
 
 
-def test_failing_request_does_not_fail_others_of_its_batch() -> None:
+def test_failing_request_does_not_fail_other_requests_of_its_batch() -> None:
     serving = Serving()
     assert sorted(map(str, served(Batcher(serving), serving, [1, -1, 2]))) == ["101", "102", "minus one"]
 

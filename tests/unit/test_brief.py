@@ -121,13 +121,13 @@ def test_brief_describes_an_operand_with_its_tolerance() -> None:
     assert describe_operand(Y) == "output y: float32 (8); rel_l2 at most 0.00001; max_abs at most 0.5"
 
 
-def test_unexplored_mechanisms_exclude_those_in_the_source() -> None:
+def test_unexplored_mechanisms_exclude_mechanisms_in_the_source() -> None:
     names = unexplored(["__shared__ float4 tile[8];"], (), cuda=True)
     assert "shared memory" not in names
     assert "tensor cores (mma, wmma)" in names
 
 
-def test_unexplored_mechanisms_exclude_those_that_the_compiler_used() -> None:
+def test_unexplored_mechanisms_exclude_mechanisms_that_the_compiler_used() -> None:
     source = "for (int i = 0; i < N; i++) out[i] = a * x[i] + y[i];"
     assert "fused multiply and add" in unexplored([source], ("SIMD 512",), cuda=False)
     assert "fused multiply and add" not in unexplored([source], ("SIMD 512", "FMA"), cuda=False)

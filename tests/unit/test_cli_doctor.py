@@ -22,7 +22,7 @@ def test_doctor_states_why_no_gpu_can_be_used(monkeypatch: pytest.MonkeyPatch) -
     assert (finding.found, finding.detail, finding.remedy) == (False, "no GPU that can be used", NO_DRIVER)
 
 
-def test_doctor_lists_usable_gpus_next_to_a_broken_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_usable_gpus_and_a_broken_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CudaDriver, "look", lambda _: ([known("sm_89")], "GPU 1 cannot be used"))
     finding = doctor._cuda()
     assert (finding.found, finding.detail, finding.remedy) == (False, "NVIDIA L4", "GPU 1 cannot be used")

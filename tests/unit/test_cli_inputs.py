@@ -184,7 +184,7 @@ CPU = Device(kind="cpu", model="AMD EPYC", architecture="x", uuid="1")
 CUDA = Device(kind="cuda", model="NVIDIA L4", architecture="sm_89", uuid="2")
 
 
-def test_device_is_selected_among_those_the_family_supports() -> None:
+def test_device_is_selected_among_devices_that_the_family_supports() -> None:
     sdpa = registry.find("sdpa").family
     cpu_only = registry.find(str(Path(__file__).parents[2] / "docs" / "guides" / "examples" / "saxpy")).family
     assert choose([CUDA, CPU], "cpu", sdpa) is CPU

@@ -123,11 +123,11 @@ def test_replayed_challenger_needs_only_samples() -> None:
     assert not decided(replace(samples, challenger_again=None), "replay").promote
 
 
-def test_policy_with_one_confirmation_process_needs_no_repeats() -> None:
+def test_policy_with_one_confirmation_process_needs_no_further_processes() -> None:
     assert decided(replace(WHOLE, repeats=()), policy=Policy(confirm_processes=1)).promote
 
 
-def test_losing_challenger_needs_no_repeats_or_sanitizers() -> None:
+def test_losing_challenger_needs_no_further_processes_or_sanitizers() -> None:
     verdict = decided(replace(WHOLE, incumbent=Timing(samples_us=(40.0,) * 20), repeats=(), sanitizers=()))
     assert not verdict.promote
     assert verdict.rules[-1].passed

@@ -7,7 +7,7 @@ from api.operations.failures import Failures
 from db.engine.session import StoreUnavailable
 
 
-def test_repeatedly_failing_item_is_given_up_and_others_continue() -> None:
+def test_repeatedly_failing_item_is_given_up_and_other_items_continue() -> None:
     given_up: list[tuple[int, str]] = []
     loop = Failures("number", lambda key, reason: given_up.append((key, reason)))
     done: list[int] = []
@@ -26,7 +26,7 @@ def test_only_consecutive_failures_of_an_item_count() -> None:
     assert given_up == []
 
 
-def test_error_while_giving_up_an_item_does_not_stop_the_others() -> None:
+def test_error_while_giving_up_an_item_does_not_stop_other_items() -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError
 
@@ -51,7 +51,7 @@ def test_unavailable_database_ends_the_loop_without_giving_up_items() -> None:
         assert len(asked) == failures.MOST_UNAVAILABLE
 
 
-def test_item_with_a_locked_row_does_not_stop_the_others() -> None:
+def test_item_with_a_locked_row_does_not_stop_other_items() -> None:
     done: list[int] = []
 
     def work(item: int) -> None:

@@ -70,7 +70,7 @@ def test_reserved_compiler_flags_are_refused_with_the_reason(kind: DeviceKind, f
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(kind, flags) for kind in HARMLESS for flags in HARMLESS[kind]])
-def test_error_names_the_reserved_flag_after_accepted_ones(kind: DeviceKind, flags: list[str]) -> None:
+def test_error_names_the_reserved_flag_after_accepted_flags(kind: DeviceKind, flags: list[str]) -> None:
     check_flags(flags, kind, "flags")
     with pytest.raises(InvalidInput) as refused:
         check_flags([*flags, *next(iter(TAKING_OVER[kind]))], kind, "flags")

@@ -16,7 +16,7 @@ def test_device_is_unhealthy_after_faults_on_three_candidates() -> None:
     assert health.verdict is None
 
 
-def test_device_is_unhealthy_after_three_consecutive_faults_on_one_candidate() -> None:
+def test_device_is_unhealthy_after_three_consecutive_faults_of_one_candidate() -> None:
     health = Health()
     for _ in range(2):
         health.failed("a", "no such GPU")

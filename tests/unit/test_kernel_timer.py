@@ -90,7 +90,7 @@ def test_honest_timing_samples_keep_the_minimum_length() -> None:
     assert timed(Process(10.0)).calls * 10 == MINIMUM_SAMPLE_S * 1e6
 
 
-def test_single_contradicted_samples_do_not_lengthen_the_others() -> None:
+def test_single_contradicted_samples_do_not_lengthen_other_samples() -> None:
     process = Process(80.0, every=5)
     timer = timed(process, 100)
     assert timer.calls * 10 == MINIMUM_SAMPLE_S * 1e6

@@ -19,7 +19,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_large_work_uses_the_gpu_if_there_is_one(there: ModuleType) -> None:
+def test_large_reference_work_uses_an_available_gpu(there: ModuleType) -> None:
     assert array_library(LARGE_FLOPS) is there
     assert array_library(1e9, large=1e9) is there
     assert array_library(LARGE_FLOPS - 1) is np

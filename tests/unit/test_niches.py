@@ -72,7 +72,7 @@ def test_no_mechanism_is_due_after_the_last_trial_limit() -> None:
     assert niches(space).due(seen_after(space, *trials, (ENGINE, measured(50.0))), RNG) is None
 
 
-def test_failed_mechanism_is_not_tried_again_before_others() -> None:
+def test_failed_mechanism_is_not_tried_again_before_other_mechanisms() -> None:
     space = engine()
     failed = seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, LaunchFailed(reason="no")))
     suggested = niches(space).due(failed, RNG)

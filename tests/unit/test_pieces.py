@@ -70,7 +70,7 @@ def test_forked_process_can_compute_on_all_cores() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3", "float64"])
-def test_large_arrays_are_encoded_like_small_ones(dtype: str) -> None:
+def test_large_arrays_are_encoded_like_small_arrays(dtype: str) -> None:
     values = normals(np.random.default_rng(1), (40, PIECE + 1))
     codes = encoded(values, dtype)
     assert codes.shape == values.shape

@@ -365,7 +365,7 @@ def repeated(report: ConfirmReport, *speedups: float, against: str = "incumbent"
     return replace(report, repeats=repeats, repeated_against=against)
 
 
-def test_further_processes_predict_the_next_one() -> None:
+def test_further_processes_predict_the_next_process() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
     result = verdict(report)
     prediction = result.prediction
@@ -428,7 +428,7 @@ def test_challenger_with_too_little_gain_gets_no_further_processes() -> None:
 
 
 @pytest.mark.parametrize("against", ["numpy", "nothing"])
-def test_repeats_without_the_incumbent_cannot_promote_over_it(against: str) -> None:
+def test_further_processes_without_the_incumbent_cannot_promote_over_the_incumbent(against: str) -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80, numpy=90), *(1.25,) * 4, against=against)
     result = verdict(report)
     assert [each.name for each in result.unmet] == ["processes"]
@@ -540,7 +540,7 @@ def test_noise_rule_reports_differing_noise_of_rounds_and_medians() -> None:
     assert told.endswith("0.0%, compared round by round, while their medians differ by 50.0%.")
 
 
-def test_repeats_compared_with_a_baseline_do_not_decide_a_promotion() -> None:
+def test_further_processes_compared_with_a_baseline_do_not_decide_a_promotion() -> None:
     report = confirmation(np.random.default_rng(8), challenger_us=90, incumbent_us=None, numpy=80)
     result = verdict(repeated(report, 0.9, 0.88, against="numpy"))
     assert result.promote

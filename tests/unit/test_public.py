@@ -185,7 +185,7 @@ def test_forwarded_headers_of_trusted_proxies_are_used() -> None:
     ],
 )
 @pytest.mark.parametrize("header", ["X-Forwarded-Host", "Host"])
-def test_forwarded_port_completes_a_host_without_one(host: str, port: str, expected: str, header: str) -> None:
+def test_forwarded_port_completes_a_host_without_a_port(host: str, port: str, expected: str, header: str) -> None:
     scope, _ = seen({header: host, "X-Forwarded-Proto": "https", "X-Forwarded-Port": port})
     assert (host_of(scope), address(scope).public.origin) == (expected, f"https://{expected}")
     scope, _ = seen({header: host, "X-Forwarded-Port": port}, proxies="")
@@ -304,7 +304,7 @@ def test_error_of_an_invalid_public_url_has_an_example(given: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["evo", "tools.example.org:8443/evo", "10.0.0.1"])
-def test_error_of_a_public_url_without_scheme_suggests_a_valid_one(given: str) -> None:
+def test_error_of_a_public_url_without_scheme_suggests_a_valid_url(given: str) -> None:
     with pytest.raises(ValueError, match="has no scheme") as refused:
         PublicUrl.of(given)
     suggested = str(refused.value).rpartition("write ")[2]
@@ -322,7 +322,7 @@ def test_error_of_a_public_url_without_scheme_suggests_a_valid_one(given: str) -
         (f"hooks.example.net/{'x' * 300}", "https://example.org/hook"),
     ],
 )
-def test_error_of_a_webhook_url_without_scheme_suggests_a_valid_one(given: str, example: str) -> None:
+def test_error_of_a_webhook_url_without_scheme_suggests_a_valid_url(given: str, example: str) -> None:
     resolve = lambda name, port: [ipaddress.ip_address("1.1.1.1")]  # noqa: E731
     with pytest.raises(InvalidInput, match=rf", e\.g\. {re.escape(example)}$"):
         target_of(given, private=False, resolve=resolve)

@@ -146,7 +146,7 @@ def test_t4_results_give_every_config_its_outcome_and_costs() -> None:
     assert (costs.compile_s, costs.verify_s, costs.benchmark_s) == pytest.approx((1.5, 0.02, 0.007))
 
 
-def test_t4_tunable_values_are_the_recorded_ones_sorted() -> None:
+def test_t4_tunable_values_are_the_recorded_values_in_order() -> None:
     recording = parse(t4(*(result(block=block, layout=layout) for block, layout in [(32, "row"), (8, "col")])))
     assert recording.tunables == {"block": (8, 32), "layout": ("row", "col")}
 

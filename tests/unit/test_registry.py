@@ -65,7 +65,7 @@ def test_built_in_families_have_no_location_and_are_found_by_name() -> None:
         assert registry.find(package.family.name).digest == package.digest
 
 
-def test_digests_of_builtin_families_are_those_of_their_packages() -> None:
+def test_digests_of_builtin_families_equal_the_digests_of_their_packages() -> None:
     assert registry.builtin_digests() == {each.family.name: each.digest for each in registry.builtin()}
 
 

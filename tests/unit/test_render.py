@@ -51,7 +51,7 @@ def test_template_may_use_the_functions_of_expressions(tmp_path: Path) -> None:
     assert rendered(tmp_path, template) == "2 5 4 2 1"
 
 
-def test_template_includes_of_the_family_precede_shared_ones(tmp_path: Path) -> None:
+def test_template_includes_of_the_family_precede_shared_includes(tmp_path: Path) -> None:
     assert rendered(tmp_path, '{% include "part.h" %}', part__h="{{ TILE }} here") == "4 here"
     own = package(tmp_path / "b", '{% include "simd.h.j2" %}', **{"simd.h__j2": "mine"})
     assert render(own, "cpu", CONFIG, PROBLEM, DERIVED) == "mine"
@@ -138,13 +138,13 @@ def test_only_macros_that_the_source_uses_are_defined(tmp_path: Path, source: st
     assert set(re.findall(r"^#define (\w+) ", text.partition("#line")[0], re.MULTILINE)) == defined
 
 
-def test_used_names_include_those_of_template_includes_and_imports(tmp_path: Path) -> None:
+def test_used_names_include_names_in_template_includes_and_imports(tmp_path: Path) -> None:
     template = '{% set own = TILE %}{{ own }}{% include "a.h" %}{% for i in range(COLS) %}{{ i }}{% endfor %}'
     found = package(tmp_path, template, a__h='{% import "b.h" as b with context %}{{ step }}', b__h="{{ ORDER }}")
     assert used_names(found, "cpu") == {"TILE", "COLS", "step", "ORDER"}
 
 
-def test_used_names_include_those_of_conditional_includes(tmp_path: Path) -> None:
+def test_used_names_include_names_in_conditional_includes(tmp_path: Path) -> None:
     template = '{% include "a.h" if TILE > 1 else "b.h" if UNROLL else "a.h" %}'
     found = package(tmp_path, template, a__h="{{ ORDER }}", b__h="{{ step }}")
     assert used_names(found, "cpu") == {"TILE", "UNROLL", "ORDER", "step"}

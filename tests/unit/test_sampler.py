@@ -131,7 +131,7 @@ def test_optuna_sampler_warns_of_a_parameter_unlike_its_declaration() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`free` is not declared")
-def test_resumed_optuna_study_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_resumed_optuna_study_equals_an_uninterrupted_study(tmp_path: Path) -> None:
     def study(name: str) -> optuna.Study:
         sampler = KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=5)
         storage = f"sqlite:///{tmp_path / name}"

@@ -96,7 +96,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
 
 @settings(max_examples=300)
 @given(problem=problems())
-def test_valid_configs_are_those_of_brute_force_in_lexicographic_order(
+def test_valid_configs_equal_those_of_brute_force_in_lexicographic_order(
     problem: tuple[list[Tunable], list[str]],
 ) -> None:
     tunables, texts = problem
@@ -328,7 +328,7 @@ def test_attention_space_is_built_within_two_seconds() -> None:
 
 
 @pytest.mark.parametrize("drawn", [False, True])
-def test_rare_mechanisms_are_sampled_as_often_as_frequent_ones(drawn: bool) -> None:
+def test_rare_mechanisms_are_sampled_as_often_as_frequent_mechanisms(drawn: bool) -> None:
     tunables = [
         tunable("A", range(40)),
         tunable("COPY", ["plain", "engine"]),
@@ -423,7 +423,7 @@ def test_repair_keeps_valid_configs_and_breaks_ties_at_random(gemm: Space) -> No
     assert {draw_instead_of_list(space).repair({"N": 3}, rng(seed))["N"] for seed in range(20)} == {2, 4}
 
 
-def test_default_is_the_declared_config_or_the_nearest_valid_one() -> None:
+def test_default_is_the_declared_config_or_the_nearest_valid_config() -> None:
     tunables = [
         tunable("N", [1, 2, 4, 8], default=8),
         tunable("MODE", ["a", "b"]),
@@ -560,7 +560,7 @@ def test_duplicate_unknown_or_invalid_names_of_a_space_are_refused() -> None:
         tunable("A-1", [1])
 
 
-def test_config_distance_counts_ranks_of_ordinals_and_differences_of_others() -> None:
+def test_config_distance_counts_ranks_of_ordinal_and_differences_of_categorical_tunables() -> None:
     space = Space([tunable("N", [1, 2, 4, 8, 16]), tunable("M", ["a", "b"]), tunable("O", [1, 2, 3], ordinal=False)])
     assert space.distance({"N": 1, "M": "a", "O": 1}, {"N": 8, "M": "b", "O": 3}) == pytest.approx(0.75 + 1 + 1)
     assert space.distance({"N": 1, "M": "a", "O": 1}, {"N": 1, "M": "a", "O": 1}) == 0.0

@@ -139,7 +139,7 @@ def test_gated_modules_are_recorded_as_swiglu(torch: Any) -> None:
     assert (call.family, call.problem) == ("swiglu", {"rows": 6, "cols": 96, "dtype": "bfloat16"})
 
 
-def test_repeated_calls_become_weights_with_frequent_ones_first() -> None:
+def test_repeated_calls_become_weights_with_frequent_calls_first() -> None:
     recorder = Recorder()
     for rows, times in ((4, 1), (8, 3)):
         for _ in range(times):

@@ -219,7 +219,7 @@ def test_pruned_trials_count_as_slow_and_not_as_failed() -> None:
     assert (seen.measured, seen.worked) == (1, 2)
 
 
-def test_slowness_scale_separates_fast_trials_more_than_slow_ones() -> None:
+def test_slowness_scale_separates_fast_trials_more_than_slow_trials() -> None:
     _, twice, twice_again, slow = np.diff(slowness(np.array([1.0, 1.0, 2.0, 4.0, 1e3])))
     assert twice == pytest.approx(2 * twice_again)
     assert slow < twice_again

@@ -98,7 +98,7 @@ def test_composed_variant_is_a_valid_family() -> None:
     assert (family.variant.name, family.variant.author) == ("wide", "ana")
 
 
-def test_variant_keeps_files_of_its_parent_that_it_does_not_replace() -> None:
+def test_variant_keeps_unreplaced_files_of_its_parent() -> None:
     parent = variant_files(
         {"tunables": {"STEP": [1]}}, {"kernel.c": "STEP", "own.h": "// parent", "other.h": "// parent"}
     )

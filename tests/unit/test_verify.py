@@ -88,7 +88,7 @@ def test_wrong_answer_names_case_launch_and_reason(kernel: Kernel, reason: str) 
         ("float16", 2.0, False),
     ],
 )
-def test_small_error_against_a_low_precision_reference_advises_to_check_it(
+def test_small_error_against_a_low_precision_reference_advises_to_check_the_reference(
     dtype: str, scale: float, *, advised: bool
 ) -> None:
     buffers, golden = doubled("float32")

@@ -91,7 +91,7 @@ def test_console_output_escapes_control_characters(text: str, capsys: pytest.Cap
     assert "cell \\" in said.out and "fact \\" in said.out and "error \\" in said.err
 
 
-def test_console_keeps_its_own_colours_and_escapes_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_console_keeps_its_own_colours_and_escapes_colour_codes_in_text(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

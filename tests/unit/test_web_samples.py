@@ -32,7 +32,7 @@ def test_no_samples_give_no_chart() -> None:
     assert drawing({}) is None
 
 
-def test_interrupted_sample_does_not_flatten_the_others_in_the_chart() -> None:
+def test_interrupted_sample_does_not_flatten_other_samples_in_the_chart() -> None:
     drawn = drawing({"k": Timing(samples_us=(*(10.0 + 0.01 * index for index in range(40)), 5000.0))})
     assert drawn is not None
     (series,) = drawn.series

@@ -244,7 +244,7 @@ def at(content: Any, place: tuple[str | int, ...]) -> Any:
         ("", "https://example.org/hook"),
     ],
 )
-def test_error_of_an_invalid_webhook_url_suggests_a_valid_one(url: str, written: str) -> None:
+def test_error_of_an_invalid_webhook_url_suggests_a_valid_url(url: str, written: str) -> None:
     def resolve(name: str, port: int) -> list[IPv4Address]:
         return [IPv4Address("8.8.8.8")]
 
