@@ -447,7 +447,7 @@ def test_health_and_readiness_are_reported(rest: Rest) -> None:
         (("POST", "/champions/1/rollback", {"reason": ""}), 422, "reason"),
     ],
 )
-def test_every_refusal_is_a_problem_document(
+def test_every_error_response_is_a_problem_document(
     rest: Rest, request_: tuple[str, str, object], status: int, field: str | None
 ) -> None:
     rest.prepare()

@@ -14,7 +14,7 @@ def shell(script: str, folder: Path, timeout_s: float = 60.0) -> tuple[int | Non
     return run(["/bin/sh", "-c", script], folder, timeout_s)
 
 
-def test_run_returns_exit_status_and_both_output_streams(tmp_path: Path) -> None:
+def test_program_run_returns_exit_status_and_both_output_streams(tmp_path: Path) -> None:
     assert shell("echo out; echo err >&2; exit 3", tmp_path) == (3, "out\nerr\n")
 
 

@@ -69,7 +69,7 @@ def test_search_time_limit_excludes_pauses(stage: Stage) -> None:
     assert (stage.view(search).state, stage.view(search).reason) == ("finished", "minutes")
 
 
-def test_challenge_every_confirms_trials_during_the_search(stage: Stage) -> None:
+def test_policy_field_challenge_every_confirms_trials_during_the_search(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=3))
     kinds = [lease.job.kind for lease in stage.play(6)]
     assert kinds == ["baseline", "evaluate", "evaluate", "evaluate", "confirm", "evaluate"]
@@ -276,7 +276,7 @@ def test_next_fastest_trial_challenges_when_a_confirmation_fails(stage: Stage) -
     assert [*refused, view.champion.config] == [trial.config for trial in ranked[:3]]
 
 
-def test_confirmation_corrects_a_lucky_time_also_after_a_restart(stage: Stage) -> None:
+def test_confirmation_corrects_a_too_short_time_also_after_a_restart(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
     corrected = {}
     while not corrected:
@@ -295,7 +295,7 @@ def test_confirmation_corrects_a_lucky_time_also_after_a_restart(stage: Stage) -
         stage.restart()
 
 
-def test_device_slowdown_does_not_mark_a_time_as_lucky(stage: Stage) -> None:
+def test_device_slowdown_does_not_mark_a_time_as_too_short(stage: Stage) -> None:
     search = stage.submit(policy=policy(challenge_every=3))
     confirmed = False
     while not confirmed:

@@ -64,7 +64,7 @@ def fake_cupy(driver: int, names: tuple[str | None, ...] = (), error: str | None
         (fake_cupy(13000, error="cudaErrorNoDevice: no CUDA-capable device is detected"), "no CUDA-capable device"),
     ],
 )
-def test_survey_gives_the_reason_why_no_gpu_can_be_used(
+def test_gpu_survey_gives_the_reason_why_no_gpu_can_be_used(
     monkeypatch: pytest.MonkeyPatch, cupy: ModuleType, told: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
@@ -73,7 +73,7 @@ def test_survey_gives_the_reason_why_no_gpu_can_be_used(
     assert told in report["obstacle"]
 
 
-def test_survey_lists_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_survey_lists_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, ("NVIDIA L4", "NVIDIA H200")))
     report = survey((13, 0))
     assert report["obstacle"] is None
@@ -93,7 +93,7 @@ def test_unresponsive_gpu_does_not_hide_other_gpus(monkeypatch: pytest.MonkeyPat
         index_of("GPU-0")
 
 
-def test_survey_reports_every_unresponsive_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_survey_reports_every_unresponsive_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, (None, None)))
     report = survey((13, 0))
     assert report["gpus"] == []
@@ -110,7 +110,7 @@ def test_survey_reports_every_unresponsive_gpu(monkeypatch: pytest.MonkeyPatch) 
         ("", "looking for GPUs failed: AttributeError: module 'cupy' has no attribute 'cuda'"),
     ],
 )
-def test_failed_survey_is_reported_in_one_line(
+def test_failed_gpu_survey_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cupy: str, told: str
 ) -> None:
     (tmp_path / "cupy.py").write_text(cupy)

@@ -108,7 +108,7 @@ def test_add_rms_norm_returns_the_sum_and_the_normed_sum(fast: Any) -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_linear_layer_norm_and_softmax_are_served(fast: Any, bias: bool) -> None:
+def test_exported_package_computes_linear_layer_norm_and_softmax(fast: Any, bias: bool) -> None:
     import torch
 
     x, weight, offset = drawn(2, 3, 40), drawn(8, 40, seed=1), drawn(8, seed=2) if bias else None
@@ -124,7 +124,7 @@ def test_linear_layer_norm_and_softmax_are_served(fast: Any, bias: bool) -> None
     assert (served(fast), reasons(fast)) == (4, [])
 
 
-def test_attention_and_decoding_with_grouped_heads_are_served(fast: Any) -> None:
+def test_exported_package_computes_attention_and_decoding_with_grouped_heads(fast: Any) -> None:
     import torch
 
     q, k, v = (drawn(1, 2, 12, 8, seed=seed) for seed in range(3))
@@ -142,7 +142,7 @@ def test_attention_and_decoding_with_grouped_heads_are_served(fast: Any) -> None
     assert (served(fast), reasons(fast)) == (3, [])
 
 
-def test_attention_is_served_in_the_layout_of_projections(fast: Any) -> None:
+def test_exported_package_computes_attention_in_the_layout_of_projections(fast: Any) -> None:
     import torch
 
     projected = (drawn(1, 12, heads * 8, seed=heads).view(1, 12, heads, 8).transpose(1, 2) for heads in (4, 2, 2))
@@ -189,7 +189,7 @@ def test_attention_reads_views_of_one_projection_without_a_copy(
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_cross_entropy_is_served_and_ignores_rows(fast: Any, reduction: str) -> None:
+def test_exported_cross_entropy_equals_that_of_pytorch_with_ignored_rows(fast: Any, reduction: str) -> None:
     import torch
 
     x, target = drawn(6, 40), torch.tensor([3, -100, 39, 0, -100, 7])
@@ -214,7 +214,9 @@ def test_cross_entropy_is_served_and_ignores_rows(fast: Any, reduction: str) -> 
     [(2, True, 1), (4, False, 1), (2, False, 2)],
     ids=["transposed tokens", "contiguous heads", "tokens first"],
 )
-def test_rotary_embedding_is_served_in_both_layouts(fast: Any, kv: int, by_tokens: bool, unsqueezed: int) -> None:
+def test_exported_package_computes_rotary_embedding_in_both_layouts(
+    fast: Any, kv: int, by_tokens: bool, unsqueezed: int
+) -> None:
     import torch
 
     angles = drawn(12, 4).repeat(1, 2)

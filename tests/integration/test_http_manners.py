@@ -328,7 +328,7 @@ CUT: dict[str, tuple[str, str, bytes]] = {
 }
 
 
-def test_upload_that_is_cut_off_is_no_bug_of_the_service(tmp_path: Path) -> None:
+def test_interrupted_upload_is_not_reported_as_a_bug(tmp_path: Path) -> None:
     with local(tmp_path / "evo.db", allow_family_upload=True) as rest:
         address = rest.http.base_url
         for request, header, body in CUT.values():
@@ -360,7 +360,7 @@ def test_upload_that_is_cut_off_is_no_bug_of_the_service(tmp_path: Path) -> None
     ],
     ids=["quotes", "quotes in a session", "escapes", "signs", "many", "repeated"],
 )
-def test_hostile_cookies_take_no_time(rest: Local, value: str) -> None:
+def test_hostile_cookies_are_parsed_quickly(rest: Local, value: str) -> None:
     """Python's parser of cookies takes quadratic time for quoted values (CVE-2024-7592)."""
     rest.http.get("/searches")
     begun_s = time.process_time()

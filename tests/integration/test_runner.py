@@ -128,7 +128,7 @@ def test_runner_is_ended_if_it_does_not_answer_in_time(child: Child, device: Dev
 
 
 @pytest.mark.parametrize("guardian", [False, True])
-def test_killed_runner_or_guardian_raises_child_died(
+def test_request_to_a_killed_runner_or_guardian_raises_child_died(
     child: Child, device: Device, folder: Path, guardian: bool
 ) -> None:
     prove(child, device, folder)

@@ -77,7 +77,7 @@ def test_ablation_finding_follows_from_the_measured_rounds(samples: Ablated, fin
     assert effect.ratio.low <= effect.ratio.estimate <= effect.ratio.high
 
 
-def test_change_without_effect_is_found_unclear() -> None:
+def test_change_without_effect_has_an_unclear_finding() -> None:
     """40 sessions with a change without effect, judged without a least gain."""
     policy, rng = Policy(minimum_gain=1e-9), np.random.default_rng(1)
     found = []

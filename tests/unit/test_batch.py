@@ -104,7 +104,7 @@ def test_short_batches_are_judged_together() -> None:
         assert (overused([long] * LEAST_BATCHES, IDLE, 1) is not None) is refused
 
 
-def test_late_joined_batches_are_accepted() -> None:
+def test_merged_batches_are_not_refused_for_their_elapsed_time() -> None:
     assert overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, IDLE, 1) is None
 
 

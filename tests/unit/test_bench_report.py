@@ -190,7 +190,7 @@ def test_ladder_report_shows_the_resources_of_refused_steps() -> None:
     assert rows[3][2] == "over resources"
 
 
-def test_contest_report_gives_the_reason_why_the_default_did_not_run() -> None:
+def test_contest_report_gives_the_reason_why_the_default_config_did_not_run() -> None:
     whole = contest(torch=250.0)
     series = {name: each for name, each in whole.compared.series.items() if name != DEFAULT}
     without = replace(whole, compared=replace(whole.compared, series=series), refused={DEFAULT: "spills 8 bytes"})

@@ -111,7 +111,7 @@ def test_time_axis_ends_when_random_search_has_covered_its_share() -> None:
 # Score
 
 
-def test_improvement_is_0_for_random_1_for_the_optimum_and_negative_if_worse() -> None:
+def test_improvement_is_0_for_random_search_1_for_the_optimum_and_negative_below_random() -> None:
     random_us = np.array([30.0, 20.0, 20.0, 20.0])
     found = np.array([np.inf, 20.0, 10.0, 25.0])
     assert improvement(random_us, found, 10.0).tolist() == [0.0, 0.0, 1.0, -0.5]
@@ -165,7 +165,7 @@ def test_synchronous_simulated_workers_ask_together() -> None:
     assert player.told == [(0, 3), (1, 3), (2, 3), (3, 6), (4, 6), (5, 6), (6, 7)]
 
 
-def test_simulated_workers_wait_while_the_player_is_full() -> None:
+def test_simulated_workers_wait_while_the_strategy_accepts_no_further_pending_trials() -> None:
     player = Scripted(list(range(7)), first=2)
     run = Simulation(ground([1.0] * 7), player, Course(workers=5, clock="steps", trials=7)).play()
     assert run.ended_s == [1, 1, 2, 2, 2, 2, 2]
@@ -198,7 +198,7 @@ def test_built_in_strategies_replay_deterministically_without_repeats() -> None:
     )
 
 
-def test_invalid_configs_of_optuna_count_as_asks_but_not_as_trials() -> None:
+def test_invalid_configs_of_optuna_count_as_proposals_but_not_as_trials() -> None:
     from tests.bench.strategy import optuna_study
 
     space = load(next(path for path in paths() if "convolution-RTX" in path.name))
@@ -421,7 +421,7 @@ def test_space_with_most_configs_failing_keeps_its_optimum() -> None:
     assert "0.50 / 25%" in cell
 
 
-def test_noisy_player_corrects_lucky_times_only_if_enabled() -> None:
+def test_noisy_replay_corrects_too_short_times_only_if_enabled() -> None:
     recorded = ground([5.0, 1.0, *[9.0] * 120])
     sharp = noisy.Noise(spread=0.0, lucky=0.5, factor=0.1)
     found = {}
@@ -556,7 +556,7 @@ def test_strategy_benchmark_fails_without_runs_of_the_default_strategy(
 
 
 @pytest.mark.parametrize("judges", [True, False])
-def test_missed_conditions_are_reported_only_if_the_run_is_judged(judges: bool) -> None:
+def test_benchmark_report_lists_missed_conditions_only_if_conditions_are_judged(judges: bool) -> None:
     told = report.Report(tell=lambda _: None, judges=judges)
     told.hold(["P200 is 0.1"])
     assert bool(told.missed) is judges

@@ -58,7 +58,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("before", [None, "earlier content"])
-def test_interrupted_write_leaves_the_earlier_file_and_no_part(
+def test_interrupted_write_leaves_the_earlier_file_and_no_partial_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool, before: str | None
 ) -> None:
     place = tmp_path / "report.md"
@@ -81,7 +81,7 @@ def test_replaced_file_keeps_its_link_and_permissions(tmp_path: Path) -> None:
     assert (real.read_text(), link.is_symlink(), real.stat().st_mode & 0o777) == ("after", True, 0o640)
 
 
-def test_pipes_are_written_to_instead_of_replaced(tmp_path: Path) -> None:
+def test_output_to_a_named_pipe_does_not_replace_the_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=write_file, args=(pipe, "through the pipe"))
@@ -92,7 +92,9 @@ def test_pipes_are_written_to_instead_of_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_folder_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool) -> None:
+def test_folder_is_written_completely_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
     folder = tmp_path / "a" / "family"
     if exists:
         folder.mkdir(parents=True)

@@ -242,7 +242,7 @@ def test_inlined_expression_size_is_limited() -> None:
             chain[f"y{level}"] = parse(f"y{level - 1} + 1").inline(chain)
 
 
-def test_whole_and_number_refuse_other_values() -> None:
+def test_integer_and_numeric_evaluation_refuse_other_values() -> None:
     assert parse("S / 2").whole({"S": 8}) == 4
     assert parse("S / 2").number({"S": 7}) == 3.5
     with pytest.raises(InvalidInput, match="must be whole"):

@@ -54,7 +54,7 @@ def test_changed_driver_gpu_or_compiler_causes_a_new_gpu_survey(
     assert survey.count == 2
 
 
-def test_incomplete_or_empty_survey_is_not_stored(tmp_path: Path) -> None:
+def test_incomplete_or_empty_gpu_survey_is_not_stored(tmp_path: Path) -> None:
     for survey in (Survey([known("sm_90")], complete=False), Survey([])):
         assert [kept_survey(tmp_path, "NVRTC 13.1", survey) for _ in range(2)] == [survey.result[0]] * 2
         assert survey.count == 2

@@ -64,7 +64,7 @@ def test_one_thread_at_a_time_uses_the_gpu_and_frees_its_memory(there: ModuleTyp
 
 
 @pytest.mark.parametrize("elements", [1 << 30, 7 * 40])
-def test_by_rows_gives_the_same_results_on_the_gpu(
+def test_computation_by_rows_gives_the_same_results_on_the_gpu(
     there: ModuleType, monkeypatch: pytest.MonkeyPatch, elements: int
 ) -> None:
     monkeypatch.setattr(rows, "GPU_BLOCK_ELEMENTS", elements)

@@ -84,7 +84,7 @@ def test_mixture_keeps_the_sign_of_inputs_of_one_sign(sign: int) -> None:
     assert (np.sign(found) == sign).all()
 
 
-def test_no_mixture_of_equal_elements_for_integer_outputs() -> None:
+def test_inputs_are_not_mixed_with_equal_elements_if_an_output_is_integer() -> None:
     index = Operand(name="at", role="output", dtype="int32", shape=(ROWS,), tolerance=None)
     others = [{"x": normal(2)}]
     found = mixtures({"x": normal(1)}, others, [operand("x", normal(1)), index], np.random.default_rng(3), allowed=1e-6)

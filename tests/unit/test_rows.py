@@ -12,7 +12,7 @@ COLUMNS = 1 << 12
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
-def test_by_rows_concatenates_block_results_in_order(rows: int) -> None:
+def test_computation_by_rows_concatenates_block_results_in_order(rows: int) -> None:
     x = np.random.default_rng(0).standard_normal((rows, COLUMNS), np.float32)
     weight = np.arange(COLUMNS, dtype=np.float32)
     found = scaled({"factor": 2.0}, {"x": x, "weight": weight})
@@ -21,7 +21,7 @@ def test_by_rows_concatenates_block_results_in_order(rows: int) -> None:
     assert found["out"].dtype == np.float64
 
 
-def test_by_rows_uses_blocks_of_a_bounded_size() -> None:
+def test_computation_by_rows_uses_blocks_of_a_bounded_size() -> None:
     sizes: list[int] = []
 
     @by_rows
@@ -34,7 +34,7 @@ def test_by_rows_uses_blocks_of_a_bounded_size() -> None:
 
 
 @pytest.mark.parametrize(("columns", "most"), [(1, 1), (2, 1), (3, 2), (4, 3), (100, 4)])
-def test_raise_columns_changes_a_few_columns(columns: int, most: int) -> None:
+def test_raised_columns_of_an_input_are_few(columns: int, most: int) -> None:
     for seed in range(20):
         x = np.zeros((2, columns), np.float32)
         raise_columns(np.random.default_rng(seed), x, 7.0)
@@ -42,7 +42,7 @@ def test_raise_columns_changes_a_few_columns(columns: int, most: int) -> None:
         assert 1 <= np.count_nonzero(x[0]) <= most
 
 
-def test_by_rows_raises_the_error_of_a_block_unchanged() -> None:
+def test_computation_by_rows_raises_the_error_of_a_block_unchanged() -> None:
     @by_rows
     def fails(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Any]:
         if inputs["x"].max() > 0:

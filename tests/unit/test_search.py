@@ -372,7 +372,7 @@ def test_confirmation_corrects_the_times_of_all_configs_with_its_binary(space: S
     assert [trial.number for trial in search.history.elites(5)] == [3, 1, 2, 4, 0]
 
 
-def test_corrected_lucky_times_do_not_block_later_challengers(space: Space) -> None:
+def test_corrected_too_short_times_do_not_block_later_challengers(space: Space) -> None:
     search = start(space)
     for number in range(Policy().challengers):
         tell(search, 50 + number, f"lucky {number}")
@@ -384,7 +384,7 @@ def test_corrected_lucky_times_do_not_block_later_challengers(space: Space) -> N
     assert search.challengers.due(100.0, ended=True) == search.best
 
 
-def test_search_with_only_lucky_times_ends_after_the_final_challengers(space: Space) -> None:
+def test_search_with_only_too_short_times_ends_after_the_final_challengers(space: Space) -> None:
     search, confirmed = start(space), 0
     for number in range(3 * Policy().final_challengers):
         tell(search, 50 + number, f"{number}")
@@ -446,7 +446,7 @@ def test_candidates_get_all_samples_until_there_are_elites_if_a_policy_limit_is_
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_portfolio_search_is_full_while_too_many_trials_are_pending(space: Space, name: str) -> None:
+def test_portfolio_search_reports_itself_full_while_too_many_trials_are_pending(space: Space, name: str) -> None:
     search = start(space, name)
     patient = name == "portfolio"
     for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # no trial, as many, and twice as many trials have ended

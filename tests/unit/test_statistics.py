@@ -134,7 +134,7 @@ def test_intervals_overlap_symmetrically(other: tuple[float, float, float], over
     assert mine.overlaps(theirs) is theirs.overlaps(mine) is overlap
 
 
-def test_order_interval_excludes_the_published_ranks() -> None:
+def test_order_statistic_interval_has_the_published_ranks() -> None:
     # ranks of the 95 % interval of a median, Conover (1999)
     for count, rank in ((6, 1), (9, 2), (10, 2), (40, 14), (100, 40)):
         interval = order_interval([float(index) for index in range(1, count + 1)], 0.95)
@@ -143,7 +143,7 @@ def test_order_interval_excludes_the_published_ranks() -> None:
     assert order_interval([1.0] * 5000, 0.95).high == 1.0
 
 
-def test_unshared_noise_excludes_a_slowdown_common_to_both_series() -> None:
+def test_unshared_noise_excludes_a_slowdown_of_both_series() -> None:
     rng = np.random.default_rng(3)
     shared = rng.lognormal(0, 0.5, 200)
     first, second = (time_us * shared * rng.lognormal(0, 0.01, 200) for time_us in (95.0, 100.0))
@@ -154,7 +154,7 @@ def test_unshared_noise_excludes_a_slowdown_common_to_both_series() -> None:
     assert hedges_g(*apart) > 3
 
 
-def test_unshared_keeps_the_effect_of_independent_series() -> None:
+def test_removing_shared_slowdowns_keeps_the_effect_of_independent_series() -> None:
     rng = np.random.default_rng(4)
     first, second = (time_us * rng.lognormal(0, 0.03, 4000) for time_us in (97.0, 100.0))
     assert hedges_g(*unshared(first, second)) == pytest.approx(hedges_g(first, second), rel=0.05)

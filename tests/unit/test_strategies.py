@@ -86,7 +86,7 @@ def test_every_strategy_finds_faster_configs_than_random_sampling(name: str) -> 
 # Observations
 
 
-def test_observations_order_measured_before_pruned_before_failed() -> None:
+def test_observations_are_ordered_as_measured_pruned_failed() -> None:
     space, history = line(), History()
     outcomes = [KINDS["crashed"], lasting(3), KINDS["pruned"], KINDS["abandoned"], lasting(2), KINDS["impossible"]]
     for x, outcome in enumerate(outcomes):
@@ -243,7 +243,7 @@ def test_better_elites_have_more_children() -> None:
     assert shares == pytest.approx([(ELITES - rank) / 36 for rank in range(ELITES)], abs=0.02)
 
 
-def test_children_have_at_most_two_values_of_neither_parent() -> None:
+def test_at_most_two_values_of_a_child_come_from_neither_parent() -> None:
     space, seen = evolved(30)
     brood = Breeding(space).brood(seen, 2000, rng())
     mothers, fathers = (seen.rows[brood.parents[:, side]] for side in (0, 1))

@@ -262,12 +262,12 @@ def test_neighbours_of_an_elite_are_all_single_changes() -> None:
     assert len(Neighbourhood(wide).of_elites(observed(wide, {(5,): 1.0}), rng()).rows) == MOST
 
 
-def test_spread_keeps_the_head_of_a_long_ranking_and_a_sample() -> None:
+def test_long_ranking_is_reduced_to_its_head_and_a_sample() -> None:
     assert spread(np.arange(10), 10).tolist() == list(range(10))
     assert spread(np.arange(100), 10).tolist() == [0, 1, 2, 3, 4, 5, 28, 52, 75, 99]
 
 
-def test_single_thread_restores_the_thread_count() -> None:
+def test_single_thread_context_restores_the_thread_count() -> None:
     def threads() -> list[int]:
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 

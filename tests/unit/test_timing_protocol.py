@@ -120,7 +120,7 @@ def test_every_timer_precedes_every_other_in_half_of_the_rounds(rounds: int) -> 
     assert len(orders) == 3
 
 
-def test_interruptions_and_lucky_samples_do_not_change_a_round() -> None:
+def test_interruptions_and_too_short_samples_do_not_change_a_round() -> None:
     own_us = ROUND_US / 5
     timer = ScriptedTimer([own_us, 40 * own_us, own_us / 2, 7 * own_us, own_us])
     assert interleave({"a": timer}, 4, rng=RNG(0), warm=False) == {"a": [own_us] * 4}
@@ -141,7 +141,7 @@ def test_warm_up_repeats_samples_of_short_kernels_only() -> None:
     assert asked.count("l") == 4  # only before its first sample, when its time is unknown
 
 
-def test_empty_list_can_be_interleaved() -> None:
+def test_interleaving_no_kernels_gives_no_samples() -> None:
     assert interleave({}, 3, rng=RNG(0), warm=True) == {}
 
 

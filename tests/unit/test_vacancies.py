@@ -16,20 +16,20 @@ def folders(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in ("one", "two", "three")]
 
 
-def test_vacancies_are_missing_paths_in_every_earlier_include_folder(folders: list[str]) -> None:
+def test_missing_paths_are_found_in_every_earlier_include_folder(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "a.h").touch()
     assert vacancies([f"{three}/a.h"], [], folders) == [f"{one}/a.h", two]
 
 
-def test_later_copy_of_a_header_is_not_a_vacancy(folders: list[str]) -> None:
+def test_copies_of_a_header_in_later_folders_give_no_missing_path(folders: list[str]) -> None:
     one, two, three = folders
     Path(one, "a.h").touch()
     Path(three, "a.h").touch()
     assert vacancies([f"{one}/a.h"], [], folders) == [two]
 
 
-def test_vacancy_is_the_topmost_missing_folder(folders: list[str]) -> None:
+def test_missing_path_is_reduced_to_the_topmost_missing_folder(folders: list[str]) -> None:
     one, two, three = folders
     Path(three, "x", "y").mkdir(parents=True)
     for name in ("a.h", "b.h"):
@@ -37,11 +37,11 @@ def test_vacancy_is_the_topmost_missing_folder(folders: list[str]) -> None:
     assert vacancies([f"{three}/x/y/a.h", f"{three}/x/y/b.h"], [], folders) == [f"{one}/x", two]
 
 
-def test_files_outside_the_folders_have_no_vacancies(folders: list[str], tmp_path: Path) -> None:
+def test_files_outside_the_include_folders_give_no_missing_path(folders: list[str], tmp_path: Path) -> None:
     assert vacancies([str(tmp_path / "elsewhere.h")], [], folders) == []
 
 
-def test_absent_headers_tested_by_a_source_are_vacancies(folders: list[str]) -> None:
+def test_absent_headers_that_a_source_tests_are_missing_paths(folders: list[str]) -> None:
     one, two, three = folders
     assert vacancies([], ["a.h"], folders) == [f"{one}/a.h", f"{three}/a.h", two]
     assert vacancies([], [f"{three}/b.h"], folders) == [f"{three}/b.h"]
@@ -71,7 +71,7 @@ def test_tested_headers_are_unknown_if_macros_form_their_names(source: str) -> N
     assert asked_headers(source) is None
 
 
-def test_broken_symlink_is_vacant_until_its_target_exists(folders: list[str], tmp_path: Path) -> None:
+def test_broken_symlink_is_a_missing_path_until_its_target_exists(folders: list[str], tmp_path: Path) -> None:
     one, two, three = folders
     Path(three, "a.h").touch()
     Path(one, "a.h").symlink_to(tmp_path / "target")
