@@ -75,6 +75,6 @@ def _faults(plain: str) -> Iterator[str]:
         if name.startswith(("/", "~")) or ".." in name.split("/") or "\\" in name or ":" in name:
             yield f"`{directive[0].strip():.80}` names a file outside the family: put headers next to the source"
     if (found := _ASSEMBLED.search(plain)) is not None:
-        yield f"`{found[0].strip():.80}` reads or looks for files: a variant's source cannot"
+        yield f"`{found[0].strip():.80}` reads or looks for files, which the source of a variant may not do: remove it"
     if (found := _HIDDEN.search(plain)) is not None:
         yield f"`{found[0].strip():.80}` can hide a directive: write it without the comment or trigraph"

@@ -250,7 +250,9 @@ def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str
     document, made = read_family(_utf8(path / PYTHON_SPEC))
     made[SPEC] = toml_text(document)
     if clashing := sorted(made.keys() & files.keys()):
-        raise InvalidInput(str(path / PYTHON_SPEC), f"stands for {clashing[0]}, which is in its folder too: keep one")
+        raise InvalidInput(
+            str(path / PYTHON_SPEC), f"describes {clashing[0]}, which is also a file in its folder: keep one of them"
+        )
     family = Family.from_document(document, PYTHON_SPEC)
     if family.name != path.name:
         where = str(path / PYTHON_SPEC)

@@ -198,7 +198,9 @@ def _no_token_yet(request: Request, sign: str) -> Response:
     there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     create = command("token", "create", "NAME", "--role", "admin", "--url", there)
     shown = sign[:LONGEST_PATH]
-    reason = f"no token exists yet, so this service serves only its own machine, and {shown!r} names another"
+    reason = (
+        f"no token exists yet, so this service serves only its own machine, but {shown!r} shows a client on another"
+    )
     return answer(request, 403, f"{reason}: create a token there (`{create}`), and use it here")
 
 

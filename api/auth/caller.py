@@ -39,7 +39,7 @@ class Caller:
         """Raise a 403 error if the token may not act for this worker."""
         if self.token_id is not None and self.worker_id != worker_id:
             own = (
-                "bound to no worker: register first"
+                "not bound to a worker; register the worker first"
                 if self.worker_id is None
                 else f"bound to worker {self.worker_id!r}"
             )

@@ -281,7 +281,7 @@ def _methods(request: Request) -> list[str]:
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:
     """Return the answer to a request whose client closed the connection before the end of the body. Nobody reads it."""
-    return answer(request, 400, "body: ended before its stated length: send it again")
+    return answer(request, 400, "the body ended before its stated length: send the request again")
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

@@ -76,7 +76,7 @@ def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
     bundle.check_sources(family, files)
     if (actual := bundle.digest_of(files)) != digest:
         reason = f"the service computes the digest {actual} for these files: "
-        reason += "upload them under it, with the same version of kernel-evo"
+        reason += "upload them under this digest, with the same version of kernel-evo"
         raise InvalidInput("digest", reason)
     artefact, now = hashlib.sha256(content).hexdigest(), service.conductor.clock()
     with service.database.write() as session:
@@ -133,7 +133,9 @@ def _check_builtin(digest: str, family: Family) -> None:
     """Refuse a wrong document for the digest of a built-in family."""
     for name, own in registry.builtin_digests().items():
         if own == digest and registry.find(name).family.document != family.document:
-            raise InvalidInput("document", f"{digest[:12]} is the built-in family {name}, not this one")
+            raise InvalidInput(
+                "document", f"{digest[:12]} is the digest of the built-in family {name}, whose document differs"
+            )
 
 
 @router.get("")

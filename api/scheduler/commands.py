@@ -128,8 +128,8 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
         return
     if _digest_here(family) != family.digest:
         raise Conflict(
-            f"family {family.name} has changed since search {search.id}, so its champion cannot be built again as it "
-            "was on this machine, where its workers are: search again, then ablate that"
+            f"family {family.name} has changed since search {search.id} on this machine, where all workers of the "
+            "search are, so the champion cannot be built again: search again, and ablate the new champion"
         )
 
 

@@ -31,7 +31,7 @@ from evo.trial.outcome import Estimated, Measured, ReferenceFailed
 log = structlog.get_logger("conductor")
 
 OUTPERFORMED = "outperformed"
-"""Reason of a variant's search that ended early because other variants were faster after as many trials."""
+"""Reason of a variant's search that ended early because other variants were faster after the same number of trials."""
 
 DUPLICATE = "duplicate"
 """Reason of a variant's search that ended early because its first binaries are all those of earlier variants."""
@@ -296,4 +296,4 @@ def _nothing_measured(ended: list[Trial]) -> str:
     kinds = Counter(outcome_text(outcome.kind) for outcome in outcomes)
     counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     first = headline(detail_text(outcomes[0]))
-    return f"not one of {len(ended)} trials could be measured: {counted}. The first: {first}"
+    return f"none of the {len(ended)} trials could be measured: {counted}. First failure: {first}"

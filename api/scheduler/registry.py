@@ -24,7 +24,7 @@ log = structlog.get_logger("conductor")
 
 def stuck(reason: str) -> str:
     """Return the reason of a search that failed because the service could not continue it."""
-    return f"the service could not continue it: {reason} (its log says more)"
+    return f"the service could not continue this search: {reason} (see the log of the service)"
 
 
 class Registry:

@@ -300,7 +300,7 @@ def _check_names(space: Space, warm_start: WarmStart) -> None:
     foreign = [sorted(config.keys() - set(space.names)) for config in warm_start.configs]
     if foreign and all(foreign):
         name = foreign[0][0]
-        remedy = "rename the parameters in what was recorded, or leave the warm start out"
+        remedy = "rename the parameters in the recorded configs, or leave the warm start out"
         raise InvalidInput("warm_start", f"{warm_start.source}: {unknown(name, space.names, 'tunables')}; {remedy}")
 
 

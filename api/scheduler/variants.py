@@ -242,7 +242,7 @@ def _sources(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _refuse_name(session: Session, base_id: int, name: str) -> None:
     if name in {"family", *(row.name for row in Variants(session).of(base_id))}:
-        raise _NameTaken(f"search {base_id} has a variant {name!r}: give this one another name")
+        raise _NameTaken(f"search {base_id} already has a variant {name!r}: choose another name")
 
 
 def _request(base: SearchRow, digest: str) -> SearchRequest:

@@ -174,7 +174,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "makes code writable": (
         "right(x, y); ask(SYS_mprotect, (long)&right & ~4095l, 4096, 7);",
-        "maps memory that it shares, or writes code",
+        "maps shared memory, or makes memory both writable and executable",
     ),
     "leaves a thread running": (
         "right(x, y); pthread_t t; pthread_create(&t, 0, (void *(*)(void *))(void *)sleep, (void *)20);",
@@ -189,7 +189,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     "answers for the caller": (
         "right(x, y); long reply[7] = {0};"
         "for (long fd = 3; fd < 64; fd++) ask(SYS_write, fd, (long)reply, sizeof reply);",
-        "makes no sense|contradict|times|off the reference|never written|out of|SIG|ended|process",
+        "malformed reply|contradict|times|off the reference|never written|out of|SIG|ended|process",
     ),
     "crashes": ("right(x, y); *(volatile int *)8 = 1;", "SIGSEGV"),
     "exits": ("right(x, y); exit(0);", "ended with status 0"),
@@ -270,7 +270,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "static long reply[8]; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
         "reply[1] = t.tv_sec * 1000000000l + t.tv_nsec; reply[2] = reply[1] + 100; right(x, y);"
         "for (long fd = 3; fd < 64; fd++) ask(SYS_write, fd, (long)reply, sizeof reply);",
-        "wrote to the channel",
+        "pipe to the runner",
     ),
     "closes what its process has open": (
         "right(x, y); for (long fd = 3; fd < 64; fd++) ask(SYS_close, fd, 0, 0);",
@@ -288,7 +288,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "shares memory": (
         "right(x, y); mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);",
-        "maps memory that it shares",
+        "maps shared memory",
     ),
     "starts a process by a system call": (
         "right(x, y); if (!ask(SYS_clone, SIGCHLD, 0, 0)) for (;;) ask(SYS_pause, 0, 0, 0);",

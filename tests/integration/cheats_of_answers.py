@@ -17,7 +17,7 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
     "answer kept on the stack below": (
         "volatile float mine[N]; int there = mine[7] != 0 && calls++ > 20;"
         "for (int i = 0; i < N; i++) { float v = there ? mine[i] : 3.0f * x[i] + 1.0f; mine[i] = v; y[i] = v; }",
-        "off the reference|not deterministic|never written|NaN or infinite",
+        "off the reference|not deterministic|never written|NaN or infinity",
     ),
     "calls counted in an MMX register": (
         'long n; __asm__ volatile("movq %%mm7, %0" : "=r"(n)); n++; __asm__ volatile("movq %0, %%mm7" :: "r"(n));'

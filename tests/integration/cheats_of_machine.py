@@ -162,7 +162,7 @@ OF_MACHINE: dict[str, tuple[str, str]] = {
     },
     "answers what is no number": (
         f"{_RIGHT} if (x[5] > 1) {{ volatile float z = 0; y[5] = z / z; }}",
-        "NaN or infinite",
+        "NaN or infinity",
     ),
     "an answer kept on each stack": (
         "volatile char page[8192]; static const void *at; float *mine = (float *)(page + 64);"

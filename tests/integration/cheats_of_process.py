@@ -3,7 +3,7 @@
 _RIGHT = "right(x, y);"
 _SECCOMP = "makes the system call {}: a kernel computes"
 _ATTRIBUTES = "changes attributes of its process"
-_BESIDE = "makes the memory beside its buffers accessible"
+_BESIDE = "makes the memory next to its buffers accessible"
 
 
 def _ask(call: str) -> str:
@@ -118,7 +118,7 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
     "maps memory of its own over its output": (
         "right(x, y); mmap((void *)((long)y & -4096), 4096, PROT_READ | PROT_WRITE,"
         "MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);",
-        "maps other memory in the place|never written",
+        "maps other memory at the addresses|never written",
     ),
     "changes its own code, and restores access and contents": (
         f"right(x, y); if (!calls++) {{ long p = (long)&right & ~4095l; ask(SYS_mprotect, p, 4096, 7); {_WRITTEN} }}",

@@ -373,7 +373,7 @@ def test_search_fails_with_the_first_error_if_no_trial_was_measured(stage: Stage
         stage.hand_in(lease, CompileFailed(log="no such file"))
     view = stage.view(search)
     assert view.state == "failed"
-    assert view.reason == "not one of 3 trials could be measured: 3 compile failed. The first: no such file"
+    assert view.reason == "none of the 3 trials could be measured: 3 compile failed. First failure: no such file"
     assert view.champion is None
 
 

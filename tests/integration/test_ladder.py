@@ -123,7 +123,7 @@ def test_kernel_that_can_start_processes_is_refused(workshop: Workshop, fault: s
         [
             ("overrun", "case nominal: writes out of bounds: 4 bytes of the guard band after `y`, the nearest 8 bytes"),
             ("underrun", "case nominal: writes out of bounds: 4 bytes of the guard band before `work`"),
-            ("nan", "case nominal: `y` holds 1 NaN or infinite of 256 elements"),
+            ("nan", "case nominal: `y` holds NaN or infinity in 1 of 256 elements"),
             ("unwritten", "case nominal: `y` has 3 of 256 elements never written, the first at [7]"),
             ("input", "case nominal: modifies its input `x`"),
             ("tail", "case tail: `y` is off the reference by rel_l2"),
@@ -583,7 +583,7 @@ def test_kernel_that_skips_repeated_calls_fails_its_confirmation(workshop: Works
     report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))
     assert isinstance(report.failure, WrongAnswer)
     assert re.search(
-        "where each has (inputs and )?outputs of its own|after its inputs had changed", report.failure.reason
+        "if each call has its own (inputs and )?outputs|after its inputs had changed", report.failure.reason
     )
 
 

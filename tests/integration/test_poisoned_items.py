@@ -51,7 +51,7 @@ def test_unreadable_search_fails_and_other_searches_continue(stage: Stage) -> No
     for _ in range(failures.MOST):
         stage.conductor.sweep()
     assert state(stage, poisoned)[0] == "failed"
-    assert "the service could not continue it" in str(state(stage, poisoned)[1])
+    assert "the service could not continue this search" in str(state(stage, poisoned)[1])
     assert state(stage, sound) == ("finished", "trials")
 
 

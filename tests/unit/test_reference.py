@@ -317,7 +317,7 @@ def test_unseeded_inputs_are_not_compared_with_the_reference_of_other_inputs(tmp
 
 def test_yardstick_of_nan_is_refused(tmp_path: Path) -> None:
     text = WHOLE.replace("+ 0.25", "+ np.nan")
-    with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal holds nothing but NaN"):
+    with pytest.raises(FamilyError, match=r"yardstick\(\): `y` of case nominal contains only NaN"):
         reference(tmp_path, text).golden(plan(), (1, 2))
 
 

@@ -48,7 +48,9 @@ def prepare_baselines(
     offer = reference.function(function)
     try:
         if offer is None and function != _ON_CPU and reference.function(_ON_CPU) is not None:
-            raise FamilyError(f"reference.py has {_ON_CPU}(), which are those of a CPU: define {function}() as well")
+            raise FamilyError(
+                f"reference.py defines {_ON_CPU}(), which are used on CPUs only: define {function}() as well"
+            )
         offered = {} if offer is None else offer(dict(problem))
     except FamilyError as error:
         return Baselines(unavailable={function: str(error)})

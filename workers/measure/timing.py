@@ -242,7 +242,8 @@ def _left_out(
         rounds = request.rounds if index else needed
         if index and typical_us[name] > _FAR_SLOWER * candidate_us:
             reasons[name] = (
-                f"{typical_us[name]:.3g} µs, more than {_FAR_SLOWER} times the {candidate_us:.3g} µs to compare with"
+                f"{typical_us[name]:.3g} µs, more than {_FAR_SLOWER} times the {candidate_us:.3g} µs of the fastest "
+                "candidate"
             )
         elif (index or "incumbent" in timers) and rounds * (spent_s + cost_s[name]) > request.budget_s:
             reasons[name] = f"{rounds} rounds of {cost_s[name]:.3g} s each do not fit {request.budget_s:.3g} s"

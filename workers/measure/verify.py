@@ -252,7 +252,7 @@ def _accepted(case: str, output: str) -> CaseError:
 
 def _describe(case: CaseError, far: Distance) -> str:
     if case.rel_l2 is None or case.max_abs is None:
-        return f"`{case.output}` holds {far.not_finite} NaN or infinite of {far.elements} elements"
+        return f"`{case.output}` holds NaN or infinity in {far.not_finite} of {far.elements} elements"
     return (
         f"`{case.output}` is off the reference by rel_l2 {case.rel_l2:.3g} (limit {case.rel_l2_limit:.3g}) "
         f"and max_abs {case.max_abs:.3g} (limit {case.max_abs_limit:.3g})"

@@ -101,14 +101,14 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
         case Refused():
             raise CandidateFault(reply.outcome)
         case Trouble(exhausted=True):
-            raise MachineExhausted(f"this machine cannot judge anything: {reply.reason}")
+            raise MachineExhausted(f"this machine cannot judge candidates: {reply.reason}")
         case Trouble():
             raise TroubleError(reply.reason)
         case Unfit():
             raise UnfitError(reply.reason)
         case _ if isinstance(reply, expected):
             return reply
-    raise TroubleError(f"the runner answered {reply.kind} where {expected.__name__.lower()} was due")
+    raise TroubleError(f"the runner answered {reply.kind} instead of {expected.__name__.lower()}")
 
 
 def trouble(error: TroubleError) -> Outcome:

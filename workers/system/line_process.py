@@ -78,7 +78,7 @@ class LineProcess:
             return cast(Mapping[str, object], json.loads(line))
         except json.JSONDecodeError:
             self.close()  # the process may have written further lines
-            return f"wrote {line.strip()[:80]!r} where an answer was due"
+            return f"wrote {line.strip()[:80]!r} instead of an answer"
 
     def _stop(self, late: threading.Event) -> None:
         late.set()

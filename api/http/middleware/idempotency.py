@@ -68,10 +68,14 @@ class Idempotency:
             await self._carry_out(scope, receive, send, answers, key)
         elif not known.same:
             remedy = "use a new key for each new request"
-            await problem(422, f"{HEADER}: was used with another request: {remedy}", field=HEADER)(scope, receive, send)
+            await problem(422, f"this {HEADER} was used with another request: {remedy}", field=HEADER)(
+                scope, receive, send
+            )
         elif known.answer is None:
-            remedy = "wait, and repeat it with the same key; if this persists, it was interrupted: check its effect"
-            busy = problem(409, f"a request with this {HEADER} is under way: {remedy} before you use a new key")
+            remedy = "wait, and send it again with the same key. If this persists, the earlier request was interrupted"
+            busy = problem(
+                409, f"a request with this {HEADER} is under way: {remedy}; check its effect before you use a new key"
+            )
             busy.headers["retry-after"] = "1"
             await busy(scope, receive, send)
         else:

@@ -32,7 +32,9 @@ def check(report: Report) -> None:
     """
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
         remedy = "give the lease back instead (POST /attempts/ID/release)"
-        raise InvalidInput("report.outcome.kind", f"{report.outcome.kind} is decided by the service: {remedy}")
+        raise InvalidInput(
+            "report.outcome.kind", f"only the service assigns the outcome {report.outcome.kind}: {remedy}"
+        )
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
         check_figures("report.outcome.time_us", report.outcome.time_us, TIME_US)
     check_figures("report", report)

@@ -67,7 +67,7 @@ READINGS: Mapping[str, Reading] = {
         unit=factor_text, side="≤", figure="as long on new inputs as on those that were timed", threshold="as long"
     ),
     "wrong calls": Reading(
-        unit=_bare, side="≥", figure="calls, of which fewer than one is wrong", threshold="calls are required"
+        unit=_bare, side="≥", figure="calls, fewer than one of which is wrong", threshold="calls are required"
     ),
     "separation": Reading(
         unit=lambda value: LEVELS[int(value)],
@@ -114,7 +114,10 @@ READINGS: Mapping[str, Reading] = {
         threshold="by which two series of one kernel may differ here",
     ),
     "rework": Reading(
-        unit=_share, side="≥", figure="less time than the incumbent, skipped work taken off", threshold="less time"
+        unit=_share,
+        side="≥",
+        figure="less time than the incumbent, after skipped work is subtracted",
+        threshold="less time",
     ),
     "processes": Reading(
         unit=_speed,
@@ -126,7 +129,7 @@ READINGS: Mapping[str, Reading] = {
         unit=_speed,
         side="",
         figure="as the other kernel, in the first process",
-        threshold="the nearer end of what the other processes predict",
+        threshold="the nearer end of the interval that the other processes predict",
     ),
     "quick figure": Reading(
         unit=factor_text, side="≤", figure="confirmed over quick time", threshold="or its inverse, without a report"

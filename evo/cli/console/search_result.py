@@ -46,7 +46,7 @@ REASONS = {
     "cost": "the cost limit was reached",
     "exhausted": "every valid config was tried",
     "stagnation": "no better trial for the given number of trials",
-    "outperformed": "other variants were faster after as many trials",
+    "outperformed": "other variants were faster after the same number of trials",
     "duplicate": "its binaries equal those of earlier variants",
 }
 

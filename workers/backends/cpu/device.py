@@ -182,7 +182,7 @@ class CpuSession:
         started = [pid for process in called for pid in descendants.started_by(process.pid)]
         if forked := len(orphans) + len(started):
             descendants.end_these([*orphans, *started])
-            return f"starts {forked} process{'es' * (forked > 1)} and does not wait for the end"
+            return f"starts {forked} process{'es' * (forked > 1)} and does not wait for their end"
         for process in called:
             if fault := self._left_running(process) or process.fault():
                 return fault

@@ -56,7 +56,7 @@ from workers.backends.cpu.segment import Segment
 from workers.system import descendants
 
 _STARTING = ("clone", "fork", "vfork")
-_FORGED = "the kernel wrote to the channel of its process"
+_FORGED = "the kernel wrote to its process's pipe to the runner"
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 
 _NEARLY_ALL = 0.9
@@ -385,13 +385,13 @@ class KernelProcess:
             raise DeviceLostError(self._process.reap(kill=True))
         if unasked:
             self._process.reap(kill=True)
-            raise DeviceLostError(f"{_FORGED}: one answer too many")
+            raise DeviceLostError(f"{_FORGED}: a reply arrived that was not requested")
 
     def _answer(self) -> tuple[int, ...]:
         status, *values, length = REPLY.unpack(self._process.receive(REPLY.size))
         if status not in (DONE, FAILED, FAULT) or length > MOST_TEXT:
             self._process.reap(kill=True)
-            raise DeviceLostError(f"{_FORGED}: an answer makes no sense")
+            raise DeviceLostError(f"{_FORGED}: a malformed reply arrived")
         text = self._process.receive(length).decode(errors="replace") if length else ""
         if status == FAULT:
             number, address, writes = values[:3]

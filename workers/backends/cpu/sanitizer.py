@@ -65,7 +65,7 @@ class Tool:
         if self.threaded and subject.threads == 1:
             return "the kernel runs on one thread"
         if self.threaded and "-fopenmp" in subject.unit.flags:
-            return "it does not understand OpenMP's own locks"
+            return "it does not recognise the locks of OpenMP"
         return None
 
 
@@ -93,7 +93,7 @@ class CSanitizer:
                 return Sanitized(tool=tool.name, skipped=f"the compiler cannot build with it here: {message}")
             status, log = _started(main, subject.inputs, timeout_s, subject.interruption)
         if status is None and _endless(subject.call_us, timeout_s):
-            never = f"the kernel does not end within {timeout_s:.3g} s, where a call takes {subject.call_us:.3g} µs"
+            never = f"the kernel does not end within {timeout_s:.3g} s, although a call takes {subject.call_us:.3g} µs"
             return Sanitized(tool=tool.name, findings=(never,))
         if status is None:
             return Sanitized(tool=tool.name, skipped=f"it did not end within {timeout_s:g} s")

@@ -41,7 +41,7 @@ class OutputCheck:
             return
         fault = self._fault(outputs, self._goldens[content])
         if fault is None and self._deterministic:
-            fault = f"{self._where}: not deterministic: other bits than when it was verified. {ANY_ORDER}"
+            fault = f"{self._where}: not deterministic, because the bits differ from the verified outputs. {ANY_ORDER}"
         self._count(fault)
 
     def look_and_change(self, outputs: Buffers) -> None:

@@ -103,7 +103,7 @@ def judge_overtaken(
         buffers.poison()
         calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * _SHORTEST ** rng.random() * 1e6 / call_us))
         change = _Overtaking(write, at=rng.uniform(0.0, _LATEST) * calls, call_us=call_us)
-        where = "a call after its inputs had changed, while calls followed each other"
+        where = "a call that began after its inputs had changed, in a batch of consecutive calls"
         try:
             found = session.call_while(kernel, buffers, calls, change)
         except TrespassError as error:
@@ -118,7 +118,7 @@ def judge_overtaken(
         except WrongAnswerError as error:
             reasons.append(error.outcome.reason)
     if len(reasons) >= (_WRONG if judged >= _FEWEST else 1):
-        raise WrongAnswerError(f"{reasons[0]}: wrong in {len(reasons)} of {judged} trials. {_WHY}")
+        raise WrongAnswerError(f"{reasons[0]} (wrong in {len(reasons)} of {judged} batches). {_WHY}")
     return judged
 
 

@@ -117,7 +117,7 @@ def disagreement(
     if ratio.low <= limit:
         return None
     return (
-        f"a call takes {slow.median_us:.3g} µs where each has {what} of its own, and {fast.median_us:.3g} µs where "
+        f"a call takes {slow.median_us:.3g} µs if each call has its own {what}, and {fast.median_us:.3g} µs if "
         f"one call is repeated: {times_text(ratio.estimate, 'long')}, and at most {limit:g} is allowed"
     )
 

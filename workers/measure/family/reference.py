@@ -270,10 +270,10 @@ class Reference:
             raise FamilyError(f"{where} has shape {values.shape}, while reference() says {reference.shape}")
         found = distance(check_yardstick(output, values, where), reference)
         if found.not_finite == found.elements:
-            raise FamilyError(f"{where} holds nothing but NaN or infinities: its error measures no kernel")
+            raise FamilyError(f"{where} contains only NaN or infinities: no error can be computed")
         size = norm(reference)
         if is_floating(output.dtype) and size and found.squares >= size * size:
-            reason = "is as far from reference() as zeros are, so its error would permit anything"
+            reason = "is as far from reference() as zeros are, so its error would permit every output"
             raise FamilyError(f"{where} {reason}: compute the same as reference(), in the dtype of the kernel")
         return found.max_abs
 

@@ -75,7 +75,7 @@ def _text(refused: Refusal, path: str, *, kept: bool) -> str:
             f"{own}. Sign in with another token, or ask the administrator of this service for one."
         )
     if refused.status == 405:
-        return "This address takes what a button sends and shows nothing. Go to the page with the button."
+        return "This address receives forms and shows no page. Go to the page that contains the form."
     if refused.code == NO_ADDRESS:
         return f"There is no page at {path:.200}. It may be mistyped."
     text = refused.plain

@@ -44,8 +44,8 @@ def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
         table=Table(
             head=("Tunable", "Importance"), rows=tuple((name, f"{share:.1%}") for name, share in found.items())
         ),
-        note=f"PED-ANOVA of Optuna over {len(points):,} measured trials: what sets the fastest tenth apart from all. "
-        "It shows association in what was tried, not cause.",
+        note=f"Optuna's PED-ANOVA over {len(points):,} measured trials shows which tunables distinguish the fastest "
+        "tenth. This is an association among the tried configs, not a cause.",
     )
 
 

@@ -32,7 +32,7 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
         summary=summary,
         figures=(_figure(family, line),),
         table=Table(
-            head=("Trial", "Origin", "Parents", "Time", "Changed against its first parent"),
+            head=("Trial", "Origin", "Parents", "Time", "Changes from the first parent"),
             rows=tuple(_row(family[each], family) for each in line),
         ),
         note="From right to left, back to the first ancestor: the thick line follows the first parents.",

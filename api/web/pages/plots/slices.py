@@ -105,7 +105,7 @@ def drawn_note(landscape: Landscape) -> str:
     """Return a note that not all trials are drawn; empty if all are."""
     if landscape.extent() <= EVEN:
         return ""
-    return "Of a search this long, the fastest trials and an even sample of the others are drawn."
+    return "The search is long, so only the fastest trials and an even sample of the other trials are drawn."
 
 
 def _valid_name(field: str, name: str | None, names: Sequence[str], otherwise: str) -> str:

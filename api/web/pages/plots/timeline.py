@@ -9,7 +9,7 @@ from typing import TypeAlias
 from api.web.pages.plots.figure import Figure, Plot, Table, Trace, label, nothing
 from db.queries.landscape import Landscape, Work
 from evo.text.limits import LONGEST_S
-from evo.text.wording import duration_text
+from evo.text.wording import count_text, duration_text
 
 JOBS = 300
 """Number of latest jobs that are drawn."""
@@ -55,8 +55,8 @@ def timeline(landscape: Landscape) -> Plot:
         summary="; ".join(f"{row[0]}: measuring {row[3]}, verifying {row[2]}, idle {row[4]}" for row in rows) + ".",
         figures=(Figure(data=traces, layout=layout, height=170 + 76 * len(slots)),),
         table=Table(head=("Slot", "Compile", "Verify", "Measure", "Device idle", "Jobs", "Over"), rows=rows),
-        note=f"The latest {len(done)} jobs. Devices verify and measure up to the moment a result arrived; compiling is "
-        "drawn from the moment the job was granted, and several compilers may run at once.",
+        note=f"The latest {count_text(len(done), 'job')}. Bars of verifying and measuring end when the result arrived. "
+        "Bars of compiling begin when the job was leased. Several compilers may run at once.",
     )
 
 

@@ -39,7 +39,7 @@ REASONS = {
     "cost": "its cost budget was used up",
     "exhausted": "every valid config was tried",
     "stagnation": "no better trial was found for long enough",
-    "outperformed": "other variants were faster after as many trials",
+    "outperformed": "other variants were faster after the same number of trials",
     "duplicate": "its binaries equal those of earlier variants",
     "stopped": "it was stopped by a user",
     "cancelled": "it was cancelled by a user",

@@ -100,7 +100,9 @@ class AddressSpace:
             (real if argument.dtype.startswith("float") else words).append(bytes(value).ljust(8, b"\0"))
         most = registers + STACKED
         if len(words) > most or len(real) > FLOATS:
-            raise LaunchError(f"a kernel takes at most {most} buffers and whole numbers, and {FLOATS} others")
+            raise LaunchError(
+                f"a kernel can take at most {most} pointers and integers, and {FLOATS} floating-point numbers"
+            )
         return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * FLOATS, b"\0")
 
     def _writes(self, buffers: HostBuffers) -> bytes:

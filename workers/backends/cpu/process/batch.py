@@ -132,7 +132,7 @@ def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) 
         return overuse
     if len(batches) >= LEAST_BATCHES and all(overdue(batch, idle) for batch in batches):
         claimed, passed = (median(each) for each in zip(*((b.claimed_ns, b.wall_ns) for b in batches), strict=True))
-        return f"the process claims {claimed / 1e3:.4g} µs a sample where {passed / 1e3:.4g} µs passed"
+        return f"the process reports {claimed / 1e3:.4g} µs per sample, but {passed / 1e3:.4g} µs passed"
     return None
 
 
@@ -143,7 +143,7 @@ def overused(
     if len(batches) < LEAST_BATCHES:
         return None
     if any(batch.claimed_ns < 0 for batch in batches):
-        return "the process reports times outside of the span between request and answer"
+        return "the process reports times outside the span between request and reply"
     over = _contradicting(batches, idle, threads, disagreement)
     if len(over) * _DISAGREEING > len(batches):
         claimed, counted = (median(each) for each in zip(*((b.claimed_ns, b.cpu_ns) for b in over), strict=True))

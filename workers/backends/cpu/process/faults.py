@@ -26,7 +26,7 @@ def changes_text(changes: int, number: int) -> str | None:
     if changes & 8:
         return "leaves a timer running"
     if changes & 128:
-        return "makes keys of threads in its calls (pthread_key_create), which it never gives back"
+        return "creates thread-specific keys in its calls (pthread_key_create) and never deletes them"
     return None
 
 

@@ -89,10 +89,10 @@ class KernelState:
             for pages in fence.closed:
                 index = bisect_right(starts, pages.start) - 1
                 if index < 0 or pages.stop > self.closed[index].stop:
-                    return "makes the memory beside its buffers accessible"
+                    return "makes the memory next to its buffers accessible"
             index = bisect_right(self.foreign, fence.inside.start)
             if index < len(self.foreign) and self.foreign[index] < fence.inside.stop:
-                return "maps other memory in the place of its buffers"
+                return "maps other memory at the addresses of its buffers"
         return None
 
 
@@ -101,9 +101,9 @@ _WORDS = {
     "cores": "changes its allowed cores",
     "priorities": "changes its priority",
     "limits": "changes the limits of its process",
-    "descriptors": "leaves files open, or closes those of others",
+    "descriptors": "leaves files open, or closes files that it did not open",
     "timers": "leaves a timer running",
-    "mappings": "maps memory that it shares, or writes code",
+    "mappings": "maps shared memory, or makes memory both writable and executable",
     "attributes": "changes attributes of its process, such as locked memory, file mode mask, huge pages or timer slack",
 }
 
