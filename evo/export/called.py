@@ -80,7 +80,8 @@ def check_same(times: Times, champion: ChampionView) -> None:
 
 
 def called_text(champion: ChampionView, kind: str) -> str | None:
-    """Return the time of a champion as PyTorch calls it, or how to measure it; None if no package can contain it.
+    """Return text on the time of a champion's calls from PyTorch, or on how to measure it; None if no exported package
+    can contain the champion.
 
     Args:
         kind: kind of the champion's device.

@@ -34,7 +34,7 @@ def read_notes(tables: Sequence[Table], scope: Scope) -> tuple[Note, ...]:
     notes = []
     for table in tables:
         expression = table.expression_over("expression", scope)
-        notes.append(Note(expression=expression, text=table.text("note", what="a few words that go with every time")))
+        notes.append(Note(expression=expression, text=table.text("note", what="a few words to show with every time")))
         table.done()
     return tuple(notes)
 

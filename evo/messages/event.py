@@ -44,7 +44,7 @@ class SearchEvent:
     """Current state of a search. It is sent after its trials, and when its state, best trial or champion changed.
 
     Attributes:
-        counts: trials by outcome kind.
+        counts: number of trials by kind of outcome.
         speedup: speed-up of the best trial over the fastest baseline; confirmed if `best` is confirmed.
         champion_id: current champion of the same family, problem, device and objective, from any search.
         elapsed_s: running time without pauses.

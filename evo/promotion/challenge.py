@@ -48,7 +48,7 @@ class ChallengeLimit:
     again: Trial | None
 
     def missed_by(self, best: Trial, goal: Goal | None = None) -> str:
-        """Explain why the best of the other trials did not challenge.
+        """Explain why a trial, the best trial that is not the incumbent, did not challenge.
 
         Args:
             goal: goal of the search; None: the time.

@@ -24,7 +24,7 @@ class Figure:
         value: value in `unit`: microseconds, or times as fast.
         source: ``quick`` samples of a trial, ``confirmed`` in fresh processes, or ``estimated`` without a run.
         interval: interval of the value; None if none was computed.
-        against: the baseline that a speed-up is over.
+        against: baseline to which a speed-up refers; None for a time.
     """
 
     value: float

@@ -250,13 +250,13 @@ CACHES: tuple[Literal["hot", "cold"], ...] = ("hot", "cold")
 
 @dataclass(frozen=True)
 class Limits:
-    """Roofline limits of a device in µs, by cache mode. An instance is false if no limit is known."""
+    """Roofline limits of a device in µs, by cache mode. It is False as a condition if no limit is known."""
 
     floors_us: Mapping[str, float]
 
     @classmethod
     def of(cls, device: Device, work: Work | None, objective: Objective) -> "Limits":
-        """Return the limits with all data in the cache, and with no data in it."""
+        """Return the limits of a device with a hot and with a cold cache."""
         floors_us: dict[str, float] = {}
         for cache in CACHES:
             limit = device_roofline(device, work, replace(objective, cache=cache))
@@ -298,7 +298,7 @@ def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
     """
     if reached_us <= goal.time_us:
         return "reached"
-    return _impossible(goal, least_us) or f"open: {factor_text(reached_us / goal.time_us)} of it"
+    return _impossible(goal, least_us) or f"open: the time is {factor_text(reached_us / goal.time_us)} the goal"
 
 
 def _on_another_model(goal: Goal, reached_us: float, least_us: float) -> str:
@@ -306,7 +306,7 @@ def _on_another_model(goal: Goal, reached_us: float, least_us: float) -> str:
         return impossible
     if reached_us <= goal.time_us:
         return "a shorter time here"
-    return f"a longer time here: {factor_text(reached_us / goal.time_us)} of it"
+    return f"a longer time here: {factor_text(reached_us / goal.time_us)} the goal"
 
 
 def _impossible(goal: Goal, least_us: float) -> str | None:

@@ -47,7 +47,7 @@ def on_one_line(text: str, words: Iterable[str]) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return an equal JSON document in which these characters are JSON escapes."""
+    """Return an equal JSON document in which the characters that `visible` escapes are JSON escapes."""
     return _ACTIVE.sub(_json_escape, text)
 
 

@@ -57,7 +57,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["render", "sdpa_fp8", "--target", "sm_80"], "E4M3 exists from sm_89 on"),
         (["render", "gemm", "--target", "sm_89", "--device", "cpu"], "--target: replaces --device"),
         (["new", "Bad Name"], "cannot name a family"),
-        (["new", "sdpa"], "FOLDER: sdpa comes with kernel-evo, whose champions have that name: take e.g. my_sdpa"),
+        (["new", "sdpa"], "FOLDER: a built-in family is called sdpa: choose another name, e.g. my_sdpa"),
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
     ],
 )
@@ -272,7 +272,7 @@ def test_search_works_with_an_unwritable_cache_and_reports_it_once(
     with line.working():
         ended = line.run("search", str(recording(tmp_path / "bowl.json", side=3)), "--trials", "4")
     assert ended.code == 0
-    assert ended.out.count("cannot be written (Not a directory): nothing is lost") == 1
+    assert ended.out.count("cannot be written (Not a directory): no result is lost") == 1
     findings = line.run("doctor", "--json").json["findings"]
     assert [each["found"] for each in findings if each["what"] in ("cache", "database")] == [False, True]
 

@@ -147,7 +147,7 @@ def test_report_ranks_trials_and_baselines_together() -> None:
         "3 3 2.85 ms quick 0.982× 17% BLOCK=16",
         "4 9 ms quick 0.311× 5.4% baseline naive",
     ]
-    assert "All of these: FAST=true" in text
+    assert "The same in all configs: FAST=true" in text
 
 
 def test_report_shows_champion_verdict_and_next_steps() -> None:

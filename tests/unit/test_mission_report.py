@@ -41,7 +41,7 @@ def test_mission_report_marks_goals_reached_open_or_impossible() -> None:
     for part in (
         "| 47 µs | PyTorch's attention, as noted before | reached |",
         "| 24.2 µs | xFormers (CUTLASS), as noted before | reached |",
-        "| 16 µs | first target | open: 1.12× of it |",
+        "| 16 µs | first target | open: the time is 1.12× the goal |",
         "| 8 µs | FP8 hoped for, lower end | impossible in this dtype: it takes 8.862 µs at least |",
         "| 5 µs | last target | impossible",
         "The least possible time here is 8.862 µs hot and 13.98 µs cold: 49% is reached.",

@@ -126,7 +126,7 @@ def test_report_counts_equal_binaries_once_and_prefers_the_ablation() -> None:
     best = BestView(number=0, config={"BLOCK": 0, "FAST": True}, time_us=100.0)
     material = Material(search=replace(finished(), champion=None, best=best), best=None, found=found)
     text = written(material)
-    assert "| 1.024× | one pair: not enough; 1 more compile to the same binary |" in text
+    assert "| 1.024× | one pair: not enough; 1 more pair with equal binaries |" in text
     assert "| BLOCK | 1 | 0 | 0 | – | – | | makes no difference: it compiles to the same binary |" in text
     effect = Effect(ratio=Interval(low=1.012, estimate=1.013, high=1.014), noise=0.002, finding="nothing")
     turned = AblationView(

@@ -29,8 +29,8 @@ def record(
 ) -> None:
     """Run a PyTorch program, and write its calls that kernels can compute as a suite, weighted by their number.
 
-    Recorded are calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax by any module, and
-    modules whose class name ends in RMSNorm. Calls that no family computes are listed with the reason.
+    The suite contains calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax by any module,
+    and calls of modules whose class name ends in RMSNorm. Calls that no family computes are listed with the reason.
     """
     from evo.cli.console.output import console, written
     from evo.cli.files.writing import require_place, write_file, writing_to

@@ -210,7 +210,7 @@ class LiveScreen:
 
 
 class LineScreen:
-    """Prints a line when the best, the state or the confirmation changes, and every few seconds; for logs and pipes."""
+    """Prints a line every few seconds, and when best trial, state or confirmation changes; for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -152,7 +152,7 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
     heads = (">estimate",) if view.estimated else (">time", "source")
     heads = heads if metric is None else (f">{metric}", *heads)
     made = table(">rank", ">trial", *heads, f">vs {against}", ">of limit", "config")
-    made.title = f"All of these: {spaced_text(shared)}" if shared else None
+    made.title = f"The same in all configs: {spaced_text(shared)}" if shared else None
     made.title_style = "dim"
     rows.sort()
     costs = [cost for cost, *_ in rows]
@@ -170,7 +170,7 @@ def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
     shared = _shared([trial.config for trial in front])
     made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
     made.title = f"Pareto front of {count_text(len(front), 'trial')}"
-    made.title += f"; all of these: {spaced_text(shared)}" if shared else ""
+    made.title += f"; the same in all configs: {spaced_text(shared)}" if shared else ""
     made.title_style = "dim"
     for trial in front[:FRONT]:
         first = view.objective.metric_text(trial.cost)
@@ -178,7 +178,7 @@ def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
         second = "–" if view.objective.second is None else view.objective.second.metric_text(trial.second_cost)
         made.add_row(str(trial.number), first, second, Text(_remaining_text(trial.config, shared)))
     if len(front) > FRONT:
-        made.caption = f"{len(front) - FRONT:,} further ones: `kernel-evo trials {view.id} --json` has all"
+        made.caption = f"{len(front) - FRONT:,} further trials: `kernel-evo trials {view.id} --json` has all"
     return made
 
 
@@ -271,7 +271,7 @@ def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
     if verdict is not None and verdict.first_process is not None and verdict.baseline_processes > 1:
         grid.add_row("", Text(f"{speedup_text(verdict.first_process)} in the first process alone", "dim"))
     if verdict is not None and verdict.behind_every_baseline:
-        grid.add_row("", Text("slower than every baseline: keep using those", "bold yellow"))
+        grid.add_row("", Text("slower than every baseline: keep using a baseline", "bold yellow"))
     if view.roofline is not None and view.roofline.floor_us > 0:
         share = view.roofline.floor_us / champion.time_us
         limit = f"{percent_text(share)} of this device's limit ({time_text(view.roofline.floor_us)}, "
@@ -343,7 +343,7 @@ def _runs(view: SearchView, ranking: Sequence[TrialView]) -> Runs:
 
 
 def _speedup_cell(view: SearchView, trial: TrialView) -> str:
-    """Return the leading speed-up, with its baseline if it differs from the column's."""
+    """Return the leading speed-up, with its baseline if that differs from the baseline in the column's title."""
     speedup = trial.speedup(view.baselines)
     if speedup is None:
         return "–"

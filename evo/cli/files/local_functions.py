@@ -19,7 +19,7 @@ def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> 
     """Return a source in which functions and constants of local modules replace their imports.
 
     Args:
-        within: files whose imports led to this one.
+        within: files whose imports led to `file`.
 
     Returns:
         The source, and the points that a person must decide: imports that cannot be replaced.

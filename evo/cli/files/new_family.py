@@ -27,9 +27,7 @@ def write_scaffold(folder: Path) -> list[Path]:
             "FOLDER", f"{name!r} cannot name a family: lower-case letters, digits, _ and -, a letter first"
         )
     if name in registry.names():
-        raise InvalidInput(
-            "FOLDER", f"{name} comes with kernel-evo, whose champions have that name: take e.g. my_{name}"
-        )
+        raise InvalidInput("FOLDER", f"a built-in family is called {name}: choose another name, e.g. my_{name}")
     if folder.exists() and not folder.is_dir():
         raise InvalidInput("FOLDER", f"{folder} is a file: choose another name")
     if folder.exists() and any(folder.iterdir()):

@@ -25,8 +25,8 @@ def cache_trouble() -> str | None:
     if (reason := unwritable(folder)) is None:
         return None
     return (
-        f"The cache folder {folder} cannot be written ({reason}): nothing is lost, but everything is compiled again, "
-        "every time. Make it writable or free some space, or name another one with XDG_CACHE_HOME."
+        f"The cache folder {folder} cannot be written ({reason}): no result is lost, but every kernel is compiled "
+        "again in each run. Make the folder writable, free some space, or name another folder with XDG_CACHE_HOME."
     )
 
 

@@ -151,7 +151,7 @@ def reached(out: Console, where: ServiceRef, *, measuring: bool, beginning: bool
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Unwind the program on SIGTERM or a closed terminal, so that its children end first."""
+    """In the block, exit on SIGTERM or when the terminal closes, so that clean-up code ends the child processes."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)
@@ -171,7 +171,7 @@ def _mention_others(out: Console, connection: Connection, mine: SearchView, wher
     if others:
         listed = ", ".join(f"{view.id} ({view.family}, {left_text(view)})" for view in others)
         end = f"kernel-evo cancel {others[0].id}{where.options}"
-        order = "on the same device the oldest goes first"
+        order = "on the same device, the oldest search is served first"
         out.print(Text(f"Also running: search {listed}; {order}. To end it: {end}\n", "yellow"))
 
 

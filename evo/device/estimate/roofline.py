@@ -107,7 +107,7 @@ def roofline(
 
 
 def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """Return the roofline of a device for an objective; None if the family states no work or the device no ceilings.
+    """Return the roofline of a device for an objective; None if no work or no ceilings are known.
 
     A kernel faster than `certain_us` did not do the work. A hot measurement moves only the bytes that the last-level
     cache cannot keep; if its size is unknown, it is assumed to keep everything. Cached bytes move at the rate at which
@@ -130,7 +130,7 @@ def stream_roofline(target: Device, work: Work | None, objective: Objective) -> 
     """Return the roofline on a GPU for a kernel that reads each byte once, in address order.
 
     It is an expectation for estimates, not a bound: in hot measurements, only a stream that fits into the L2 cache is
-    read at the rate of that cache. None if the family states no work or the target no ceilings.
+    read at the rate of that cache. None if no work or no ceilings are known.
     """
     if target.ceilings is None or work is None:
         return None

@@ -27,7 +27,7 @@ class Plan:
     """The decision for all calls with the same key.
 
     Attributes:
-        count: the record whose calls are counted.
+        count: record that counts the calls.
         launch: launches the kernel; None: PyTorch serves the call.
         alignments: required alignment in bytes of each address that the kernel reads.
         threads: largest number of PyTorch's threads; 0: any.

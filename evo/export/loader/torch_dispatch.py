@@ -47,7 +47,7 @@ def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -
         return _module(found[0]["folder"]).op
     asked = ", ".join(f"{tuple(each.shape)} {each.dtype}" for each in inputs)
     if found:
-        raise LookupError(f"{asked}: {len(found)} kernels fit; select one with op_for(field=value): {_listed(found)}")
+        raise LookupError(f"{len(found)} kernels fit {asked}; select one with op_for(field=value): {_listed(found)}")
     raise LookupError(f"no kernel for {asked}; there are: {_listed(kernels)}")
 
 

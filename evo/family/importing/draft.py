@@ -248,7 +248,7 @@ def _fields(function: Function, macros: Sequence[Macro], radii: Mapping[str, str
         if _FIELD.fullmatch(name) and name not in taken
     ]
     if all(each.flag for each in fields):
-        fields.insert(0, DraftField(name="N", default=65536, decide="the source shows no extents: name its problem"))
+        fields.insert(0, DraftField(name="N", default=65536, decide="the source shows no extents: give its fields"))
     return tuple(fields)
 
 

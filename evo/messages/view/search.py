@@ -152,7 +152,7 @@ class SearchView(Deferred):
     Attributes:
         source: the family's name, or the path of its folder, for commands; None if its files were uploaded.
         reason: why the search ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the text of a failure.
-        counts: trials by outcome kind.
+        counts: number of trials by kind of outcome.
         best: the trial of the search's own champion, else the fastest confirmed trial, else the fastest by quick
             samples.
         unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None if there is none.
@@ -259,8 +259,8 @@ class SearchView(Deferred):
         return place_text(self.device, self.objective)
 
     def fits(self, device: Device) -> bool:
-        """Return True if a device may work for the search: it has the same model, meets all requirements and is the
-        selected unit, if one is selected.
+        """Return True if a device may work for the search: it has the same kind, model and architecture, it meets all
+        requirements and, if the search selects a unit, it is that unit.
         """
         same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
         return same and self.device_uuid in (None, device.uuid) and self.requirements.lacking(device) is None

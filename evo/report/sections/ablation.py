@@ -79,7 +79,7 @@ def change_text(change: Change) -> str:
 def without_figure(view: AblationView) -> str:
     """Return why a change has no time."""
     if view.change.config is None:
-        return f"not possible: it breaks {view.change.reason}"
+        return f"not possible: it violates {view.change.reason}"
     if view.ablated is None:
         return "not measured yet" if view.ended_at is None else "not measured: the ablation ended before"
     if view.ablated.same_binary:

@@ -135,7 +135,9 @@ def _finding_text(each: Comparison, least: float, effect: Effect | None) -> str:
         return "makes no difference: it compiles to the same binary"
     finding = each.finding(least)
     words = "one pair: not enough" if finding is None else WORDS[finding]
-    return words if not each.same_binary else f"{words}; {each.same_binary} more compile to the same binary"
+    return (
+        words if not each.same_binary else f"{words}; {count_text(each.same_binary, 'more pair')} with equal binaries"
+    )
 
 
 def _ratio(ratio: float) -> str:

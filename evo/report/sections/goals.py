@@ -88,7 +88,7 @@ def _relative(saving: Saving) -> str:
 
 
 def _next(material: Material, terms: Terms) -> str:
-    """Return the open targets, and whether the device can reach them."""
+    """Return sentences on the missed targets, and whether the device can reach them."""
     known = [each for goal in terms.goals if (each := judged(goal, material)) is not None]
     if not known:
         return ""

@@ -50,7 +50,7 @@ class ConfigSet:
         table: config index by call; calls on which no member was measured are absent.
         cost: weighted geometric mean of the times relative to each problem's best config; 1.0 is no loss. Calls that
             are absent from the table are left out.
-        worst: largest of these ratios.
+        worst: largest ratio of a problem's time to the best time of that problem.
     """
 
     members: tuple[int, ...]
@@ -95,7 +95,7 @@ class Unseen:
     Attributes:
         loss: geometric mean of the times of the picked configs relative to the best config of each problem; None if no
             left-out problem could be judged.
-        worst: largest of these ratios.
+        worst: largest ratio of a picked config's time to the best time of the problem; None as for `loss`.
         judged: number of problems whose picked config was measured on them.
         unmeasured: number of problems whose picked config was not measured on them.
     """

@@ -8,11 +8,11 @@ from evo.space.expression.repair import pasted
 
 
 class _Spread(ast.NodeTransformer):
-    """Compares each value of ``x == 1 or 2`` and of ``x == (1 or 2)``, which Python reads as a truth value.
+    """Rewrites ``x == 1 or 2`` and ``x == (1 or 2)`` so that ``x`` is compared with each value, as the author meant.
 
     Attributes:
         found: True after a value without a comparison was found.
-        unclear: True if it is unclear what such a value should be compared with.
+        unclear: True if it is unclear with what a value should be compared.
     """
 
     found = unclear = False

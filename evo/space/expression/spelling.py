@@ -81,7 +81,7 @@ def with_sizes(text: str) -> str:
 
 
 def foreign(text: str) -> dict[str, str]:
-    """Return the operators and words of other languages in the text, with their counterparts here."""
+    """Return the operators and words of other languages in the text, with their counterparts in expressions."""
     found: dict[str, str] = {}
     for token in _TOKEN.finditer(text):
         sign, name = token["sign"], token["name"]

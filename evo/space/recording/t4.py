@@ -99,7 +99,7 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
         if is_no_time(value):
             return LaunchFailed(reason=f"recorded as a time of {value:g}")
         return read_time(value, unit_us(measurement.get("unit") or unit, f"{field}.unit"), field)
-    named, wanted = "there is no objective", "a search looks for the shortest time: give each result one"
+    named, wanted = "there is no objective", "a search looks for the shortest time: give each result a time"
     if objectives:
         objective = str(objectives[0])[:100]
         named = f"the objective {literal_text(objective)} is not a time"

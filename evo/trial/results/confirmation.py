@@ -14,7 +14,7 @@ class Stages:
 
     Attributes:
         wait_s: waiting for a compiler, for other trials of the batch, and for the device.
-        total_s: from the arrival of the claim to the end of the work.
+        total_s: time from the arrival of the claim to the end of the work.
         overhead_s: time the search lost on this trial, as docs/reference/measuring.md defines it; None: not known.
     """
 

@@ -39,7 +39,7 @@ class Tools:
         """Return the brief for the author of a variant: contract, device, best variants with source, failures."""
         if most_tokens < LEAST_TOKENS:
             raise InvalidInput(
-                "most_tokens", f"{most_tokens} has no room for a contract; accepted: {LEAST_TOKENS} and more"
+                "most_tokens", f"{most_tokens} is too few for the contract; accepted: {LEAST_TOKENS} or more"
             )
         return brief_markdown(self._service().variant_brief(search), most_tokens=most_tokens)
 

@@ -118,7 +118,9 @@ class Chat:
             except httpx.ConnectError as error:
                 reason = f"{self.base_url} cannot be reached: {error}"
             except httpx.HTTPError as error:
-                raise ModelFailed(f"no whole answer came: {error or type(error).__name__}", charged=True) from error
+                raise ModelFailed(
+                    f"no complete answer arrived: {error or type(error).__name__}", charged=True
+                ) from error
             else:
                 if response.status_code == httpx.codes.OK:
                     return self._read(response)

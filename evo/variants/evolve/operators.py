@@ -90,7 +90,9 @@ def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView])
     for proposal, variant in _tested(proposals, variants):
         if not _contradicts(variant) and variant.best is not None:
             ratio = (
-                "" if variant.ratio is None else f", {variant.ratio:.2f}× the {variant.quantity} of the family's own"
+                ""
+                if variant.ratio is None
+                else f", {variant.ratio:.2f}× the {variant.quantity} of the family's own implementation"
             )
             kept.setdefault(proposal.insight, f"variant {variant.number}: {variant.best_text}{ratio}")
     return kept

@@ -116,8 +116,9 @@ def export(
 ) -> None:
     """Write a folder that works without kernel-evo: source, binary, loader, config, evidence, report.
 
-    Several champions give a folder for each, dispatch.json, and dispatch.py, which picks by shape. With --top, the
-    champion and each runner-up get a folder with the available evidence.
+    For several champions, the folder contains a folder for each champion, dispatch.json, and dispatch.py, which picks
+    the kernel by shape. With --top, it contains a folder with the available evidence for the champion and each
+    runner-up.
     """
     from evo.cli.console.output import console, print_json, styled, written
     from evo.cli.files.champion import fetch, ranking, successor, write
@@ -233,10 +234,10 @@ def called(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Store the times of champions when called from PyTorch.
+    """Store how long calls of champions from PyTorch take.
 
     An exported package measures the time of its function and of PyTorch's own function. `champion show` and the reports
-    show both next to the kernel's time.
+    show both times next to the kernel's time.
     """
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect

@@ -58,8 +58,8 @@ def _list(where: ServiceRef, *, as_json: bool) -> None:
 
 @on_service
 def drain(worker: WorkerName, *, where: ServiceRef, as_json: Json = False) -> None:
-    """Let a worker finish its jobs and give it no more jobs, e.g. before an upgrade. When it starts again, it gets
-    jobs.
+    """Let a worker finish its jobs and give it no more jobs, e.g. before an upgrade. A worker that
+    starts again gets jobs again.
     """
     _decide(where, worker, lambda client, found: client.drain(found.id), as_json=as_json)
 

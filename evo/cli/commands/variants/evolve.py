@@ -32,7 +32,7 @@ PROPOSALS = 10
 
 Provider = Literal["openai", "anthropic"]
 ENDS = {
-    "proposals": "as many proposals as were allowed",
+    "proposals": "the allowed number of proposals was reached",
     "usd": "the next request could exceed the budget in USD",
     "minutes": "the time is used up",
     "share": "the wanted share of the device's limit is reached",
@@ -206,7 +206,7 @@ def _print_proposal(out: "Console", proposal: "ProposalView", variant: "VariantV
     elif variant.best is None:
         what += f"variant {variant.number} ({variant.name}) does not work: {variant.reason}"
     else:
-        ratio = "" if variant.ratio is None else f", {variant.ratio:.2f}× the time of the family's own"
+        ratio = "" if variant.ratio is None else f", {variant.ratio:.2f}× the time of the family's own implementation"
         what += f"variant {variant.number} ({variant.name}) takes {time_text(variant.best.time_us)}{ratio}"
     out.print(visible(what), markup=False, highlight=False)
 

@@ -263,7 +263,7 @@ def _show(view: "VariantView", *, as_json: bool) -> None:
     if view.ratio is not None:
         rows.add_row("against the family", f"{view.ratio:.3f}× the {view.quantity} of the family's own implementation")
     if view.speedup is not None:
-        rows.add_row("against baselines", f"{view.speedup:.2f}× the speed of the fastest")
+        rows.add_row("against baselines", f"{view.speedup:.2f}× the speed of the fastest baseline")
     if view.share is not None:
         rows.add_row("of the limit", percent_text(view.share))
     if view.tuning_gain is not None:
