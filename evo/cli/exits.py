@@ -24,9 +24,9 @@ MEANING = {
     "reference.py fails, the search failed or was cancelled, `doctor` found no device to search on",
     Exit.WRONG_INPUT: "the command line or an input is wrong: unknown option, family, field, config, device or search; "
     "an empty space",
-    Exit.UNAVAILABLE: "something is missing: the service cannot be reached or is not kernel-evo, port taken, "
-    "database locked, read-only or of a newer schema, no compiler, no GPU that can be used, a file or standard "
-    "output that cannot be read or written",
+    Exit.UNAVAILABLE: "something is missing: the service cannot be reached or is not kernel-evo, the port is taken, "
+    "the database is locked, read-only or of a newer schema, there is no compiler or no usable GPU, or a file or "
+    "standard output cannot be read or written",
     Exit.CONFLICT: "the request does not fit the current state, e.g. resuming a search that has ended",
     Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
     Exit.INTERRUPTED: "interrupted: Ctrl-C twice, or once before anything ran; ended by another signal N: 128 + N",

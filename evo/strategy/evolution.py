@@ -1,4 +1,4 @@
-"""Steady-state evolution with elites: every ended trial may be a parent of the next proposal."""
+"""Steady-state evolution: each proposal is a child of the best trials that have ended so far."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Optuna's TPE sampler under our contract: its suggestion is repaired to a valid, new config."""
+"""Optuna's TPE sampler; an invalid suggestion is changed to the nearest valid config."""
 
 import numpy as np
 

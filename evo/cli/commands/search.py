@@ -37,7 +37,7 @@ MINUTES = 2.0
 """Default budget of a search."""
 
 _STRATEGY = "How the configs are chosen."
-_DEVICE = "Which devices may work for it"
+_DEVICE = "Which devices may work for the search"
 _BUDGET = "Budget: the first limit reached ends the search"
 
 
@@ -222,11 +222,12 @@ def search(
 ) -> None:
     """Search a family's space for its fastest correct config, and promote it on evidence.
 
-    Uses the running service of the database, or runs one (with a worker on this machine) until the search ends.
-    Several shapes (`S=128,256`, or a range: `S=1..4096`) are searched in turn, each with the whole budget; each starts
-    from the previous champions. A suite's problems share the budget: the next slice goes to the problem with the
-    largest expected gain. With --json a search is one object, and several shapes are a list of objects. Ctrl-C once
-    stops the search: running trials finish, and it reports. Twice cancels it.
+    The command uses the running service of the database. If no service runs, it starts a service and a worker, which
+    end with the search. Several shapes (`S=128,256`, or a range: `S=1..4096`) are searched in turn, each with the whole
+    budget and from the champions of the previous shapes. The problems of a suite share the budget: the next slice goes
+    to the problem with the largest expected gain. With --json, a search is one object, and several shapes are a list of
+    objects. One Ctrl-C stops the search: running trials finish, and the report is printed. A second Ctrl-C cancels the
+    search.
     """
     from evo.cli.arguments.usage import refuse_with_resume, typed_options
     from evo.cli.commands import ablation
