@@ -164,7 +164,7 @@ def test_trial_log_with_a_missing_trial_is_refused(space: Space) -> None:
 def test_restoring_a_search_with_trials_is_refused(space: Space) -> None:
     search = start(space)
     log = run(search, [1])
-    with pytest.raises(EvoError, match="fresh"):
+    with pytest.raises(EvoError, match="without trials"):
         search.restore(log)
 
 
