@@ -96,7 +96,7 @@ def test_only_administrators_see_the_location_of_an_unavailable_database(
             assert (response.status_code, PLACE in response.text) == (503, named)
 
 
-def test_caller_is_admitted_and_its_token_use_stored_later_while_writes_fail(
+def test_caller_is_admitted_while_writes_fail_and_the_use_of_the_token_is_stored_later(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a full disk, the use of a token is stored later."""

@@ -202,7 +202,7 @@ class Names(dict[str, str]):
         return "ab" * 32 if name == "digest" else "csv" if name == "form" else "x"
 
 
-def test_post_repeated_with_its_idempotency_key_is_carried_out_once(rest: Local) -> None:
+def test_post_repeated_with_its_idempotency_key_is_executed_once(rest: Local) -> None:
     key = {"Idempotency-Key": "a try"}
     first = rest.http.post("/searches", json={"family_digest": "ab" * 32}, headers=key)
     again = rest.http.post("/searches", json={"family_digest": "ab" * 32}, headers=key)

@@ -162,7 +162,7 @@ def test_dockerfile_passes_the_linter() -> None:
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
-def test_images_run_without_root_and_only_one_has_a_compiler() -> None:
+def test_images_run_without_root_and_only_one_image_has_a_compiler() -> None:
     final = {name: stages()[name] for name in ("service", "worker-cpu", "worker-cuda")}
     for name, lines in final.items():
         assert [line for line in lines if line.startswith("USER ")][-1] == "USER 10001", name

@@ -87,7 +87,7 @@ def test_resource_limits_apply_to_the_build_for_the_target(tmp_path: Path) -> No
     assert set(compiler.asked) == {"sm_89"}, "a refused config need not be built again"
 
 
-def test_timed_build_is_that_for_the_local_device(tmp_path: Path) -> None:
+def test_build_for_the_local_device_is_timed(tmp_path: Path) -> None:
     built = build(tmp_path, FakeCompiler(sm_89=60, sm_90=120), max_registers=96)
     assert built.refusal is None
     assert built.binary == b"for sm_90"

@@ -98,7 +98,7 @@ def test_random_search_baseline_equals_the_published_formula() -> None:
     assert expected_us(falling, np.array([1.5])).tolist() == [15]
 
 
-def test_time_axis_ends_when_random_search_has_covered_its_share() -> None:
+def test_time_axis_ends_once_random_search_covers_the_given_share_of_the_gap() -> None:
     falling = np.linspace(1000, 1, 1000)
     goal = 500.5 - 0.9 * 499.5
     count = evaluations_until(falling, 0.9)
@@ -396,7 +396,7 @@ def test_initial_configs_are_faster_than_the_default_in_recordings() -> None:
         assert not [each.label for each in found if not each.differs and each.ratio > 1.15]
 
 
-def test_recordings_are_listed_once_without_their_t4_copies() -> None:
+def test_each_recording_with_a_t4_copy_is_listed_once() -> None:
     names = [path.name for path in paths(RECORDINGS)]
     assert len(names) == 6
     assert not [name for name in names if ".t4." in name]

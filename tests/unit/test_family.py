@@ -136,7 +136,7 @@ def test_case_problem_changes_all_cases_except_the_first_and_cases_with_their_ow
     assert small.problem == the_same.problem
 
 
-def test_case_beyond_the_limits_is_reported_not_raised() -> None:
+def test_case_beyond_the_limits_is_reported_without_an_exception() -> None:
     family = Family.from_document(edited("cases.1.problem.ROWS", "ROWS - 65536"))
     case = family.case_problems(family.problem("", "cpu"), "cpu")[1]
     assert case.problem is None

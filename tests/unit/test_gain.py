@@ -74,7 +74,7 @@ def test_gain_over_few_random_trials_states_a_lower_confidence() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5, 8, 20])
-def test_interval_covers_the_median_random_config_as_often_as_stated(count: int) -> None:
+def test_gain_interval_covers_the_median_random_config_with_the_stated_frequency(count: int) -> None:
     rng, hits, draws = np.random.default_rng(7), 0, 2000
     for _ in range(draws):
         interval = order_interval(rng.lognormal(0.0, 0.5, count), CONFIDENCE)

@@ -99,7 +99,7 @@ def test_single_contradicted_samples_do_not_lengthen_other_samples() -> None:
 
 
 @pytest.mark.parametrize("samples", [0, 3])
-def test_warm_up_is_one_request_that_is_not_recorded_in_the_ledger(samples: int) -> None:
+def test_warm_up_is_one_request_that_is_not_recorded(samples: int) -> None:
     process = Process(10.0)
     timer = timed(process, samples)
     before, ledger = process.requests, len(process.ledger)

@@ -119,7 +119,7 @@ def test_recorded_config_with_an_invalid_time_is_a_failure(time: float) -> None:
     assert [type(entry.outcome).__name__ for entry in recording.entries.values()] == kinds
 
 
-def test_cached_numbers_are_sorted_and_the_first_repetition_counts() -> None:
+def test_numbers_of_a_cache_file_are_sorted_and_the_first_of_equal_configs_counts() -> None:
     first, again = ({"block": 16, "layout": "row", "time": time} for time in (1.0, 2.0))
     unsorted = {"layout": ["row", "col", "row"], "block": [32, 16, 64.5, 16.0]}
     recording = parse(cache(tune_params=unsorted, cache={"a": first | {"compile_time": float("nan")}, "b": again}))
@@ -168,7 +168,7 @@ def test_t4_results_may_have_another_time_and_several_values() -> None:
     assert parse(t4(each | {"objectives": ["kernel"]})).optimum_us == pytest.approx(2.0)
 
 
-def test_t4_keeps_the_first_of_a_repeated_config() -> None:
+def test_t4_results_keep_the_first_result_of_a_repeated_config() -> None:
     recording = parse(t4(result(block=1, value=0.5), result(block=1, value=0.25)))
     assert recording.optimum_us == pytest.approx(500.0)
 

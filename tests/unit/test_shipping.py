@@ -36,15 +36,15 @@ def test_binaries_of_the_five_best_trials_so_far_and_their_duplicates_are_upload
     assert "binary" not in names(shipping, measured(12.0))
 
 
-def test_wrong_candidate_uploads_source_and_compiler_log() -> None:
+def test_source_and_compiler_log_of_a_wrong_candidate_are_uploaded() -> None:
     assert names(Shipping(), EvaluateReport(outcome=WrongAnswer(reason="x"))) == ["compiler.log", "source"]
 
 
-def test_challenger_uploads_binary_source_and_compiler_log() -> None:
+def test_binary_source_and_compiler_log_of_a_challenger_are_uploaded() -> None:
     assert names(Shipping(), ConfirmReport(), "challenger") == ["binary", "compiler.log", "source"]
 
 
-def test_baselines_and_jobs_without_a_build_upload_nothing() -> None:
+def test_nothing_is_uploaded_for_baselines_and_jobs_without_a_build() -> None:
     assert Shipping().pack(lease(1), BaselineReport(timings={}), {}).contents == {}
     assert Shipping().pack(lease(1), measured(1.0), {}).contents == {}
 

@@ -173,7 +173,7 @@ def evaluation(number: int) -> Lease:
     return any_lease(number)
 
 
-def test_slot_reports_every_lease_once_and_holds_none_at_the_end(
+def test_slot_reports_every_lease_once_and_holds_no_lease_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(7))).play()
@@ -213,7 +213,7 @@ def test_search_with_a_known_id_and_different_terms_is_a_new_search(
     assert scene.performer.performed == 2, "the report on the earlier search's binary was used"
 
 
-def test_revoked_lease_does_not_revoke_another_with_its_id() -> None:
+def test_revoked_lease_does_not_revoke_another_lease_with_the_same_id() -> None:
     first = evaluation(1)
     again = replace(first, token="another")
     held = Held()

@@ -585,7 +585,7 @@ def test_error_of_an_empty_space_names_a_number_that_is_not_among_the_values() -
         Space([tunable("A", [1, 2, 4])], [constraint("A == 3")])
 
 
-def test_constraint_is_not_evaluated_where_an_earlier_one_fails() -> None:
+def test_constraint_is_not_evaluated_where_an_earlier_constraint_fails() -> None:
     tunables = [Tunable(name="A", values=(0, 1, 2)), Tunable(name="B", values=(2, 3, 4))]
     texts = ("A > 0", "B % A == 0")
     space = Space(tunables, [Constraint(expression=Expression.parse(text, "constraints")) for text in texts])

@@ -47,7 +47,7 @@ def test_hedges_g_of_constant_series_is_finite() -> None:
     assert hedges_g([1.0, 1.0], [1.0, 1.0]) == 0.0
 
 
-def test_trimmed_effect_equals_the_untrimmed_one_on_normal_samples() -> None:
+def test_trimmed_effect_equals_the_untrimmed_effect_on_normal_samples() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.normal(100, 5, 20_000), rng.normal(105, 5, 20_000)
     assert hedges_g(a, b, trim=0.2) == pytest.approx(hedges_g(a, b), abs=0.03)
