@@ -197,7 +197,8 @@ def learn_to_judge() -> None:
 
 
 def settle() -> None:
-    """Exclude all existing objects from garbage collection, because each scan of them would take 0.1 s or more.
+    """Exclude all existing objects from garbage collection, because each collection would take 0.1 s or more to scan
+    them.
 
     Call this only in a process that does nothing but serve.
     """

@@ -112,7 +112,7 @@ def find(name_or_path: str) -> Package:
     Names are those of built-in families and recordings, and of families in installed packages.
 
     Raises:
-        NotFound: there is no such family. The message lists known families, closest names first.
+        NotFound: the family does not exist. The message lists known families, closest names first.
         InvalidInput: the document is invalid. The error contains the field.
     """
     if is_path(name_or_path):

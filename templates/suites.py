@@ -22,7 +22,7 @@ def find(name_or_path: str) -> Suite:
     """Return a suite by its name, or by the path of its file (``./mine.toml``).
 
     Raises:
-        NotFound: there is no such suite. The message lists the built-in suites.
+        NotFound: the suite does not exist. The message lists the built-in suites.
         InvalidInput: the file cannot be read or is invalid. The error contains the field.
     """
     if name_or_path in names():

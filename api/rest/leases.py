@@ -72,7 +72,7 @@ async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Re
 @router.post("/results")
 @allow("worker")
 async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
-    """Report several results. Each gets an answer of its own; a refused result does not affect the others."""
+    """Report several results. Each result gets an answer of its own. A refused result does not affect other results."""
     answers = await run_in_threadpool(_take, body, service)
     for answer in answers:
         service.metrics.reported(answer.status)

@@ -56,7 +56,7 @@ def selection_of(
 
 
 def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PagePosition | None:
-    """Return the position that a cursor contains, after a check that it fits the order.
+    """Check that a cursor fits the order of the list, and return the position that the cursor contains.
 
     Raises:
         InvalidInput: the cursor comes from a list in another order.

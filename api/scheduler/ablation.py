@@ -30,7 +30,7 @@ def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: boo
     """Queue the ablation of the champion of a finished search. A running ablation is not changed.
 
     Raises:
-        NotFound: no such search.
+        NotFound: the search does not exist.
         Conflict: the search has not finished, has no champion, or its champion was found by another search.
     """
     Coordination(session).lock(search_id)

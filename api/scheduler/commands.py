@@ -81,7 +81,7 @@ class Commands:
         """Pause, resume, stop or cancel a search. If the search already has the resulting state, nothing changes.
 
         Raises:
-            NotFound, Conflict: there is no such search, or its state does not allow the command.
+            NotFound, Conflict: the search does not exist, or its state does not allow the command.
         """
         with self._registry.transaction(search_id) as transaction:
             if transaction is not None:
@@ -95,8 +95,8 @@ class Commands:
         """Measure the effect of each switch of the champion of a finished search.
 
         Raises:
-            NotFound, Conflict: no such search, it has not finished, it has no champion of its own, or no worker has the
-                same version of its family.
+            NotFound, Conflict: the search does not exist, has not finished or has no champion of its own, or no worker
+                has the same version of its family.
         """
         with self._database.read() as session:
             search = Archive(session).search(search_id)

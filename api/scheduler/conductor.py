@@ -149,7 +149,7 @@ class Conductor:
         """Sign off a worker. Its devices get no more work, and its jobs are queued again.
 
         Raises:
-            NotFound: it is not registered.
+            NotFound: the worker is not registered.
             Superseded: another process registered as this worker after `incarnation`.
         """
         with self._noting_contest(worker_id), self.database.write() as session:
@@ -172,7 +172,7 @@ class Conductor:
         """Renew the leases of a worker and store its status. Return the leases to drop, and other instructions.
 
         Raises:
-            NotFound: it is not registered.
+            NotFound: the worker is not registered.
             Superseded: another process registered as this worker after `incarnation`.
         """
         now = self.clock()
@@ -219,7 +219,7 @@ class Conductor:
         """Accept the result of an attempt once. Repetitions get the same answer.
 
         Raises:
-            NotFound: no such attempt.
+            NotFound: the attempt does not exist.
             StaleLease: the lease had ended, so the result does not count.
             InvalidInput: the report does not fit the job.
         """
@@ -238,8 +238,8 @@ class Conductor:
         """Give a lease back. Its job is queued for the next worker.
 
         Args:
-            unfit: the worker cannot do any job of the search. The search shows the reason until a worker does a job of
-                it.
+            unfit: True if the worker cannot do any job of the search. The search shows the reason until a worker does
+                one of its jobs.
         """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id

@@ -83,7 +83,7 @@ class VariantDesk:
             The id of the search to which the variant belongs, and the number of the variant.
 
         Raises:
-            NotFound: there is no such search or parent.
+            NotFound: the search or a parent does not exist.
             InvalidInput: a key or file is invalid, or no config is valid. The error names the key or file.
             Conflict: no connected worker has the device, or equal files were submitted before.
         """

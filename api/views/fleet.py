@@ -33,7 +33,7 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow], now: datetime) -> 
 
 
 def _note(row: WorkerRow) -> str | None:
-    """Return the problem of a worker: its own note, and whether two processes use its id."""
+    """Return the problems of a worker: the note that it reported, and a warning if two processes use its id."""
     contested = row.contested_at
     twice = (
         contested

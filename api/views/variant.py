@@ -42,7 +42,7 @@ def variant_view(session: Session, search_id: int, number: int) -> VariantView:
     """Return the view of one variant of a search.
 
     Raises:
-        NotFound: there is no such search or variant.
+        NotFound: the search or the variant does not exist.
     """
     found = next((view for view in variant_views(session, search_id) if view.number == number), None)
     if found is None:

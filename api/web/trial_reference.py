@@ -37,7 +37,7 @@ class TrialReference:
         """Return the database id of the trial.
 
         Raises:
-            NotFound: there is no such trial.
+            NotFound: the trial does not exist.
         """
         if max(self.search, self.number) > LARGEST_ID:
             raise MissingItem("trial", self)

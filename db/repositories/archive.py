@@ -156,7 +156,7 @@ class Archive:
             own: digests by family name, for names pinned to one version (see `latest_families`).
 
         Raises:
-            NotFound: there is no such family; the message lists the known ones, closest names first.
+            NotFound: the family does not exist. The message lists the known families, closest names first.
         """
         if DIGEST.fullmatch(name):
             return self.family(name)

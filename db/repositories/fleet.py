@@ -195,7 +195,7 @@ class Fleet:
         """Return a device of a worker, and whether it may receive work.
 
         Raises:
-            NotFound: there is no such worker, or it has left, or it has no such device.
+            NotFound: the worker does not exist, has left, or does not have the device.
             Superseded: another process registered after `incarnation`.
         """
         row = self.session.execute(_SLOT, {"worker": worker_id, "device_uuid": uuid}).first()

@@ -227,7 +227,7 @@ class Leases:
         """Return an attempt with its job and trial.
 
         Raises:
-            NotFound: there is no such attempt.
+            NotFound: the attempt does not exist.
             StaleLease: the token is not the attempt's.
         """
         options = joinedload(AttemptRow.job).joinedload(JobRow.trial)

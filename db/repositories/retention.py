@@ -38,7 +38,7 @@ def remove_search(session: Session, search_id: int) -> bool:
     """Delete a search with its trials, jobs, attempts and messages. Return True. Retention deletes its artefacts later.
 
     Raises:
-        NotFound: there is no such search.
+        NotFound: the search does not exist.
         Conflict: the search has not ended, or one of its trials is a current or former champion.
     """
     state = Archive(session).state(search_id)

@@ -45,7 +45,7 @@ def test_rolled_back_champion_is_restored_with_its_history(rest: Local) -> None:
 
 def test_rollback_restores_the_replaced_champion_with_its_history(rest: Local) -> None:
     ended(rest, seed=1, budget={"trials": 14})
-    assert "Champion 2" in page_of(rest, "/champions/1/restore")
+    assert "retires <strong>champion 2</strong>" in page_of(rest, "/champions/1/restore")
     rest.http.post("/champions/2/rollback", json={"reason": "noisy"})
     again = rest.http.get("/champions/1").json()
     assert [each["reason"] for each in again["decisions"]][-1] == "champion 2 was rolled back: noisy"
@@ -76,5 +76,5 @@ def test_champion_with_invalid_evidence_cannot_be_restored(rest: Local, what: st
     expected = {"protocol": "timing protocol 1", "refuted": "wrong answer", "unmet": "did not meet every rule"}
     assert "cannot be restored" in problem["detail"] and expected[what] in problem["detail"]
     assert "search the problem again" in problem["detail"]
-    assert "It cannot be restored" in page_of(rest, "/champions/1/restore")
+    assert "Champion 1 cannot be restored" in page_of(rest, "/champions/1/restore")
     assert not rest.http.get("/champions/1").json()["current"]

@@ -227,7 +227,7 @@ def test_workers_are_drained_and_devices_quarantined_by_forms(page: httpx.Client
     refused = page.post(f"{device}/quarantine", data={"reason": " "}, follow_redirects=True)
     assert (refused.status_code, list(wrong(refused.text))) == (422, ["reason"])
     assert page.post(f"{device}/quarantine", data={"reason": "hot & loud"}).status_code == 303
-    assert "quarantined already" in page.get(f"{device}/quarantine").text
+    assert "has been quarantined since" in page.get(f"{device}/quarantine").text
     assert "hot &amp; loud" in page.get("/workers").text
     assert page.post("/workers/w1/devices/cpu-0/clear").status_code == 303
     assert "hot &amp; loud" not in page.get("/workers/live").text
@@ -250,7 +250,7 @@ def test_unreadable_family_folder_does_not_hide_other_families(
     monkeypatch.setattr(registry, "_builtin_folders", lambda: {**folders, "torn": tmp_path / "torn"})
     listed = page.get("/families").text
     assert all(f">{name}<" in listed for name in ("toy", "sdpa", "softmax", "torn"))
-    assert f"It cannot be read: {tmp_path}/torn/family.toml: is not TOML" in listed
+    assert f"This family cannot be read: {tmp_path}/torn/family.toml: is not TOML" in listed
     body = {"name": "toy", "document": TOY, "location": None}
     assert page.put(f"/api/v1/families/{'ee' * 32}", json=body).status_code == 200
     assert page.get("/start?family=toy").status_code == 200

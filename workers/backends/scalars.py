@@ -21,7 +21,7 @@ def scalar(argument: Argument) -> Any:
     """Return a scalar as ctypes passes it.
 
     Raises:
-        LaunchError: its dtype cannot be passed.
+        LaunchError: scalars of this dtype cannot be passed.
     """
     if argument.dtype not in _TYPES:
         raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_TYPES)}")

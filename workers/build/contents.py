@@ -40,7 +40,7 @@ def digests_of_files(paths: Sequence[str]) -> list[str] | None:
 
 
 def listed_files(dependencies: Path) -> list[str] | None:
-    """Return the absolute paths in a dependency file in Make's syntax; None if there is no such file."""
+    """Return the absolute paths in a dependency file in Make's syntax; None if the file does not exist."""
     try:
         text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:

@@ -31,7 +31,7 @@ class Estimator:
         compiler: function that creates the compiler on first use, so that a worker without such searches need not load
             it.
         folder: cache folder of the worker.
-        place: folder for files of this process.
+        place: folder for temporary files of this process.
     """
 
     def __init__(self, compiler: Callable[[], Compiler], folder: Path, place: Path) -> None:

@@ -59,7 +59,7 @@ class Performer(Protocol):
 
         Raises:
             UnfitError: the device is faulty, so the candidate was not judged.
-            GaveUp: it was interrupted.
+            GaveUp: the job was interrupted.
         """
         ...
 
@@ -69,7 +69,7 @@ class Performer(Protocol):
         Raises:
             UnfitError: the known kernel fails.
             TroubleError: the family cannot be opened.
-            GaveUp: it was interrupted.
+            GaveUp: the job was interrupted.
         """
         ...
 

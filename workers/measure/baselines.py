@@ -20,7 +20,7 @@ _FAR_OFF = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines:
-    """The baselines that can be timed, and why the others cannot."""
+    """The baselines that can be timed, and the reasons why other baselines cannot."""
 
     timers: dict[str, Timer] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)

@@ -60,7 +60,9 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Microseconds per call of each sample, and whether sampling stopped early because the candidate is slow."""
+    """Microseconds per call of each sample. `pruned` is True if sampling stopped early because the candidate is
+    slow.
+    """
 
     samples_us: tuple[float, ...]
     pruned: bool = False
@@ -125,7 +127,7 @@ def interleave(
     after: Callable[[str], None] | None = None,
     enough: Callable[[Mapping[str, Sequence[float]]], bool] = lambda _: False,
 ) -> dict[str, list[float]]:
-    """Sample every timer once per round, in random order, so that drift and other programs affect all equally.
+    """Sample every timer once per round, in random order, so that drift and other programs affect all timers equally.
 
     Every second round has the reverse order of the round before. Of two timers, each therefore precedes the other in
     half of the rounds.

@@ -1,9 +1,9 @@
 """The parent process of a runner. If a candidate kills it, only the runner is lost.
 
-Started by a slot as ``python -m workers.runner.guardian WORKER_PID``. A candidate that kills its parent process, or its
-whole group, ends its own runner and not the worker: the guardian dies, the system kills the runner with it, and the
-slot reports a crash. The guardian forks before it imports anything large, and ends with the runner's status. It
-protects against accidents only: a program that kills every process of its user also kills the worker.
+Started by a slot as ``python -m workers.runner.guardian WORKER_PID``. If a candidate kills its parent process or its
+process group, the guardian ends, the system kills the runner, and the slot reports a crash. The worker continues. The
+guardian forks before it imports anything large, and ends with the runner's status. This protects only against
+accidents: a program that kills every process of its user also kills the worker.
 """
 
 import os

@@ -73,10 +73,10 @@ class Open:
         folder: the worker's cache.
         memory_limit_bytes: memory that the runner may allocate after this request.
         reentrant: False if the family says that two threads may not call its kernels at the same time.
-        fixed: True for a variant, whose author cannot edit family.toml: errors then do not suggest a change of it.
-        process: number of the process within a job. It makes processes with the same cases differ in all other random
-            draws: orders of rounds, further inputs, changes between samples.
-        modules: Python modules that the process will need and imports while it computes.
+        fixed: True for a variant, whose author cannot edit family.toml. Errors then suggest no change of family.toml.
+        process: number of the process within a job. Processes with the same cases and different numbers differ in all
+            other random draws: orders of rounds, further inputs, and changes between samples.
+        modules: Python modules that the process will need. It imports them while it computes.
     """
 
     device: Device

@@ -1,4 +1,5 @@
-"""Delivers a webhook message when a search ends, with retries for a day. A slow receiver does not delay others.
+"""Delivers a webhook message when a search ends, with retries for a day. A slow receiver does not delay messages to
+other receivers.
 
 Messages follow https://www.standardwebhooks.com: JSON, signed with HMAC-SHA256 over id, time and body.
 """

@@ -229,7 +229,7 @@ class Batcher(Generic[RequestT, ResponseT]):
     def _serve_all(self, search_id: int, requests: Sequence[_Request[RequestT, ResponseT]]) -> None:
         """Serve requests together.
 
-        If that fails, serve them one by one, so that a bad request does not affect others.
+        If that fails, serve them one by one, so that an invalid request does not affect other requests.
         """
         try:
             response = self._serve(search_id, [request.payload for request in requests])

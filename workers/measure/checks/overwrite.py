@@ -237,17 +237,17 @@ def overwrite_check(
     undecided: Callable[[OverwriteCheck], bool],
     repeated: Timer | None = None,
 ) -> OverwriteCheck:
-    """Take pairs of samples in turn until their ratio is precise enough or the time limit is reached.
+    """Take pairs of samples until their ratio is precise enough or the time limit is reached.
 
     Args:
-        turn: calls the kernel once on each of `sets`.
-        sources: ``answered`` and ``poisoned``: further sets, whose outputs and workspaces hold the contents to be
-            found.
-        look: judges each of `sets` after each sample.
-        budget_s: seconds after which no further round begins, except for the first `LEAST_ROUNDS`; `PATIENCE` times as
-            much while the ratio is not precise enough.
-        undecided: returns True while the result needs more rounds.
-        repeated: calls the kernel equally often on the first of `sets`, after they were filled with poison.
+        turn: timer that calls the kernel once on each of `sets`.
+        sources: ``answered`` and ``poisoned``: sets whose outputs and workspaces have the contents that calls find in
+            `sets`.
+        look: function that verifies the outputs of each set after each sample.
+        budget_s: seconds after which no further round begins, except for the first `LEAST_ROUNDS` rounds. The limit is
+            `PATIENCE` times as long while the ratio is not precise enough.
+        undecided: function that returns True while the result needs more rounds.
+        repeated: timer that calls the kernel equally often on the first set, after all sets were filled with poison.
     """
     right, blank = sources["answered"], sources["poisoned"]
     orders = {"answered": [blank, right], "poisoned": [right, blank]}

@@ -1,10 +1,11 @@
 """Repetition check: compares calls on inputs that the kernel has seen with calls on new inputs.
 
-A timed loop repeats the same inputs. A kernel that recognises them, from all elements or a few, and copies a stored
-answer gives correct results in every check, and is fast only while it is timed. The check calls the kernel once on each
-of several sets of buffers: in one sample each set holds newly drawn inputs, in the other all sets hold the timed
-inputs. Both are written just before the sample, and the calls before are the same. A third sample repeats one call
-equally often: a kernel that stores answers by address is slower if addresses differ.
+A timed loop repeats the same inputs. A kernel may recognise the inputs from all or a few elements, and copy a stored
+answer. It then gives correct results in every check, and is fast only while it is timed. The check calls the kernel
+once on each of several sets of buffers: In the first sample, each set holds newly drawn inputs; in the second sample,
+all sets hold the timed inputs. The inputs are written just before each sample, and the calls before the samples are the
+same. A third sample repeats one call equally often, because a kernel that stores answers by address is slower if
+addresses differ.
 """
 
 import time
@@ -29,7 +30,7 @@ def repetition(
     moment: Moment,
     budget_s: float,
 ) -> Repetition:
-    """Time calls on known inputs and on new inputs in turn.
+    """Time calls on known inputs and calls on new inputs alternately.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.

@@ -75,7 +75,7 @@ def skipped_work(
 def repeat_check(
     check: Callable[[], OverwriteCheck], disagreement_of: Callable[[OverwriteCheck], str], timed: Timing
 ) -> OverwriteCheck:
-    """Check for skipped work; repeat the check if a kernel is much faster in repeated or timed calls.
+    """Check for skipped work. Repeat the check if a kernel is much faster in repeated or timed calls.
 
     Args:
         disagreement_of: function that returns why a kernel may do less work in repeated or timed calls; empty if it

@@ -17,7 +17,7 @@ _SQUARABLE = 1e-150, 1e150
 
 
 def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role], *, case: str, maker: str) -> None:
-    """Require one array for each operand of the given roles, and no others.
+    """Require one array for each operand of the given roles, and no other arrays.
 
     Args:
         roles: roles of the operands. The error suggests the first role for an array that is not declared.

@@ -41,7 +41,7 @@ class Siblings(MetaPathFinder):
 
     @classmethod
     def provide(cls, folder: Path, kept: Collection[str]) -> None:
-        """Let this process import the folder's modules instead of those of earlier families.
+        """Let this process import the modules of a folder instead of the modules of earlier families.
 
         Args:
             kept: names of modules of earlier folders that remain imported.

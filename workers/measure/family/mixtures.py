@@ -1,10 +1,9 @@
 """Mixed inputs: elements and rows of several distributions of one problem, combined in one set of inputs.
 
-A kernel may look at a sample of its inputs and take a shortcut if they resemble one case. It is correct on every case,
-but wrong if nearly all elements resemble that case and one does not, or if rows come from different cases. Random
-numbers are hardly ever zero or equal: a kernel that is wrong for such elements is correct on every case as well. Nor do
-random inputs ever resemble each other: a kernel that takes inputs for the previous ones if they are close is correct on
-every case, too.
+Three kinds of kernels are correct on every case and still wrong. A kernel may examine a sample of its inputs and take a
+shortcut if the sample resembles one case. It is wrong if a few elements differ from that case, or if rows come from
+different cases. A kernel may be wrong for zeros or for equal elements, which hardly ever occur in random numbers. A
+kernel may reuse the previous answer if the inputs are close to the previous inputs, which random inputs never are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -105,8 +104,8 @@ def mixtures(
 def _with_lone(
     array: NDArray[Any], others: Sequence[NDArray[Any]], dtype: str, sign: float, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return a copy with the largest (`sign` 1) or smallest (-1) finite element of all others at one random
-    position.
+    """Return a copy in which one random element becomes the largest (`sign` 1) or smallest (`sign` -1) finite element
+    of the other inputs.
     """
     found = array.copy()
     if array.size < 2:  # a scalar has no other elements

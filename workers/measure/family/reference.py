@@ -126,8 +126,8 @@ class Reference:
     def mixtures(
         self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
     ) -> tuple[ExpectedOutput, ...]:
-        """Return inputs of the first case mixed with those of the other cases of its problem, if reference.py accepts
-        them.
+        """Return inputs of the first case that are mixed with inputs of other cases of the same problem, if
+        reference.py accepts them.
 
         If all other distributions have smaller problems, the first case is mixed with its second seed instead. A
         mixture for which reference.py gives no finite numbers is left out, because no kernel must support it.

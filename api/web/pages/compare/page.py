@@ -131,7 +131,7 @@ def compared(session: Session, store: Artefacts, trials: Sequence[int], now: dat
         trials: ids of the left and the right trial.
 
     Raises:
-        NotFound: there is no such trial.
+        NotFound: one of the trials does not exist.
     """
     left, right = (_half(session, store, trial_id, now) for trial_id in trials)
     timings = {half.name: half.timing for half in (left, right)}

@@ -122,7 +122,7 @@ def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
     """Return the ids of the competing searches, oldest first.
 
     Raises:
-        NotFound: there is no such search.
+        NotFound: no search competes for this champion.
     """
     found = Leaderboard(session).searches_of(
         family=contest.family,

@@ -84,7 +84,7 @@ def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: da
     """Return the content of a champion's page.
 
     Raises:
-        NotFound: there is no such champion.
+        NotFound: the champion does not exist.
     """
     row = Champions(session).champion(champion_id)
     champion = champion_view(row)
@@ -123,7 +123,7 @@ def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetim
     """Return the files of a champion's export.
 
     Raises:
-        NotFound: there is no such champion, or its files were deleted from the store.
+        NotFound: the champion does not exist, or its files were deleted from the store.
         Conflict: this kind of champion cannot run outside kernel-evo, or its files were never stored.
     """
     champion = champion_view(Champions(session).champion(champion_id))

@@ -1,4 +1,4 @@
-"""Pages of kernel families: those that can be searched, and why others cannot."""
+"""Pages of kernel families. The list also contains families that cannot be read, with the reason."""
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse

@@ -86,7 +86,7 @@ class Gallery:
         """Return the data of a plot.
 
         Raises:
-            NotFound: there is no such search or plot.
+            NotFound: the search or the plot does not exist.
         """
         return JSON.validate_json(self.drawn(session, search_id, name, now, (None, None)))
 
@@ -99,7 +99,7 @@ class Gallery:
             pair: the two tunables of a contour; None: chosen automatically.
 
         Raises:
-            NotFound: there is no such search or plot.
+            NotFound: the search or the plot does not exist.
             InvalidInput: `pair` contains a name that is not a varied tunable.
         """
         if name not in EXHIBITS:

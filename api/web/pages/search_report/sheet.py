@@ -35,7 +35,7 @@ def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) 
     """Read the data of one search.
 
     Raises:
-        NotFound: there is no such search.
+        NotFound: the search does not exist.
     """
     archive, landscape = Archive(session), Landscape(session, search_id)
     row, board = archive.search(search_id), board_of(session, search_id, now)
