@@ -35,7 +35,7 @@ class Calls:
 
         Args:
             repeat: True if it is harmless when the service executes the request twice.
-            once: True if the request may be sent twice; an idempotency key makes the service execute it once.
+            once: True to send an idempotency key, with which a request that arrives twice is executed once.
             seen: entity tag of the state that the caller's decision is based on.
         """
         options: dict[str, Any] = {} if timeout_s is None else {"timeout": patience(timeout_s)}

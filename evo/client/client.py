@@ -111,7 +111,7 @@ class Upkeep(Calls):
     def collect(
         self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
     ) -> Collected:
-        """Delete searches and artefacts beyond these limits, or only report them; evidence of champions is
+        """Delete searches and artefacts beyond the given limits, or only report them; evidence of champions is
         always kept.
         """
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}

@@ -24,7 +24,7 @@ class Variants(Calls):
         """Submit a variant, only once even if a response is lost.
 
         Args:
-            files: text of each file by name.
+            files: name of each file → its text.
             document: name, author and idea, and the keys that differ from the first parent's ``[cpu]`` or ``[cuda]``
                 table.
             parents: numbers of the variants from which it is derived; 0 is the family's own implementation.

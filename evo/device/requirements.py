@@ -20,7 +20,7 @@ class Requirements:
 
     Attributes:
         memory_gb: minimum memory of the device, in gigabytes of 10^9 bytes, as the device reports it.
-        toolkit: least versions by name: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
+        toolkit: least version of each software: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
         sandbox: True if compilers must be sandboxed and, on device kinds that isolate kernels from the judge, the
             isolation must be full.
 

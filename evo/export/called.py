@@ -53,7 +53,7 @@ def read_measurements(path: Path) -> Measurements:
     """Read the times that an exported package wrote.
 
     Raises:
-        InvalidInput: the file cannot be read, or has no such times.
+        InvalidInput: the file cannot be read, or has no times in this format.
     """
     try:
         return TypeAdapter(Measurements).validate_json(path.read_bytes())

@@ -35,7 +35,7 @@ class VariantNote:
     Attributes:
         name: name of the variant, unique in its search.
         author: a person, an agent or a model.
-        idea: text on how the variant differs from others.
+        idea: text on how the variant differs from other variants.
         parents: names of the variants from which it is derived.
     """
 
@@ -192,7 +192,7 @@ class Family:
         """Return the implementation for a device kind.
 
         Raises:
-            InvalidInput: there is no such implementation; lists the kinds that have one.
+            InvalidInput: the family has no implementation for this kind; lists the kinds that have an implementation.
         """
         if kind not in self.implementations:
             hint = (

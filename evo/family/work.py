@@ -26,7 +26,7 @@ class Work:
         flops: arithmetic operations.
         bytes: bytes moved if each input is read once and each output is written once.
         dtype: dtype of the arithmetic.
-        special: number of operations that run at a different rate, such as exponentials, by the names in `SPECIAL`.
+        special: name in `SPECIAL` → number of its operations, which run at another rate, such as exponentials.
     """
 
     flops: float

@@ -57,9 +57,9 @@ def worker_obstacle(
     *,
     now: datetime | None = None,
 ) -> str | None:
-    """Return why a search on this device makes no progress; None if a worker can serve it.
+    """Return why a search on a device makes no progress; None if a worker can serve the search.
 
-    Only workers with a device of this model are considered. Returns None if no worker ever offered such a device.
+    Only workers with a device of the same model are considered. Returns None if no worker ever offered such a device.
     """
     offering = [worker for worker in workers if any(_same(each, device) for each in worker.devices)]
     if not offering:

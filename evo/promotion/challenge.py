@@ -38,7 +38,7 @@ class ChallengeLimit:
 
     Attributes:
         below: a challenger's quick cost must be less than this.
-        binaries: digests of the incumbent's binaries; trials with these binaries do not challenge.
+        binaries: digests of the incumbent's binaries; trials with the same binaries do not challenge.
         again: the trial of this search that measured the incumbent again; None if no trial did.
     """
 

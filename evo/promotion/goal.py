@@ -91,8 +91,8 @@ class Goal:
     def second(
         cls, objective: Objective, problem: Mapping[str, Value], *, flops: float | None, moved: float | None
     ) -> "Goal | None":
-        """Return the goal of the second objective; None if there is only one objective. Arguments and errors are those
-        of `of`.
+        """Return the goal of the second objective; None if there is only one objective. It takes the arguments and
+        raises the errors of `of`.
 
         Raises:
             InvalidInput: both objectives are equal, or there is a direction without a metric.

@@ -81,7 +81,7 @@ class Material:
         found: ended trials; for a long search, a representative sample of them.
         examples: one trial of each outcome.
         importances: importance by tunable, largest first, with sum 1; empty if too little was measured.
-        spent: time by kind of job.
+        spent: time that each kind of job took.
         work: least work of the problem; None if the family does not state it.
         ablations: measured effects of the champion's switches.
         progress: text that describes the chart of the best time over the search.

@@ -77,7 +77,7 @@ def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Tim
     """Return the gains over the default config and over the median random config; empty if nothing was measured.
 
     Args:
-        tried: the first trials of the search, including those without a time.
+        tried: the first trials of the search, including trials without a time.
         baselines: timings of the baselines when the search began.
     """
     if best is None:

@@ -37,8 +37,8 @@ def explain(
     """
 
     def kept(some: Sequence[Constraint], effort: int = MAX_EFFORT) -> int | None:
-        """Return the number of points that satisfy these constraints; None if it exceeds the limit, or counting is too
-        expensive.
+        """Return the number of points that satisfy all given constraints; None if the number exceeds the limit, or
+        counting takes too long.
         """
         points = Lister(Plan.of(tunables, some, constants), limit=limit, max_effort=effort).list().points
         return None if points is None else points.rows

@@ -186,7 +186,7 @@ class Plan:
         return partial
 
     def surviving(self, partial: Partial, levels: Iterable[int]) -> Partial:
-        """Return the points that satisfy the constraints completed at these steps."""
+        """Return the points that satisfy the constraints that are completed at the given steps."""
         for level in levels:
             for constraint in self.steps[level].completed:
                 partial = self.satisfying(constraint, partial)

@@ -86,7 +86,7 @@ class Tunable:
         return position
 
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
-        """Return a copy with only these values, in their original order; the default is kept if it is among them.
+        """Return a copy with only the given values, in their original order; the default is kept if it is among them.
 
         Raises:
             InvalidInput: a value is not among the tunable's values.

@@ -199,7 +199,7 @@ class Drawn:
     whole subtrees are completed, which favours points in sparse subtrees.
 
     Raises:
-        EmptySpace: no valid point was found by any of these methods.
+        EmptySpace: none of the methods found a valid point.
     """
 
     def __init__(self, plan: Plan, prefix: Partial) -> None:

@@ -133,6 +133,6 @@ class Portfolio:
 
 
 def _new(arms: Sequence[Arm], seen: Observations, rng: np.random.Generator) -> Suggestions:
-    """Return the suggestions of these arms that are valid and were not proposed before."""
+    """Return the suggestions of the given arms that are valid and were not proposed before."""
     suggested = Suggestions.joined([arm(seen, rng) for arm in arms])
     return suggested.take(seen.fresh(suggested.rows))

@@ -80,9 +80,7 @@ class KernelEvoSampler(BaseSampler):
         self._declared = None
 
     def _grid_of(self, search_space: Distributions) -> tuple[list[Axis], Space]:
-        """Return axes and space of these parameters. Those of the declared parameters are built once: this may take
-        seconds.
-        """
+        """Return axes and space of parameters. For declared parameters they are built once, which may take seconds."""
         if self._declared is not None and search_space == self._space:
             return self._declared
         axes = axes_of(search_space)

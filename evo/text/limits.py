@@ -130,7 +130,7 @@ def refuse_foreign_url(text: str, field: str) -> None:
         text: the URL as given, or converted to a path, in which double slashes became single.
 
     Raises:
-        InvalidInput: the text is such a URL; names what to give instead.
+        InvalidInput: the text is the URL of another database; names what to give instead.
     """
     if (found := _FOREIGN.fullmatch(text)) is None:
         return

@@ -20,7 +20,7 @@ def sendable(field: str, secret: str, *, form: str) -> str:
         form: description of a valid secret, for the error.
 
     Raises:
-        InvalidInput: the secret has characters that no such secret has. The message does not repeat the secret.
+        InvalidInput: the secret has characters that no valid secret has. The message does not repeat the secret.
     """
     if not (secret.isascii() and secret.isprintable()) or " " in secret:
         raise InvalidInput(field, f"has characters that no {field} has, e.g. a line break: copy it again, {form}")

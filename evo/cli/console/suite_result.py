@@ -23,7 +23,7 @@ class SuiteResult:
     Attributes:
         searched: the calls that were searched, each with its ended search, or with the later search that replaced its
             champion.
-        left_out: reason why a call was not searched, by name.
+        left_out: name of a call that was not searched → the reason.
         measured: times or costs of the best configs of all calls on each problem, by family.
         interrupted: True if the user cancelled the run with a second Ctrl-C; the first only ends it early.
     """

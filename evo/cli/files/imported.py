@@ -31,7 +31,7 @@ class Headers:
 
     Attributes:
         folder: the source's folder in the family; empty if no header is above the source.
-        files: each header by its path in the family.
+        files: path of each header in the family → the file that is copied there.
         missing: names in quotes that no file next to the source has; some may be headers of the compiler.
     """
 

@@ -23,7 +23,7 @@ LOOK_S = 0.1
 
 
 def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, as_json: bool = False) -> int:
-    """Run ``kernel-evo`` with these arguments in the background and return once its search has begun.
+    """Run ``kernel-evo`` with the given arguments in the background and return once its search has begun.
 
     Args:
         options: options with which a further command reaches the same service.

@@ -65,7 +65,7 @@ class Request:
         """Return a copy for another problem.
 
         Raises:
-            InvalidInput: the family has no such problem.
+            InvalidInput: the problem is not valid for the family.
         """
         if problem:
             self.package.family.problem(problem)

@@ -77,7 +77,7 @@ def run(
     """Search the calls of a suite with one budget, then measure each call's champion on its neighbours.
 
     Args:
-        requests: requests by the name of the call; their budget is replaced.
+        requests: the request of each call, by the name of the call; the budget of a request is replaced.
     """
     out, interrupts = progress(as_json), Interrupts()
     with (

@@ -72,7 +72,7 @@ def roofline(
     cache_bytes_per_s: float | None = None,
     copies_per_s: float | None = None,
 ) -> Roofline:
-    """Return the floor of one problem under these ceilings.
+    """Return the roofline of a problem on a device with the given ceilings.
 
     Arithmetic, special operations, caches and memory are assumed to work at the same time.
 

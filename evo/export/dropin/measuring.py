@@ -45,7 +45,7 @@ class Measured:
 
     @property
     def ratio(self) -> float:
-        """Speed of this package's function relative to PyTorch's."""
+        """Speed-up of this package's function over PyTorch's function."""
         return self.torch_us / self.called_us
 
 

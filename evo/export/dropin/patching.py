@@ -167,7 +167,7 @@ def _is_gated(module: torch.nn.Module) -> bool:
 
 
 def _scales_by_weight(module: torch.nn.Module) -> bool:
-    """Return True if an RMSNorm of another library computes the same as PyTorch's on a small example. Some of these
+    """Return True if an RMSNorm of another library computes the same as PyTorch's on a small example. Some RMSNorm
     classes scale by 1 + weight, or have a bias.
     """
     weight = getattr(module, "weight", None)

@@ -31,7 +31,7 @@ class Plan:
         launch: launches the kernel; None: PyTorch serves the call.
         alignments: required alignment in bytes of each address that the kernel reads.
         threads: largest number of PyTorch's threads; 0: any.
-        convert: conversions of inputs that the kernel cannot read as they are, by index.
+        convert: index of an input that the kernel cannot read as it is → its conversion.
         copies: True if conversions are counted as copies into another layout.
         offsets: byte offset of each input from the first, if the inputs are views of one tensor that the kernel reads
             as a whole; else empty.

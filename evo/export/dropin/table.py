@@ -71,7 +71,7 @@ class Report:
 
     Attributes:
         served: number of calls by kernel; the key names family and problem.
-        copied: number of these calls whose keys or values were copied into the layout of the queries.
+        copied: number of calls on kernels whose keys or values were copied into the layout of the queries.
         missed: calls that PyTorch served.
     """
 

@@ -325,7 +325,7 @@ def _argument(
     """Return the argument for a parameter.
 
     Args:
-        passed: problem fields by the parameters that pass them.
+        passed: parameter → the problem field that it passes.
     """
     dtype = _dtype(parameter, function)
     if not parameter.pointer:

@@ -134,7 +134,7 @@ class Answer:
         positional: number of positional-only parameters, which come first.
         other_inputs: True if the function takes further inputs with ``**``.
         own_inputs: True if the code defines ``inputs()`` as well.
-        modules: texts of imported modules in the same folder, by file name.
+        modules: file name of each imported module in the same folder → its text.
     """
 
     text: str

@@ -27,10 +27,10 @@ def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the family document of the class under ``@family``, and files with its functions and sources.
 
     Args:
-        text: source of a module with exactly one such class.
+        text: source of a module with exactly one class under ``@family``.
 
     Raises:
-        InvalidInput: the text is not such a module; the error's field names the line.
+        InvalidInput: the text has no such class, or it has an error; the error's field names the line.
     """
     try:
         tree = ast.parse(text)

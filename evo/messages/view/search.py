@@ -174,7 +174,7 @@ class SearchView(Deferred):
         retired: former champions of the search, newest first.
         device_uuid: UUID of the only device that receives work of the search; None: any matching device.
         variant: name of the variant that the search tunes; None for the family's own implementation.
-        missing_baselines: reason why a baseline could not be timed, by the baseline's name.
+        missing_baselines: name of a baseline that could not be timed → the reason.
         warnings: problems of the family that do not stop the search, each with a remedy, and the texts of `quick_gaps`.
     """
 
@@ -282,7 +282,7 @@ class SearchView(Deferred):
 
 
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
-    """Describe challenges whose confirmed time differs much from the quick time: one in full, the others briefly.
+    """Describe challenges whose confirmed time differs much from the quick time: one in full, the other ones briefly.
 
     The promoted trial is described in full; if none was promoted, the first trial is.
     """

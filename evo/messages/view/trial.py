@@ -46,7 +46,7 @@ class TrialView(Deferred):
         suspect: True if the trial is so much faster than every baseline that a person should check it.
         overhead_ms: time that the search lost on this trial: no compiler and no device worked.
         delivery_ms: transport time of the trial's lease and result.
-        uncovered: reason why the config cannot run a case, by the case's name.
+        uncovered: name of a case that the config cannot run → the reason.
         attempts: every lease of the trial's evaluation and confirmations; filled only if a single trial is requested.
     """
 
@@ -84,7 +84,7 @@ class TrialView(Deferred):
         """Return the speed-up over the fastest baseline, confirmed if there is a confirmation; None without a baseline.
 
         Args:
-            baselines: timings of the baselines by the trial's search.
+            baselines: timings of the baselines that the trial's search measured.
         """
         estimated = isinstance(self.outcome, Estimated)
         return leading_speedup(self.time_us, self.confirmed, baselines, estimated=estimated)

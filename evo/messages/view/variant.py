@@ -18,7 +18,7 @@ class FailureView:
 
     Attributes:
         outcome: kind of outcome.
-        trial, config: number and config of the first of these trials.
+        trial, config: number and config of the first trial that failed in this way.
         detail: compiler messages, the wrong case, or the limit that was exceeded.
     """
 
@@ -36,7 +36,7 @@ class VariantSource:
     Attributes:
         kind: device kind of the implementation.
         table: the implementation's table, as in a family.toml.
-        files: text of each file, by name.
+        files: name of each file → its text.
     """
 
     number: int

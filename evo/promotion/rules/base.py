@@ -25,7 +25,7 @@ class Quick:
 
     Attributes:
         timing: quick samples of the trial.
-        baselines: timings when the search began, by name.
+        baselines: timing of each baseline when the search began.
     """
 
     timing: Timing
@@ -83,7 +83,7 @@ class Confirmation(Known):
         speedup_of_first: speed-up over the incumbent in the first process alone.
         noise: difference between two series of the challenger; None if only one series was taken.
         fastest: name of the fastest baseline; None if no baseline was timed.
-        speedups: speed-up over each baseline by name.
+        speedups: speed-up over each baseline.
     """
 
     report: ConfirmReport

@@ -75,7 +75,7 @@ def negative_blocks(material: Material) -> Iterator[Block]:
 
 
 def never_blocks(material: Material) -> Iterator[Block]:
-    """Yield values with which every trial failed; this needs no GPU."""
+    """Yield values with which every trial failed."""
     never = list(_never(material))
     yield from never or [Text("None: no value that was tried more than once failed every time.")]
 

@@ -20,10 +20,10 @@ class Measurements:
     """Times or costs of configs on the problems of one family.
 
     Attributes:
-        problems: complete problems by the name of their call.
-        weights: weight of each call, by its name.
+        problems: name of each call → its complete problem.
+        weights: name of each call → its weight.
         configs: the candidate configs.
-        costs: times in µs, or costs of the searches' metric, by call, then by index in `configs`; unmeasured pairs are
+        costs: for each call, index in `configs` → time in µs, or cost under the searches' metric; unmeasured pairs are
             absent.
         goal: ``worst`` chooses sets by the largest ratio of a problem, other goals by the geometric mean of the ratios.
     """

@@ -209,8 +209,7 @@ def other_figure(objective: str, figure: object) -> str:
     """Explain how to convert a recording of a quantity other than time.
 
     Args:
-        figure: value of the quantity in the first entry, for the example; anything but a number gives a general
-            example.
+        figure: value of the quantity in the first entry, which the example uses if it is a number.
     """
     number = figure if isinstance(figure, int | float) and not isinstance(figure, bool) and isfinite(figure) else None
     example = (

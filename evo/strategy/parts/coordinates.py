@@ -29,7 +29,7 @@ class Coordinates:
         self.names = np.array([not space.tunables[column].ordinal for column, _ in self._axes], dtype=np.bool_)
 
     def of(self, rows: Indices) -> Points:
-        """Return the points of these rows of ranks, shape (n, axes)."""
+        """Return the points, shape (n, axes), of rows of ranks."""
         found = [axis[rows[:, column], None] for column, axis in self._axes]
         return np.concatenate([np.zeros((len(rows), 0)), *found], 1)
 

@@ -21,8 +21,8 @@ class Relinking:
 
     Constraints tie tunables together: for example, the copy engine may need a producer warp, and that another number of
     stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path starts at a valid
-    config that has the wanted value. It takes over the values of the given config one at a time, as long as the config
-    stays valid.
+    config that has the wanted value. Along the path, the values of the given config are taken over one at a time, as
+    long as the result stays valid.
     """
 
     def __init__(self, space: Space) -> None:
@@ -30,7 +30,7 @@ class Relinking:
         self._pool: Indices | None = None
 
     def around(self, row: Indices, columns: Places, values: Places) -> Indices:
-        """Return the ends of the paths for these changes of a valid row; a change is a column and its new rank.
+        """Return the ends of the paths that make changes to a valid row; a change is a column and its new rank.
 
         A change is left out if no start has its value. The same row and changes give the same ends.
         """

@@ -62,7 +62,7 @@ class Axis:
 
 
 def axes_of(distributions: Distributions) -> list[Axis]:
-    """Return a grid for each of these parameters.
+    """Return a grid for each parameter.
 
     Raises:
         InvalidInput: names the parameter that cannot become a grid; or there are too many parameters.
@@ -153,7 +153,7 @@ def _same(known: Any, value: Any) -> bool:
 
 
 def space_of(axes: Sequence[Axis], constraints: Sequence[str]) -> Space:
-    """Return the space of these axes; constraints that name other parameters are left out."""
+    """Return the space of the given axes; constraints that name other parameters are left out."""
     names = {each.tunable.name for each in axes}
     parsed = [Expression.parse(text, f"constraints[{index}]") for index, text in enumerate(constraints)]
     return Space(

@@ -143,7 +143,7 @@ class OutputChecks:
 
     Attributes:
         judged: number of calls whose outputs were checked: the last one of each sample, and all of `OverwriteCheck`.
-        wrong: number of these calls with wrong outputs.
+        wrong: number of judged calls with wrong outputs.
         first: description of the first fault.
         inputs: number of different inputs of the judged calls; 0: not known.
     """

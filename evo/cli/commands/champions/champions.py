@@ -308,7 +308,7 @@ def _no_champions_text(client: "Client", family: str | None) -> str:
     """Return the text that explains why no champion is listed.
 
     Raises:
-        NotFound: there is no such family.
+        NotFound: there is no family of this name.
     """
     from templates import registry
 

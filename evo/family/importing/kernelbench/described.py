@@ -399,7 +399,7 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
 
 
 def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, float] | None:
-    """Return the relative error by output; None if the outputs for this distribution are zero, not finite, or fail."""
+    """Return the relative error of each output; None if the outputs are zero or not finite, or the file fails."""
     try:
         inputs = model.inputs(sample, distribution, np.random.default_rng(1))
         right, again = model.reference(sample, inputs), model.reference(sample, inputs)

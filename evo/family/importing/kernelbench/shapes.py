@@ -54,7 +54,7 @@ def fitted(constants: Values, probe: Probe) -> Fitted | None:
 
 
 def values_of(shapes: Sequence[Sequence[str]], values: Values) -> Shapes:
-    """Return the extents that expressions give for these values."""
+    """Return the extents that the expressions give for the given values of the fields."""
     return tuple(tuple(int(_evaluated(extent, values)) for extent in shape) for shape in shapes)
 
 

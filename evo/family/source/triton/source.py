@@ -236,8 +236,8 @@ def sliced(text: str, entry: str, file: str) -> str:
     Decorators are reduced to ``@triton.jit``: a search replaces ``@triton.autotune``.
 
     Raises:
-        InvalidInput: the source is not Python, has no such kernel, or the kernel uses a name that is neither a kernel,
-            a constant nor imported from Triton.
+        InvalidInput: the source is not Python, has no kernel of this name, or the kernel uses a name that is
+            neither a kernel, a constant nor imported from Triton.
     """
     names = [each.name for each in kernels_of(text, file)]
     if entry not in names:
@@ -255,7 +255,7 @@ def definitions(text: str, file: str) -> dict[str, ast.stmt]:
 
 
 def names_used(node: ast.stmt) -> list[str]:
-    """Return the names that a kernel or constant uses, without those of decorators."""
+    """Return the names that a kernel or constant uses, without names in decorators."""
     return [each.id for each in ast.walk(_bare(node)) if isinstance(each, ast.Name)]
 
 
