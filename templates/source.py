@@ -1,7 +1,7 @@
 """Analyses how a plain source uses its macros, without compiling it.
 
-This is a simple preprocessor: it removes comments, reads included files of the family at their position, and evaluates
-only conditions about a single name. If the analysis is uncertain, a macro counts as used.
+This is a simple preprocessor: it removes comments, inserts included files of the family at their position, and
+evaluates only conditions about a single name. If the analysis is uncertain, a macro counts as used.
 """
 
 import posixpath

@@ -171,7 +171,7 @@ class Collector:
             return collect_workers(session, before)
 
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
-        """Delete the data beyond these limits. With `dry_run`, only count it."""
+        """Delete the data beyond the given limits. With `dry_run`, only count the data."""
         now, artefacts, doomed = self._clock(), Collected(), list[str]()
         old = Collected() if keep_days is None else self._old(now - timedelta(days=keep_days), dry_run)
         if artefact_limit_gb is not None:

@@ -108,7 +108,9 @@ def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 @router.get("/{search_id}/binaries/{digest}")
 @allow("viewer", "worker")
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
-    """Return the report of an earlier trial with the same binary, in this search or in another variant of it."""
+    """Return the report of an earlier trial with the same binary, in this search or in the search of another
+    variant.
+    """
     with service.database.read() as session:
         variants = Variants(session)
         population = variants.searches_of(variants.base_id(search_id))

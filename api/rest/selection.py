@@ -38,7 +38,7 @@ def selection_of(
     where: str = "",
     text: str = "",
 ) -> Selection:
-    """Return the selection that these parameters describe.
+    """Return the selection of trials that the query parameters describe.
 
     Args:
         sort: a key of `db.queries.selection.KEYS` or a tunable; a leading ``-`` reverses the order.

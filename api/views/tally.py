@@ -20,7 +20,7 @@ class Tally:
 
     Attributes:
         counts: number of trials by outcome; the key None counts pending trials.
-        speedup: speedup of the best trial over the fastest baseline; a confirmed one if the trial is confirmed.
+        speedup: speedup of the best trial over the fastest baseline: the confirmed speedup if the trial is confirmed.
         unconfirmed: unconfirmed trial whose quick cost is below that of the confirmed best trial; None if none is.
     """
 

@@ -1,5 +1,5 @@
-"""URL of a leaderboard page: it contains the sort order, the filters and the page
-number, so that links share a view.
+"""URL of a leaderboard page. The URL contains the sort order, the filters and the page number, so that a link shows the
+same view.
 """
 
 from collections.abc import Mapping
@@ -77,7 +77,9 @@ class Address:
         return f"?{urlencode(parameters)}" if parameters else ""
 
     def url(self, **changes: Any) -> str:
-        """Return the URL with these changes. Every change except of the page number leads to the first page."""
+        """Return the URL after changes of sort order, filters or page number. Changes of sort order or filters lead to
+        the first page.
+        """
         changed = replace(self, **{"page": 1, **changes})
         return changed.path + changed.query()
 

@@ -48,7 +48,7 @@ def parse_reference(session: Session, field: str, text: str, search: int | None)
     """Parse a reference to a trial: ``3.57``, a number if the search is given, or a database id from an old link.
 
     Raises:
-        InvalidInput: the text has none of these forms.
+        InvalidInput: the text has none of the three forms.
         NotFound: no trial has this database id.
     """
     if not text.strip():

@@ -87,9 +87,9 @@ class SQLite:
         raise StoreUnavailable(f"database {self.path}: {public} while it was in use: {remedy}", public=public)
 
     def _on_error(self, context: ExceptionContext) -> BaseException | None:
-        """Return the error to raise instead of another, or None.
+        """Return the error to raise instead of the driver's error, or None.
 
-        SQLite quotes damaged names of tables in its messages, and the driver cannot decode these.
+        The messages of SQLite contain damaged names of tables, which the driver cannot decode.
         """
         if isinstance(context.original_exception, UnicodeDecodeError):
             return self._unavailable("malformed", "names of its tables are not UTF-8")
@@ -193,7 +193,7 @@ def refuse_foreign(location: str, tables: Sequence[str]) -> None:
     """Refuse a database that belongs to another program.
 
     Raises:
-        EvoError: the tables are not those of kernel-evo.
+        EvoError: the tables do not belong to kernel-evo.
     """
     if tables and "alembic_version" not in tables:
         raise EvoError(

@@ -24,7 +24,7 @@ class ArtefactRow(Base):
 class EventRow(Base):
     """One entry of the event log. It refers to the row that changed. Ids follow the commit order (`db.engine.events`).
 
-    `mark` is random. After a backup was restored, it shows whether the position of a reader still belongs to this log.
+    `mark` is random. After a backup was restored, `mark` shows if the position of a reader belongs to this log.
     """
 
     __tablename__ = "events"

@@ -108,9 +108,8 @@ class Leaderboard:
         return PagePosition(key=key, number=number, id=trial_id)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
-        """Return the ranks of these trials among all trials of the searches, by trial id. Trials without a cost are
-        left
-        out.
+        """Return the rank of each given trial among all trials of the searches, by trial id. Trials without a cost are
+        left out.
 
         The trials between two costs are counted in an index, without computing the ranks of other trials.
         """

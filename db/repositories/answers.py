@@ -36,7 +36,9 @@ class Known:
 
 
 class StoredResponses:
-    """Repository of stored responses. Each method uses a transaction of its own, because the request opens others."""
+    """Repository of stored responses. Each method uses its own transaction, because the request opens other
+    transactions.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database

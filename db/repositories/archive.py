@@ -86,7 +86,7 @@ class Archive:
         return row
 
     def _after_others(self, digest: str, name: str, now: datetime) -> datetime:
-        """Return a registration time that is later than those of all other versions of a family.
+        """Return a registration time that is later than the registration times of all other versions of a family.
 
         This is `now`, unless another version was registered at the same moment or by a clock that was ahead.
         """
@@ -378,7 +378,7 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     """Select the latest version of each family.
 
     Args:
-        own: digests by family name; later registrations of these names are ignored.
+        own: digest by family name, for names pinned to one version. Later registrations of a pinned name are ignored.
     """
     own = own or {}
     listed = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))

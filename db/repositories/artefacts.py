@@ -66,7 +66,7 @@ class Artefacts:
         session.execute(aged.values(created_at=now).execution_options(synchronize_session=False))
 
     def any_before(self, session: Session, digests: Collection[str], before: datetime) -> bool:
-        """Return True if any of these artefacts was stored before a moment."""
+        """Return True if any of the given artefacts was stored before a moment."""
         aged = select(ArtefactRow.digest).where(ArtefactRow.digest.in_(digests), ArtefactRow.created_at < before)
         return session.scalar(aged.limit(1)) is not None
 

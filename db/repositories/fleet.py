@@ -33,7 +33,7 @@ _SLOT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Availability:
-    """A device, and whether it may receive work.
+    """A device of a worker, with the facts that determine if it may receive work.
 
     Attributes:
         incarnation: id of the process that registered the worker last.
@@ -82,7 +82,7 @@ class Fleet:
         now: datetime,
         incarnation: str | None = None,
     ) -> WorkerRow:
-        """Store a worker with exactly these devices. Quarantined devices remain quarantined.
+        """Store a worker with exactly the given devices. Quarantined devices remain quarantined.
 
         Args:
             incarnation: id of the process that runs the worker from now on.

@@ -69,8 +69,8 @@ class Grants:
         return self._lease(self._add(_JOBS, jobs), [each.job for each in asked], holder)
 
     def grant(self, jobs: Sequence[JobRow], holder: Holder) -> list[Granted]:
-        """Lease queued jobs. If two processes lease the same job, the unique index on live attempts lets one of them
-        fail.
+        """Lease queued jobs. If two processes lease the same job, the unique index on live attempts raises an error in
+        one process.
         """
         if not jobs:
             return []

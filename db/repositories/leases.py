@@ -220,7 +220,7 @@ class Leases:
         return {row.id: Known(token=row.token, state=row.state, search_id=row.search_id) for row in rows}
 
     def attempts(self, attempt_ids: Collection[int]) -> dict[int, AttemptRow]:
-        """Return these attempts with their jobs and trials, by attempt id."""
+        """Return the given attempts with their jobs and trials, by attempt id."""
         return {row.id: row for row in self.session.scalars(_TOGETHER, {"attempts": list(attempt_ids)})}
 
     def attempt(self, attempt_id: int, token: str) -> AttemptRow:

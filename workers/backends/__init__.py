@@ -137,7 +137,7 @@ class Buffers(Protocol):
         ...
 
     def sibling(self) -> "Buffers":
-        """Return a set that shares these inputs, with new outputs and workspaces, which are guarded and poisoned.
+        """Return a set that shares the inputs of this set. Its outputs and workspaces are new, guarded and poisoned.
 
         Raises:
             MemoryError: the buffers do not fit into memory.
@@ -175,7 +175,9 @@ class Buffers(Protocol):
         ...
 
     def same_outputs(self, other: "Buffers") -> bool:
-        """Return True if all outputs equal those of another set bit for bit. The comparison runs on the device."""
+        """Return True if all outputs equal the outputs of another set bit for bit. The comparison runs on the
+        device.
+        """
         ...
 
     def read(self, name: str) -> NDArray[Any]:
@@ -340,7 +342,7 @@ class Session(Protocol):
         ...
 
     def settle(self) -> None:
-        """Exclude the threads and processes that run now, e.g. those of a library, from `residue`."""
+        """Exclude the threads and processes that run now, e.g. threads of a library, from `residue`."""
         ...
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
@@ -405,7 +407,7 @@ class Driver(Protocol):
 def driver(kind: DeviceKind) -> Driver:
     """Return the driver of a device kind.
 
-    It is imported on demand, so its libraries are needed only with such a device.
+    The driver is imported on demand, so its libraries are needed only on machines with a device of this kind.
 
     Raises:
         NotFound: no backend provides this kind.

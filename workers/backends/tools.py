@@ -13,7 +13,7 @@ from workers.system.interruption import Interruption
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One case of a candidate, ready to be called directly or after another compilation.
+    """One case of a candidate for a tool, which calls the compiled kernel or compiles the kernel again.
 
     Attributes:
         unit: source for the problem of this case, with the data that is needed to compile it.

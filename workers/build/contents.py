@@ -29,7 +29,7 @@ _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """Return the SHA-256 of each file, in order; None if one of them can cause unlisted files to be read."""
+    """Return the SHA-256 of each file, in order; None if a file can cause unlisted files to be read."""
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -125,7 +125,7 @@ def _names_libraries(path: str, content: bytes) -> bool:
 
 
 def assembler_reads(content: bytes) -> bool:
-    """Return True if assembler code in a source may read files. The compiler does not report these."""
+    """Return True if assembler code in a source may read files, which the compiler does not report."""
     joined = re.sub(rb'"\s*"', b"", content)  # adjacent string literals are joined
     return re.search(rb"incbin|\.include\s*\\?[\"']|\.macro\b", joined) is not None
 

@@ -72,10 +72,11 @@ class OutOfTime(Exception):
 
 
 def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tuple[Idle, ...]:
-    """Return the tunables without effect: configs that differ only in such a tunable give the same kernel.
+    """Return the tunables without effect. Configs that differ only in a tunable without effect give the same kernel.
 
     Args:
-        differ: returns True if two configs give different kernels. If it raises `OutOfTime`, the check ends.
+        differ: function that returns True if two configs give different kernels. If it raises `OutOfTime`, the check
+            ends.
     """
     default, found = space.default(), dict[str, Idle]()
     with suppress(OutOfTime):
@@ -261,8 +262,8 @@ MOST = 3
 def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
     """Yield a warning for each path in a source or flag that is below a folder without execute permission for others.
 
-    Yields nothing if the source never calls access(), or if the worker is not root: its kernels then run as the user of
-    the worker.
+    Yields nothing if the source never calls access(), or if the worker is not root: kernels of such a worker run as the
+    same user.
     """
     if os.geteuid() != 0 or not _ASKS.search(source):
         return

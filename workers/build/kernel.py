@@ -179,7 +179,7 @@ def mechanisms(artefact: Artefact) -> tuple[str, ...]:
 
 
 def of_ptx(text: str) -> tuple[str, ...]:
-    """Return the mechanisms in PTX. ``scalar`` comes first if it has no matrix instructions."""
+    """Return the mechanisms in PTX. ``scalar`` comes first if the PTX has no matrix instructions."""
     plain = _COMMENT.sub(" ", text)
     found = tuple(name for name, pattern in PTX.items() if re.search(pattern, plain))
     return found if {"mma", "wgmma"} & {*found} else ("scalar", *found)

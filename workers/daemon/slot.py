@@ -102,7 +102,7 @@ class Slot:
             self._performer.close()
 
     def revoke(self, attempt_ids: set[int]) -> None:
-        """Stop the current job if its lease is one of these."""
+        """Stop the current job if its lease is among the given attempts."""
         with self._lock:
             if self._current is not None and self._current.attempt_id in attempt_ids:
                 self._performer.interrupt()
@@ -151,7 +151,7 @@ class Slot:
     def _ask(self) -> None:
         """Request jobs.
 
-        After an idle time, request a few first, because a new search takes a second to propose many trials.
+        After an idle time, request only a few jobs first, because a new search takes a second to propose many trials.
         """
         few, self._idle = self._idle, False
         self._add(self._claims.ask(min(FEW_JOBS, self._pipeline.room) if few else self._pipeline.room))

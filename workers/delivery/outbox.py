@@ -144,7 +144,7 @@ class Outbox:
     def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
         """Deliver these results. Return False if the service cannot accept them now.
 
-        A result that fails does not prevent the delivery of others.
+        A result that cannot be delivered does not prevent the delivery of other results.
         """
         try:
             answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)

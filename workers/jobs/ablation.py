@@ -54,7 +54,7 @@ class Ablation:
     def report(self) -> AblateReport:
         """Measure the changes and return the report.
 
-        A change that fails is reported as failed; the others are measured.
+        A change that fails is reported as failed. All other changes are measured.
 
         Raises:
             UnfitError: the device is faulty.

@@ -28,8 +28,8 @@ class Estimator:
     """A `workers.jobs.evaluation.Performer` without a device.
 
     Args:
-        compiler: function that creates the compiler on first use, so that a worker without such searches need not load
-            it.
+        compiler: function that creates the compiler on first use, so that a worker without searches of estimates need
+            not load the compiler.
         folder: cache folder of the worker.
         place: folder for temporary files of this process.
     """

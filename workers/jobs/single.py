@@ -61,7 +61,7 @@ def evaluate_config(
         device: a CPU or GPU of this machine.
         folder: the worker's cache.
         baselines: True to time the baselines of the family too, on the same terms.
-        on_busy: called with the id of the process that holds the device (None if unknown), if it is held.
+        on_busy: called if another process holds the device, with the id of that process (None if unknown).
 
     Raises:
         EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or breaks its

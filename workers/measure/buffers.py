@@ -76,7 +76,7 @@ class BufferSets:
             self.contents(arguments).put(buffers, content)
 
     def contents(self, arguments: tuple[Argument, ...]) -> Contents:
-        """Return the contents that the timed buffers of these arguments may hold."""
+        """Return the contents that the timed buffers for the given arguments may hold."""
         (hot,) = self.of_case(self._timed_case, arguments)
         if hot not in self._contents_of:
             name = self._timed_case

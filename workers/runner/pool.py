@@ -138,7 +138,9 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
 
 
 def _worth_another(outcome: Outcome, attempt: int) -> bool:
-    """Return True if a new runner must be opened after one that ended with this outcome before it had a candidate."""
+    """Return True if another attempt to open a runner must be made: the last one ended with a crash, and attempts
+    remain.
+    """
     if not isinstance(outcome, Crashed):
         return False
     return attempt < (MOST_ATTEMPTS if outcome.killed is not None else _OPENINGS)
@@ -188,7 +190,7 @@ class Runners:
         self.interruption = Interruption()
 
     def stand_by(self, modules: tuple[str, ...]) -> None:
-        """Start a runner for the next search and import these modules, before the search is known."""
+        """Start a runner for the next search, before that search is known. The runner imports the given modules."""
         with self._starting:
             if self._spare is None:
                 self._spare = Ahead(

@@ -144,7 +144,9 @@ def _filter(*, signals: bool) -> bool:
 
 
 def _bubblewrap(path: str, reads: list[str], writes: list[str]) -> list[str]:
-    """Return the start of a command that runs another one in separate namespaces with only these folders."""
+    """Return the first arguments of a command that runs another command in separate namespaces, with access to only
+    these folders.
+    """
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--dev", "/dev", "--tmpfs", "/tmp"]
     for each in reads:
         options += ["--proc", "/proc"] if each == _OWN_PROCESS else ["--ro-bind-try", each, each]

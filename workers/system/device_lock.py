@@ -38,8 +38,8 @@ def exclusive(
 ) -> Iterator[float]:
     """Lock a device, after waiting for other processes. Yield the seconds of waiting.
 
-    Waiting processes form a queue, which has a lock of its own. The first in the queue is next, even if the holder
-    requests the device again at once. If no lock file can be created, the measurement continues without a lock.
+    Waiting processes form a queue, which has its own lock. The first in the queue is next, even if the holder requests
+    the device again at once. If no lock file can be created, the measurement continues without a lock.
 
     Args:
         unwanted: function that ends the wait by returning True.

@@ -61,7 +61,7 @@ class TrialFiles:
         return self.files.get(LOG)
 
     def about(self, *words: str) -> tuple[File, ...]:
-        """Return the files whose name begins with one of these prefixes, e.g. ``profile``."""
+        """Return the files whose names begin with one of the given prefixes, e.g. ``profile``."""
         return tuple(file for name, file in self.files.items() if name.startswith(words))
 
     @property
@@ -92,7 +92,7 @@ class ArtefactReader:
         return [row.result for row in attempts if isinstance(row.result, EvaluateReport | ConfirmReport)]
 
     def of(self, named: Mapping[str, str], kind: DeviceKind) -> TrialFiles:
-        """Return the files with these names and digests, source and compiler log first."""
+        """Return the files with the given names and digests, source and compiler log first."""
         return TrialFiles(files={name: self._file(name, digest, kind) for name, digest in _ordered(named)})
 
     def _file(self, name: str, digest: str, kind: DeviceKind) -> File:

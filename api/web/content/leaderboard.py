@@ -41,7 +41,7 @@ class RelativeTime:
     """A time relative to the fastest baseline and to the roofline.
 
     Attributes:
-        speedup: speedup over the fastest baseline; a confirmed one if the time is confirmed.
+        speedup: speedup over the fastest baseline: the confirmed speedup if the time is confirmed.
         share: roofline time divided by the time, 0 to 1.
     """
 

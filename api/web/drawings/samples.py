@@ -114,7 +114,7 @@ class Drawing:
 
 
 def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) -> Drawing | None:
-    """Return the drawing of these series in the given order; None without series.
+    """Return the drawing of the given series, in their order; None without series.
 
     Samples with the same index have the same horizontal position, because interleaved series are measured together.
 

@@ -151,7 +151,7 @@ class KernelProcess:
         return not self.answered
 
     def wait_for(self, calls: int) -> None:
-        """Wait until `calls` calls of the batch have ended, or all of them."""
+        """Wait until `calls` calls, or all calls, of the batch have ended."""
         self.pace.wait_for(calls, lambda: self.running)
 
     def halt_after_next(self) -> int:
@@ -231,7 +231,7 @@ class KernelProcess:
 
         Args:
             core: core of the other thread; None: any core of the process.
-            jitter: seed of random waits between the calls of the other thread; 0: it does not wait.
+            jitter: seed of random waits between the calls of the other thread; 0: no waits.
 
         Raises:
             TrespassError, DeviceLostError: as `run` does.
@@ -264,10 +264,10 @@ class KernelProcess:
         return contradicts(batch, self.idle, self.threads)
 
     def fault(self) -> str | None:
-        """Return a forbidden change or leak that the calls so far caused; None if there is none.
+        """Return a forbidden change or leak that earlier calls caused; None if there is none.
 
         Raises:
-            InvalidMeasurementError: the system counted more processor time than the calls can have used.
+            InvalidMeasurementError: the reported times of the calls are impossible.
         """
         self._require_silence()
         state = state_of(self.pid)

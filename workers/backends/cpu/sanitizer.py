@@ -1,7 +1,7 @@
 """Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls the kernel.
 
-The program runs a candidate's code. If the machine supports sandboxes, it runs in the sandbox of compilers: it can read
-its inputs and libraries, but write no files. It does not get the worker's environment variables.
+The program runs a candidate's code. If the machine supports sandboxes, the program runs in the sandbox of compilers: it
+can read its inputs and libraries, but write no files. The program does not get the worker's environment variables.
 """
 
 import hashlib

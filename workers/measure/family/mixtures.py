@@ -52,14 +52,14 @@ def mixtures(
     *,
     allowed: float,
 ) -> Iterator[Mixture]:
-    """Yield inputs that are close to the nominal ones, nominal inputs with one outstanding largest element, with one
-    outstanding smallest element, with rows of all distributions, and with equal elements and zeros (unless an output
-    holds integers, such as indices, which equal elements may leave open).
+    """Yield mixtures: inputs that are close to the nominal inputs; nominal inputs with one outlier as largest element;
+    with one outlier as smallest element; with rows of all distributions; and with equal elements and zeros. The last
+    mixture is left out if an output contains integers such as indices, for which equal elements permit several answers.
 
     Nothing is yielded if elements cannot be exchanged freely (integer inputs such as indices and lengths, symmetric
-    matrices, rows or elements in ascending order), or if there is no other distribution. An input that a second draw
-    repeats, such as a mask, is left unchanged. So is one that repeats itself, such as a table with equal halves:
-    kernels may read it once.
+    matrices, rows or elements in ascending order), or if there is no other distribution. Two kinds of inputs are left
+    unchanged: inputs that are equal in every draw, such as a mask, and inputs that repeat themselves, such as a table
+    with equal halves, because kernels may read only one half.
 
     Args:
         nominal: inputs by name.

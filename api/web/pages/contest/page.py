@@ -81,7 +81,7 @@ def contest_fragment(contest: ContestDep, address: AddressDep, request: Request,
 def contest_file(
     contest: ContestDep, address: AddressDep, form: Literal["csv", "json"], service: ServiceDep
 ) -> StreamingResponse:
-    """Download all matching trials, not only those of one page."""
+    """Download all matching trials, not only the trials of one page."""
     with service.database.read() as session:
         searches = _searches(session, contest)
         tunables = tunables_of(session, service.conductor.catalogue, searches[-1])

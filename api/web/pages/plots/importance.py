@@ -13,7 +13,7 @@ FEWEST = 12
 
 
 def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
-    """Plot how important each tunable is for being among the fastest tenth. There is no such plot for estimates."""
+    """Plot how important each tunable is for being among the fastest tenth. Searches of estimates have no such plot."""
     if estimated:
         return nothing("Importances of estimates would describe the estimate, not the time on a GPU.")
     points = landscape.even(TRIALS)

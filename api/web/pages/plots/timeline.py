@@ -80,7 +80,8 @@ def bars(work: Work) -> tuple[StageBar, ...]:
 def short_names(slots: Mapping[Slot, str]) -> dict[Slot, str]:
     """Return a short unique name per slot: the name of the worker, and a prefix of the device id.
 
-    If these are not unique, the name consists of the ids of the worker and the device.
+    The prefix is as long as needed to make the names unique. If they are equal even with whole device ids, the name
+    consists of the ids of the worker and the device.
     """
     for length in (8, 16, 200):
         names = {slot: f"{worker[:24]} · {slot[1][:length]}" for slot, worker in slots.items()}

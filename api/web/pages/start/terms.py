@@ -31,7 +31,7 @@ class Terms:
     wrong: Mapping[str, str]
 
     def body(self, chosen: Candidate) -> dict[str, Any]:
-        """Return the REST body of these terms."""
+        """Return the terms as the body of a REST request."""
         body: dict[str, Any] = {"family_digest": chosen.digest, "problem": {}}
         for name, value in self.given.items():
             group, _, inner = name.partition(".")

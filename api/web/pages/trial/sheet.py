@@ -32,7 +32,7 @@ ROLES = ("parent", "champion")
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Value of one tunable, and the other trial's value."""
+    """Value of one tunable in this trial and in the other trial."""
 
     name: str
     value: Value | None
@@ -117,7 +117,7 @@ class Sheet:
 
     @property
     def speedup(self) -> Figure | None:
-        """Speedup over the fastest baseline; a confirmed one if the time is confirmed."""
+        """Speedup over the fastest baseline: the confirmed speedup if the time is confirmed."""
         return self.trial.speedup(self.search.baselines)
 
     @property

@@ -1,4 +1,4 @@
-"""Batches of calls in a kernel process, and checks whether their reported times are plausible."""
+"""Batches of calls in a kernel process, and checks that their reported times are possible."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -231,7 +231,7 @@ def _kill(pid: int) -> None:
 
 
 def _opened(path: str) -> list[int]:
-    """Return a descriptor of a file, or none if it cannot be read."""
+    """Return a list with a descriptor of a file; empty if the file cannot be read."""
     try:
         return [os.open(path, os.O_RDONLY | os.O_CLOEXEC)]
     except OSError:
