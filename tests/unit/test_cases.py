@@ -31,10 +31,10 @@ def is_detected(family: str, text: str, column: int) -> bool:
     package = find(family)
     functions, settled = reference(package), package.family.problem(text, "cpu")
     limits = {each.name: each.tolerance for each in package.family.operands(settled) if each.tolerance}
-    for case in package.family.cases:
-        if case.changes:
+    for one in package.family.case_problems(settled, "cpu"):
+        if one.problem != settled:
             continue
-        inputs = functions.inputs(settled, case.inputs, np.random.default_rng(3))
+        inputs = functions.inputs(settled, one.case.inputs, np.random.default_rng(3))
         without = {**inputs, "x": inputs["x"].copy()}
         without["x"][:, column] = NOTHING[str(settled.get("op", family))]
         exact, wrong = (functions.reference(settled, each)["out"] for each in (inputs, without))
