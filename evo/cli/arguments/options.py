@@ -80,7 +80,9 @@ AnyOrder = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        help="Gates and thresholds: default, l4-notes, l4-final, or a .toml or .json file.", metavar="NAME|FILE"
+        help="Policy: resource limits of configs and thresholds of a promotion. A name (default, l4-notes, l4-final) "
+        "or a .toml or .json file.",
+        metavar="NAME|FILE",
     ),
 ]
 ProposerName = Annotated[str, typer.Option(metavar="KIND:ARGUMENT", help="Proposer of the variants.")]

@@ -54,16 +54,15 @@ def mission(
         bool, typer.Option("--rehearse", help="Run the whole procedure once on small problems; needs no GPU.")
     ] = False,
     warm_start: WarmStart = None,
-    to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Folder for the report.")] = Path(
-        "mission.md"
-    ),
+    to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="File for the report.")] = Path("mission.md"),
     force: Force = False,
     db: Db = None,
 ) -> None:
     """Check the machine, measure the device, search the mission's shapes, and compare with goals and limits.
 
-    The shapes are attention at B=2, H=8, D=64 and S=256 and 512; the goals, 47 to 5 µs, are for an NVIDIA L4. On any
-    other device the report says so. Ctrl-C ends the running search; the report contains the results so far.
+    The shapes are attention at B=2, H=8, D=64 and S=256 and 512. The goals, 47 to 5 µs, are for an NVIDIA L4; on any
+    other device, the report states that no goal counts. Ctrl-C ends the running search; the report contains the results
+    so far.
     """
     from evo.cli.commands.doctor import look_around, print_findings
     from evo.cli.console.output import console, written

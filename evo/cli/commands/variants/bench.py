@@ -53,7 +53,7 @@ def kernelbench(
     ] = None,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum trials of each variant.")] = 24,
     policy: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Gates and thresholds of a promotion, as for `search`.")
+        str, typer.Option(metavar="NAME|FILE", help="Policy with the thresholds of a promotion, as for `search`.")
     ] = "default",
     together: Annotated[
         int, typer.Option(min=1, max=16, metavar="N", help="Problems searched at the same time; they share the device.")
