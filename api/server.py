@@ -50,7 +50,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
     """Run a service in this process until SIGINT or SIGTERM.
 
     Args:
-        announce: called with the URL once the service listens. A file next to an SQLite database also contains the URL.
+        announce: function to call with the URL when the service listens. A file next to an SQLite database also
+            contains the URL.
 
     Raises:
         CannotListen: the port is in use, or the address is not of this machine.

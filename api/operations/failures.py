@@ -25,7 +25,8 @@ class Failures:
 
     Args:
         what: noun for an item in the log.
-        give_up: ends an item that failed `MOST` times in a row. Called with the key of the item and the reason.
+        give_up: function that ends an item that failed `MOST` times in a row. Its arguments are the key of the item and
+            the reason.
     """
 
     def __init__(self, what: str, give_up: Callable[[int, str], object]) -> None:

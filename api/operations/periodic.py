@@ -92,7 +92,7 @@ class Collector:
 
     Args:
         keep_days, artefact_limit_gb: limits as in the settings; None: no limit.
-        lost_s: returns the seconds by which the wall clock has advanced more than this process ran.
+        lost_s: function that returns the seconds by which the wall clock has advanced more than this process ran.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class Commands:
     """Carries out commands of users. Methods may be called from any thread.
 
     Args:
-        connected_since: returns a time; workers seen since then count as connected.
+        connected_since: function that returns a time. Workers seen since then count as connected.
     """
 
     def __init__(

@@ -50,8 +50,8 @@ class Conductor:
 
     Args:
         lease_s: seconds without a heartbeat after which the jobs of a worker go to other workers.
-        on_work: called when work may have become available for waiting workers.
-        lost_s: returns the wall-clock seconds in which this process did not run.
+        on_work: function to call when work may have become available for waiting workers.
+        lost_s: function that returns the wall-clock seconds in which this process did not run.
 
     Attributes:
         orders: carries out commands of users.

@@ -24,8 +24,9 @@ class Interruptions:
     """Measures the time in which this process did not run. Thread-safe.
 
     Args:
-        wall: returns the seconds of the wall clock.
-        steady: returns the seconds of a clock that is never set. It may stop while the machine sleeps.
+        wall: function that returns the seconds of the wall clock.
+        steady: function that returns the seconds of a clock that is never set. The clock may stop while the machine
+            sleeps.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:

@@ -63,7 +63,7 @@ class VariantDesk:
     """Accepts variants of searches. Methods may be called from any thread.
 
     Attributes:
-        connected_since: returns a time; workers seen since then count as connected.
+        connected_since: function that returns a time. Workers seen since then count as connected.
     """
 
     database: Database

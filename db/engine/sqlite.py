@@ -50,7 +50,7 @@ class SQLite:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = f"its folder cannot be created ({error.strerror})"
-            raise StoreUnavailable(f"database {self.path}: {reason}: use another --db") from error
+            raise StoreUnavailable(f"database {self.path}: {reason}; use another --db") from error
         self._refuse_damaged()
         self._refuse_foreign()
         engine = create_engine(

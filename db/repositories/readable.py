@@ -73,7 +73,7 @@ def readable_items(
     """Read items together. If that fails, read them one by one. Return the values, and the unreadable items.
 
     Args:
-        name: returns the id of an item for the log.
+        name: function that returns the id of an item for the log.
 
     Raises:
         StoreUnavailable: the database cannot be read.

@@ -457,7 +457,7 @@ def test_three_faults_on_different_candidates_quarantine_a_device(
     for _ in range(3):
         scene.slot._step()
     said = scene.slot.report
-    assert said.fault == "3 faults on different candidates, the last: Xid 79"
+    assert said.fault == "a known kernel failed after 3 different candidates; last failure: Xid 79"
     scene.slot._step()
     assert (scene.slot.report.activity, sorted(scene.service.released)) == ("quarantined", [0, 1, 2])
     scene.slot.acknowledge(scene.slot.report, set_aside=True)

@@ -102,7 +102,7 @@ def _elsewhere(name: str, unit: Unit) -> str:
         return f"{name} was not submitted with the source: submit it too, and include it by its name"
     table = "cuda" if unit.language == "cuda" else "cpu"
     if name.startswith("../"):
-        inside = f"put {name.rpartition('/')[2]} into it and include it without `../`"
+        inside = f"put {name.rpartition('/')[2]} into that folder and include it without `../`"
         start = f'name the folder from which {name} starts with `flags = ["-I/that/folder"]` under [{table}]'
         return f"{name} is above the family's folder, which is copied to where it is compiled: {inside}, or {start}"
     nowhere = f"{name} is not in the source's folder, the family's folder or the compiler's default folders"

@@ -29,9 +29,10 @@ _PUSHED = re.compile(r'#pragma push_macro\("(\w+)"\)')
 
 
 def replaced_macros(preprocessed: str, names: Collection[str], *, own: str) -> Iterator[str]:
-    """Yield a warning, in the form of gcc's, for each macro whose value from the source a header replaces or removes.
+    """Yield a warning, in the format of gcc, for each macro of the source that a header redefines or removes.
 
-    A header of the family may remove a macro after its last use. A macro that is pushed is restored later.
+    No warning is given if a header outside the system folders only removes a macro, because it may do so after the last
+    use. Neither is one given for a macro that ``push_macro`` saves.
 
     Args:
         names: macros of the source.
@@ -104,7 +105,7 @@ def removal_test(source: str, names: Iterable[str]) -> str:
 
 
 def removal_warnings(log: str, places: Mapping[str, tuple[Path, int]], *, own: Collection[Path]) -> Iterator[str]:
-    """Yield a warning, in the form of gcc's, for each macro that a header replaces or removes.
+    """Yield a warning, in the format of gcc, for each macro that a header redefines or removes.
 
     Args:
         log: log of the compilation of `removal_test`.

@@ -36,7 +36,7 @@ class Health:
         """Return why the device must be quarantined; None if it need not be."""
         last = next(reversed(self._candidates.values()), "")
         if len(self._candidates) >= MOST_CANDIDATES:
-            return f"{len(self._candidates)} faults on different candidates, the last: {last}"
+            return f"a known kernel failed after {len(self._candidates)} different candidates; last failure: {last}"
         if self._in_a_row >= MOST_TESTS:
-            return f"{self._in_a_row} times in a row, {last}"
+            return f"a known kernel failed {self._in_a_row} times in a row; last failure: {last}"
         return None

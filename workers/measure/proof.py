@@ -41,7 +41,7 @@ class ProofPlan:
 
         Args:
             seed: seed of the first inputs of the process.
-            process: number of the process within its runner.
+            process: number of the kernel process within its runner.
         """
         rng = np.random.default_rng([*seed, process])
         placements = [

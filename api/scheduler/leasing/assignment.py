@@ -21,8 +21,8 @@ class Dispatch:
     """Finds jobs for slots. Thread-safe.
 
     Args:
-        connected_since: returns a time; workers seen since then count as connected.
-        failures: counts the consecutive failures of each search.
+        connected_since: function that returns a time. Workers seen since then count as connected.
+        failures: counter of the consecutive failures of each search.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ READINGS: Mapping[str, Reading] = {
     "separation": Reading(
         unit=lambda value: LEVELS[int(value)],
         side="≥",
-        figure="is the separation of candidate and judge",
+        figure="is the isolation of the candidate from its runner",
         threshold="is required by the policy",
     ),
     "evidence": Reading(

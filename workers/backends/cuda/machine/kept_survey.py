@@ -22,7 +22,8 @@ def kept_survey(folder: Path, compiler: str, survey: Callable[[], tuple[list[Dev
     Args:
         folder: cache folder of the worker.
         compiler: version of the compiler, which is part of the description of a device.
-        survey: returns the usable GPUs, and True if all GPUs are usable. Only then is the list cached.
+        survey: function that returns the usable GPUs, and True if all GPUs are usable. The list is cached only if all
+            are usable.
     """
     installed = nvml.installed()
     if installed is None:
