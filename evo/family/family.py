@@ -367,7 +367,7 @@ class Family:
 
 def _read_triton(table: Table, fields: Sequence[Field], arguments: Sequence[Argument]) -> Implementation:
     if "cuda" in table:
-        reason = "a family has one implementation for GPUs, and [cuda] is one: keep one of them"
+        reason = "a family has one implementation for GPUs, and [cuda] is one: keep [cuda] or [triton]"
         remedy = "submit the other as a variant (kernel-evo variant submit), and a search compares both"
         raise InvalidInput(table.field("triton"), f"{reason}, or {remedy}")
     return read_implementation("cuda", table.table("triton"), fields, arguments, triton=True)

@@ -105,7 +105,7 @@ def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Chan
     alone = {**champion, tunable.name: value}
     if alone in space:
         return replace(made, config=alone)
-    reason = "; ".join(map(str, space.violations(alone))) or "no such config was recorded"
+    reason = "; ".join(map(str, space.violations(alone))) or "the recording has no such config"
     config = _tied(space, space.encode(alone), space.tunables.index(tunable))
     if config is None:
         return replace(made, reason=reason)

@@ -57,7 +57,7 @@ def explain(
     others = _contradicted(blamed, constraints[: none - 1], empty)
     names = [each.name for each in tunables if any(each.name in one.expression.names for one in (blamed, *others))]
     points = "all points that were left" if before is None else f"the last {before:,} points"
-    together = f"no values satisfy it together with {' and '.join(map(str, others))}: relax one of them"
+    together = f"no values satisfy this constraint together with {' and '.join(map(str, others))}: relax one of these"
     relax = [together] if others else []
     widen = [f"widen {', '.join(names)}"] if names else []
     found = f"no config is valid: {blamed} removes {points}"

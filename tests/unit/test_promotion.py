@@ -514,7 +514,7 @@ def test_unusual_first_process_gives_a_warning_and_does_not_set_the_estimate() -
     result = verdict(report)
     warned = rule(result, "agreement")
     assert not (warned.passed or warned.required)
-    assert "The first process and the others disagree: it found 2" in warned.text
+    assert "The first process and the other processes disagree: it found 2" in warned.text
     assert "times as fast, outside the 1.22 to 1.28" in warned.text
     assert result.cannot_tell
     assert verdict(repeated(report, *(1.24, 1.25, 1.26, 1.25) * 3, 1.25, 1.24)).promote

@@ -486,7 +486,7 @@ def test_error_of_an_empty_space_names_the_constraint_that_removed_the_last_conf
     assert raised.value.field == "here"
     assert raised.value.reason == (
         "no config is valid: `A + B >= 6 + K` (the grid must fill the device) removes the last 600 points; "
-        "no values satisfy it together with `A * B <= 4`: relax one of them, or widen A, B"
+        "no values satisfy this constraint together with `A * B <= 4`: relax one of these, or widen A, B"
     )
 
 

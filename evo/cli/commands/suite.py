@@ -53,7 +53,7 @@ def record(
     shown = to if to.is_absolute() else f"./{to}"
     out.print(f"\nSearch it:  kernel-evo search --suite {shown}")
     if trouble is not None:
-        raise EvoError(f"{script} failed after these calls: {trouble}")
+        raise EvoError(f"{script} failed after the recorded calls: {trouble}")
 
 
 def show(

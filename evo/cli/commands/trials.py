@@ -128,7 +128,7 @@ def _print_weighed(found: "Sequence[Weighed]", device: str) -> None:
         estimated = each.trial.outcome is not None and each.trial.outcome.kind == "estimated"
         time, config = time_text(each.time_us, estimated=estimated), Text(spaced_text(each.trial.config))
         rows.add_row(str(each.trial.number), time, *(f"{each.metrics[name]:,.6g}" for name in shown), mark, config)
-    console().print(rows if rows.row_count else "No trial has these figures.")
+    console().print(rows if rows.row_count else "No trial has a value for every metric.")
     console().print(Text(device, "dim"))
 
 

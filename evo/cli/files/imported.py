@@ -244,7 +244,7 @@ def _parsed(text: str, where: str) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError as error:
-        raise InvalidInput("--reference", f"{where}: line {error.lineno}: {error.msg}") from error
+        raise InvalidInput("--reference", f"{where}, line {error.lineno}: {error.msg}") from error
 
 
 def _python(path: Path) -> str:

@@ -16,7 +16,7 @@ from evo.errors import EvoError
 from evo.text.visible import visible
 
 Tell: TypeAlias = Callable[[dict[str, Any], int], None]
-"""Prints a started background search; takes its announcement and its process id."""
+"""Prints that a background search has started; the arguments are its announcement and its process id."""
 
 START_S = 120.0
 LOOK_S = 0.1

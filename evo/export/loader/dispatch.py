@@ -64,7 +64,7 @@ class Dispatch:
         asked += [f"{name}={value}" for name, value in fields.items()]
         if found:
             varying = {name for each in found for name in each["problem"] if _differs(name, found)}
-            return f"{', '.join(asked)}: {len(found)} kernels fit; say which by {', '.join(sorted(varying))}"
+            return f"{', '.join(asked)}: {len(found)} kernels fit; choose one by {', '.join(sorted(varying))}"
         there = "; ".join(
             ", ".join(f"{name}={value}" for name, value in each["problem"].items()) for each in self.table
         )

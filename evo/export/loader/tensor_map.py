@@ -88,7 +88,7 @@ def encode(
     if status:
         raise TensorMapError(
             f"the driver refuses a tensor map of {of} (error {status}): shape {tuple(shape)}, box {tuple(box)}, "
-            f"swizzle {swizzle}; it takes GPUs from sm_90 on"
+            f"swizzle {swizzle}; tensor maps need a GPU from sm_90 on"
         )
     return made
 

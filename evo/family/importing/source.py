@@ -17,10 +17,10 @@ _KERNEL = re.compile(
 _BEFORE = re.compile(r"(?:extern\s*\"C\"|static|inline)\s*\Z")
 """A word that may stand between the template parameters and ``__global__``."""
 _LONGEST_WORD = 40
-"""Characters within which such a word is looked for."""
+"""Number of characters that are searched for such a word."""
 _TEMPLATE = re.compile(r"template\s*<")
 _NEAR = 1_000
-"""Characters before a function among which its qualifiers are looked for."""
+"""Number of characters before a function that are searched for its qualifiers."""
 
 _FUNCTION = re.compile(r"\bvoid\s+(?P<name>\w+)\s*\(")
 _DEFINE = re.compile(r"\s*#\s*define\s+([A-Za-z_]\w*)\s+(-?\d+)\s*$")

@@ -11,7 +11,7 @@ from evo.text.suggestion import unknown
 
 FILE = "family.py"
 FUNCTIONS = ("inputs", "reference", "yardstick", "verify", "baselines", "cuda_baselines")
-"""Functions of the class that take the place of those in reference.py."""
+"""Functions of the class that replace the functions of reference.py."""
 
 _TYPES = {"int": "int", "float": "float", "bool": "bool", "str": "text"}
 _SUFFIXES = {"cpu": ".c", "cuda": ".cu", "triton": ".py"}

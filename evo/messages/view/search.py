@@ -292,5 +292,5 @@ def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
     first = next((each for each in found if each[0].verdict.promote), found[0])
     texts = [f"Trial {first[0].trial}: {first[1].text}"]
     if others := [f"trial {each.trial} ({factor_text(rule.figure)})" for each, rule in found if each is not first[0]]:
-        texts.append(f"Confirmed over quick time of others: {', '.join(others)}.")
+        texts.append(f"Confirmed over quick time of other trials: {', '.join(others)}.")
     return tuple(texts)

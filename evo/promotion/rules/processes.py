@@ -78,8 +78,9 @@ def agreement_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     text = f"The first process found {first:.3g} {words.ratio}, within {expected}."
     if not prediction.agrees:
         text = (
-            f"The first process and the others disagree: it found {first:.3g} {words.ratio}, outside {expected}, so "
-            "rules about its own samples say less here than the figures over all processes."
+            f"The first process and the other processes disagree: it found {first:.3g} {words.ratio}, outside "
+            f"{expected}, so rules about the samples of the first process are less reliable than the figures over "
+            "all processes."
         )
     bound = others.low if first < others.estimate else others.high
     return (Rule(name="agreement", passed=prediction.agrees, figure=first, threshold=bound, text=text, required=False),)

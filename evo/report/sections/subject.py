@@ -16,7 +16,7 @@ LEFT_OUT = (
     "negatives. An estimate does not model bank conflicts, caches or instruction mixes: values with equal estimates "
     "may differ on the GPU, so none of them is known to have no benefit."
 )
-"""Shown in an estimate's report, whose readers would look for these sections."""
+"""Shown in an estimate's report in place of the sections that it names."""
 
 
 def subject_blocks(material: Material) -> Iterator[Block]:

@@ -70,7 +70,7 @@ class Suite:
         if not kept:
             families = sorted({call.family for call in self.calls})
             raise InvalidInput(
-                "FAMILY", f"suite {self.name} has no call of it: {unknown(family, families, 'families')}"
+                "FAMILY", f"suite {self.name} has no call of this family: {unknown(family, families, 'families')}"
             )
         return replace(self, calls=kept)
 
