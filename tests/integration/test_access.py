@@ -332,7 +332,7 @@ def test_refused_form_links_back_to_its_filled_in_fields(callers: Callers) -> No
     assert (unread.status_code, "next=" in unread.text) == (401, False), "a caller without token may send only a form"
 
 
-def test_token_guessing_is_throttled_per_address_and_not_for_valid_tokens(callers: Callers) -> None:
+def test_wrong_tokens_are_throttled_per_address_and_valid_tokens_are_not(callers: Callers) -> None:
     guesser = callers.service.client(address="10.2.0.1")
     codes = [guesser.post("/sign-in", data={"token": f"guess {n}"}).status_code for n in range(15)]
     assert codes == [303] * 10 + [429] * 5

@@ -79,7 +79,7 @@ def test_follow_returns_when_the_search_has_ended(monkeypatch: pytest.MonkeyPatc
     assert (ended.state, screen.shown, screen.notes, script.told) == ("finished", 3, [], [])
 
 
-def test_first_interrupt_stops_the_search_and_second_cancels_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_interrupt_stops_the_search_and_second_interrupt_cancels_it(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(view(), view(state="stopping"), view(state="stopping"), view(state="cancelled"))
     ended, screen = followed(script, {0: 1, 2: 2}, monkeypatch)
     assert (ended.state, script.told) == ("cancelled", ["stop", "cancel"])

@@ -28,9 +28,7 @@ def test_error_of_an_unwritable_output_file_names_option_and_remedy(tmp_path: Pa
         require_place(tmp_path / "none" / "m.md", force=force)
 
 
-def test_report_that_cannot_be_written_at_the_end_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_is_printed_if_its_file_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder was removed, or another process wrote the file, during the searches."""
     taken = tmp_path / "taken.md"
     taken.write_text("another's")

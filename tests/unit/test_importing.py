@@ -79,7 +79,7 @@ def test_import_initialises_counters_with_zero(body: str) -> None:
     assert role(body, "int *x") == ("output", True)
 
 
-def test_import_makes_const_arguments_inputs() -> None:
+def test_import_declares_const_arguments_as_inputs() -> None:
     assert role("y = x[i];", "const double *restrict x") == ("input", False)
 
 
@@ -104,7 +104,7 @@ def test_error_names_the_parameter_with_an_unknown_type() -> None:
         draft("void f(const Matrix *x) { }")
 
 
-def test_import_makes_extent_parameters_problem_fields_and_scalars() -> None:
+def test_import_turns_extent_parameters_into_problem_fields_and_scalars() -> None:
     found = draft(
         "void axpy(int n, float a, const float *x, float *y) { for (int i = 0; i < n; i++) y[i] += a * x[i]; }"
     )
@@ -320,7 +320,7 @@ def test_transpose_example_of_the_guides_is_imported(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_import_makes_a_stencil_radius_a_problem_field(
+def test_import_turns_a_stencil_radius_into_a_problem_field(
     source: str, shapes: dict[str, tuple[str, ...]], fields: dict[str, int]
 ) -> None:
     draft = drafted(read_source(source, "c"), None)
@@ -329,7 +329,7 @@ def test_import_makes_a_stencil_radius_a_problem_field(
     assert not draft.tunables
 
 
-def test_import_makes_shared_memory_padding_a_tunable() -> None:
+def test_import_turns_shared_memory_padding_into_a_tunable() -> None:
     text = "#define PAD 1\nvoid f(const float *in, float *out, int n) { float t[8][8 + PAD]; out[n] = in[n]; }"
     draft = drafted(read_source(text, "c"), None)
     assert [each.name for each in draft.tunables] == ["PAD"]

@@ -43,7 +43,7 @@ def test_triton_import_infers_roles_from_accesses_in_called_functions() -> None:
     assert roles == {"x": ("input", False), "out": ("output", False), "counts": ("output", True)}
 
 
-def test_triton_import_makes_parameters_fields_or_derived_values() -> None:
+def test_triton_import_turns_parameters_into_fields_or_derived_values() -> None:
     found = draft()
     assert [(each.name, each.type) for each in found.fields] == [("n", "int"), ("eps", "float"), ("CAUSAL", "bool")]
     assert found.derived == {"EVEN": "n % BLOCK == 0", "stride_x": "n"}
