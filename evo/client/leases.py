@@ -28,7 +28,7 @@ class Leases:
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """A report was accepted; `repeated`: it had been accepted before."""
+    """Answer to an accepted report; `repeated` is True if the report had been accepted before."""
 
     accepted: bool = True
     repeated: bool = False

@@ -300,7 +300,7 @@ def to_json(value: object, shape: Any) -> Any:
 
 
 def from_json(text: str, shape: type[T], *, what: str) -> T:
-    """Return a value of that type from its JSON text.
+    """Return the value of type `shape` that a JSON text holds.
 
     Args:
         what: noun that names the text in the error.
@@ -317,7 +317,7 @@ def from_json(text: str, shape: type[T], *, what: str) -> T:
 
 
 def parse(response: httpx.Response, shape: type[T]) -> T:
-    """Return the response's body as a value of that type."""
+    """Return the body of a response as a value of type `shape`."""
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)
     try:

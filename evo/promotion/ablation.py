@@ -79,7 +79,7 @@ def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
     """Classify an interval of the time ratio between another value and the winner's.
 
     Args:
-        ratio: time with the other value over that with the winner's.
+        ratio: time with the other value over the time with the winner's value.
         least: the policy's minimum gain; an interval closer to 1 means that both values are equally good.
         noise: relative difference between two series of the same kernel, where it is known.
     """

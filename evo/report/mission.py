@@ -277,8 +277,8 @@ class Limits:
 
 
 def goals_table(mission: Mission, search: SearchView, work: Work | None, reached_us: float) -> str:
-    """Return a table of each goal and its status. Goals of a rehearsal are not compared, because its problem
-    differs.
+    """Return a table of each goal and its status. In a rehearsal no goal is compared, because the goals are for other
+    problems.
     """
     if mission.rehearsal:
         rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]

@@ -34,7 +34,7 @@ class Saving:
 
     @property
     def faster(self) -> bool:
-        """True if the kernel is faster by the ratio, in which disturbances of both kernels cancel."""
+        """True if the kernel is faster according to the ratio, in which disturbances of both kernels cancel."""
         return self.factor > 1.0
 
     @property

@@ -120,7 +120,7 @@ class Lister:
 
     @property
     def exhausted(self) -> bool:
-        """True once the listing has used its effort."""
+        """True if the listing has evaluated more constraint terms than it may."""
         return self.effort > self.max_effort
 
     def complete(self, partial: Partial) -> Iterator[Partial]:

@@ -82,7 +82,7 @@ def budget_text(view: SearchView) -> str:
 
 
 def share_done(view: SearchView) -> float:
-    """Return the used fraction of the budget, 0 to 1; the limit that is closest counts."""
+    """Return the used fraction of the budget, 0 to 1: the largest fraction of any limit."""
     used = [
         view.elapsed_s / (60 * view.budget.minutes) if view.budget.minutes else 0.0,
         (view.cost or 0.0) / view.budget.cost if view.budget.cost else 0.0,

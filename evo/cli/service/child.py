@@ -85,7 +85,7 @@ class Deaths:
         """Count a death.
 
         Raises:
-            ChildFailed: too many within `WINDOW_S`.
+            ChildFailed: too many child processes died within `WINDOW_S`.
         """
         now = time.monotonic()
         self._at = [at for at in self._at if now - at < WINDOW_S] + [now]

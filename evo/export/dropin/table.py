@@ -81,7 +81,7 @@ class Report:
 
     @property
     def fallbacks(self) -> Mapping[tuple[str, str, str], int]:
-        """Number of calls that PyTorch served, by function, problem as text, and reason."""
+        """Function, problem as text, and reason → number of calls that PyTorch served."""
         return {(each.function, each.text, each.reason): each.calls for each in self.missed}
 
     def __str__(self) -> str:

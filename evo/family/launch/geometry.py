@@ -122,7 +122,7 @@ def has_launches(table: Table) -> bool:
 
 
 def _read_step(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
-    """Read one of several launches; it names its function and may list its arguments."""
+    """Read one of several launches, which names a function and may list the arguments of the function."""
     entry = read_entry(table, "cuda", call)
     by_name = {each.name: each for each in call}
     names = table.texts("arguments") if "arguments" in table else list(by_name)

@@ -153,7 +153,7 @@ def read_list(value: Any, where: str) -> list[Any]:
 
 
 def is_no_time(value: Any) -> bool:
-    """Return True if tools write this number as the time of failed configs."""
+    """Return True if a value is a number that tools write as the time of a failed config."""
     return isinstance(value, int | float) and (not _is_finite(value) or value == FAILED_MS)
 
 

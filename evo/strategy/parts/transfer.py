@@ -43,7 +43,7 @@ class Earlier:
     """Results of one earlier search of the family on this device.
 
     Attributes:
-        problem: fields by name.
+        problem: value of each field.
         results: config and cost of each measured trial; the cost is the time in µs or the value of the metric.
     """
 
