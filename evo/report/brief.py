@@ -64,8 +64,8 @@ def _limited(text: str, most: int) -> str:
 
 
 def _weight(text: str) -> int:
-    """Return the size of a text in ASCII characters, for an estimate of its tokens. Each byte of a non-ASCII letter counts
-    as one token, the maximum for any tokenizer.
+    """Return the size of a text in ASCII characters, for an estimate of its tokens. Each byte of a non-ASCII letter
+    counts as one token, the maximum for any tokenizer.
     """
     others = len(text.encode()) if not text.isascii() else 0
     plain = sum(each.isascii() for each in text) if others else len(text)

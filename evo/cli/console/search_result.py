@@ -51,7 +51,7 @@ REASONS = {
 }
 
 FRONT = 20
-"""Trials of the Pareto front that are printed."""
+"""Maximum number of printed trials of the Pareto front."""
 
 ESTIMATES = (
     "Estimates from compiler output and a datasheet. Nothing was run: no result was checked, no time "

@@ -94,7 +94,7 @@ def unseen_text(found: Unseen, long: str = LONG) -> str:
     """Describe the loss on unseen shapes."""
     if found.loss is None or found.worst is None:
         return "not known: no picked config was measured on a left-out problem"
-    text = f"{found.loss:.3f} times {long} on average, at most {found.worst:.2f}, of {found.judged} judged"
+    text = f"{found.loss:.3f} times {long} on average, at most {found.worst:.2f}, over {found.judged} judged problems"
     return text if not found.unmeasured else f"{text}; {found.unmeasured} more were not measured"
 
 

@@ -41,7 +41,7 @@ def effort_blocks(material: Material, terms: Terms) -> Iterator[Block]:
     yield Text(f"{done}{on_device}{_overhead(material)}")
     if material.spent:
         yield _by_stage(material, cost)
-        shared = "" if cost is None else " Cost is distributed in proportion to them."
+        shared = "" if cost is None else " The cost is distributed in proportion to the seconds."
         after = any(spent.job == AFTERWARDS for spent in material.spent)
         later = " The ablation came after the search had ended: shares and cost exclude it." if after else ""
         yield Text(f"Seconds of all workers together, for jobs that ended.{shared}{later}")

@@ -22,7 +22,7 @@ AUGMENTED = 0.05
 """Share of the weighted sum in the distance, by which a config that is only weakly optimal loses."""
 
 LEAST_SPAN = math.log(1.1)
-"""Least logarithm of a factor to which the front's extent in one objective is scaled: less is the noise of samples."""
+"""Least extent, as a logarithm, by which a distance in one objective is divided: smaller extents are noise."""
 
 MOST = 500.0
 """Limit of the distance, whose exponential must be a finite number."""

@@ -43,7 +43,7 @@ def _explained(tool: Callable[..., str]) -> Callable[..., str]:
 
 
 _PARAMETERS = {"document": "table", "search_id": "search", "number": "variant"}
-"""Parameters of tools by the name of the field in requests."""
+"""Name of a field in requests → the parameter of a tool that gives its value."""
 
 
 def _text(error: EvoError) -> str:

@@ -271,7 +271,7 @@ def _show(view: "VariantView", *, as_json: bool) -> None:
     out.print(rows)
     for failure in view.failures:
         out.print(
-            f"\n{count_text(failure.count, 'trial')}: {outcome_text(failure.outcome)}; the first, {failure.trial}:"
+            f"\n{count_text(failure.count, 'trial')}: {outcome_text(failure.outcome)}; first trial {failure.trial}:"
         )
         out.print(failure.detail, markup=False, highlight=False)
 
