@@ -361,7 +361,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     "maps code that it wrote": (
         "static const unsigned char code[] = {0xc3}; void *p = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);"
         "memcpy(p, code, 1); ((void (*)(void))p)(); right(x, y);",
-        "writes code",
+        "writable and executable",
     ),
     "keeps a descriptor of its inputs' memory": (
         'right(x, y); ask(SYS_open, (long)"/proc/self/mem", 2, 0); ask(SYS_dup, 1, 0, 0);',

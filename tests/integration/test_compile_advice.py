@@ -242,7 +242,7 @@ def test_advice_names_the_missing_header_and_where_to_put_it(cc: CCompiler, nvrt
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
     assert own.startswith("mine.h is not in the source's folder") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
-    assert "above the family's folder" in above and "put mine.h into it" in above
+    assert "above the family's folder" in above and "put mine.h into that folder" in above
     variants = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }', untrusted=True), None)
     assert "submit it too" in variants
     assert "flags" not in variants

@@ -72,7 +72,7 @@ def test_late_batches_are_accepted_if_one_was_on_time() -> None:
 
 def test_claimed_time_outside_the_observed_span_is_refused() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000_000, cpu_ns=0)
-    assert "outside of the span" in (contradicted([HONEST] * 40 + [outside], IDLE, 1) or "")
+    assert "outside the span" in (contradicted([HONEST] * 40 + [outside], IDLE, 1) or "")
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
