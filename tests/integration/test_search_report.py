@@ -115,7 +115,7 @@ def test_report_lists_every_ablated_change_with_its_interval(rest: httpx.Client)
     assert (
         told.index("BLOCK 8 → 16") < told.index("UNROLL 2 → 4") < told.index("BLOCK 8 → 4") < told.index("UNROLL 2 → 1")
     )
-    assert "an ablation promotes nothing" in told
+    assert "An ablation promotes nothing" in told
 
 
 def test_html_report_is_self_contained_without_scripts(rest: httpx.Client) -> None:

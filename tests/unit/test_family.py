@@ -210,7 +210,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("arguments.3.max_abs_ratio", None, "arguments[3].max_abs", "is missing: give one of"),
     ("arguments.3.max_abs", 1, "arguments[3].max_abs", "give one of"),
     ("arguments.3.role", "workspace", "arguments[3].rel_l2", "there is no `rel_l2`"),
-    ("arguments", [], "arguments", "none is an output"),
+    ("arguments", [], "arguments", "no argument is an output"),
     ("work.flops", "ROWS *", "work.flops", "not an expression"),
     ("work.flops", "ROWS * TILE", "work.flops", "there is no `TILE`"),
     ("work.dtype", "half", "work.dtype", "`half` is `float16` here"),

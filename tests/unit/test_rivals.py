@@ -101,7 +101,7 @@ def test_row_and_gemm_baselines_get_their_options(monkeypatch: pytest.MonkeyPatc
     fused = {**plain, "residual": True}
     called = prepared(monkeypatch, Library(), "quack", "rmsnorm", fused, x=x, residual=x, weight=weight)()
     assert (called[0], called[2]["prenorm"]) == ("rmsnorm", True)
-    with pytest.raises(ValueError, match="over the residual"):
+    with pytest.raises(ValueError, match="overwrites the residual input"):
         library = SimpleNamespace(norm=Library())
         prepared(monkeypatch, library, "flashinfer", "rmsnorm", fused, x=x, residual=x, weight=weight)
     library = SimpleNamespace(activation=Library())
