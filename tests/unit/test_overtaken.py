@@ -90,7 +90,7 @@ def test_kernel_that_reads_its_inputs_at_every_call_passes() -> None:
 
 
 def test_kernel_that_uses_overwritten_inputs_is_refused() -> None:
-    with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 2 of 2 trials"):
+    with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 2 of 2 batches"):
         judged(Session(stale, made=2))
 
 
