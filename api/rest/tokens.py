@@ -106,7 +106,7 @@ def rotate_token(token_id: Name, body: RotationBody, service: ServiceDep) -> Iss
 @router.delete("/tokens/{token_id}")
 @allow("admin")
 def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
-    """Revoke a token and end its sessions. The last token of an administrator cannot be revoked."""
+    """Revoke a token and end its sessions. The last valid token with the admin role cannot be revoked."""
     now = service.conductor.clock()
     with service.database.write() as session:
         tokens = Tokens(session)

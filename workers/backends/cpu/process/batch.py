@@ -169,8 +169,7 @@ def joined(one: Batch, other: Batch) -> Batch:
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
-    """Return the number of bytes that each call leaks, in words; None if the memory of the process does not grow with
-    the calls.
+    """Return a text on the bytes that each call leaks; None if the memory of the process does not grow with the calls.
 
     A kernel that allocates memory once, or whose memory grows in few batches, does not leak.
     """
