@@ -41,7 +41,7 @@ class Kernels:
     def __init__(self, device: Device, cache: Path, folder: Path) -> None:
         self._device, self._cache, self._folder = device, cache, folder
 
-    def measured(self, name: str, *changes: tuple[str, str, str], **problem: int) -> EvaluateReport:
+    def measured(self, name: str, *changes: tuple[str, str, str], threads: int = 1, **problem: int) -> EvaluateReport:
         """Measure the default config; a change is a file, the text to replace and its replacement."""
         place = Path(tempfile.mkdtemp(dir=self._folder)) / name
         shutil.copytree(KERNELS / name, place)
@@ -51,11 +51,13 @@ class Kernels:
             (place / file).write_text(text.replace(old, new))
         package = find(str(place))
         chosen = package.family.problem(problem, "cpu")
-        space = package.family.space(chosen, self._device, Objective())
+        objective = Objective(threads=threads)
+        space = package.family.space(chosen, self._device, objective)
         return evaluate_config(
             package,
             space.default(),
             problem=chosen,
+            objective=objective,
             device=self._device,
             folder=self._cache,
             policy=QUICK,
@@ -141,8 +143,10 @@ def test_outputs_that_verify_refuses_are_wrong(kernels: Kernels) -> None:
     assert "verify() refuses the outputs: keys descend" in refused(kernels.measured("bitonic_sort", short, LOG=6))
 
 
-def test_kernel_in_cpp_with_openmp_is_measured(kernels: Kernels) -> None:
-    report = kernels.measured("convolution", H=66, W=70)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_kernel_in_cpp_with_openmp_is_measured(kernels: Kernels, threads: int) -> None:
+    """The threads of OpenMP outlive a call, but write no outputs after it."""
+    report = kernels.measured("convolution", threads=threads, H=66, W=70)
     assert isinstance(report.outcome, Measured), report.outcome
 
 

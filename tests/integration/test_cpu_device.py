@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -128,15 +129,58 @@ def test_kernel_gets_scalars_and_buffers_in_order(folder: Path, tmp_path: Path) 
     assert buffers.damage() is None
 
 
-def _loaded(folder: Path, tmp_path: Path, source: str, arguments: list[Argument]) -> tuple[Session, Any, Any]:
+POOL = """
+#include <omp.h>
+void f(const float *x, float *out) {
+#pragma omp parallel for num_threads(2)
+    for (int i = 0; i < 64; i++) out[i] = 2.0f * x[i];
+}
+"""
+
+
+def test_outputs_that_the_runner_or_a_later_call_writes_are_no_residue_of_a_pool(folder: Path, tmp_path: Path) -> None:
+    """The threads of a pool outlive a call, so the outputs are compared with those at its end."""
+    arguments = [
+        Argument(name="x", role="input", dtype="float32", shape=(64,)),
+        Argument(name="out", role="output", dtype="float32", shape=(64,)),
+    ]
+    session, kernel, buffers = _loaded(
+        folder, tmp_path, POOL, arguments, flags=("-fopenmp",), objective=Objective(threads=2)
+    )
+    session.call(kernel, buffers)
+    assert session.residue(kernel) is None
+    buffers.poison()
+    assert session.residue(kernel) is None
+    session.call(kernel, buffers)
+    buffers.renew({"x": np.full(64, 3.0, np.float32)})
+    session.timer(kernel, [buffers]).sample()
+    assert buffers.read("out")[0] == 6.0
+    assert session.residue(kernel) is None
+    session.call(kernel, buffers)
+    buffers.arrays["out"].values[5] = 1.0  # as a thread of the pool could do
+    assert session.residue(kernel) == "still writes its outputs after it returned"
+
+
+def _loaded(
+    folder: Path,
+    tmp_path: Path,
+    source: str,
+    arguments: list[Argument],
+    *,
+    flags: tuple[str, ...] = (),
+    objective: Objective = Objective(),
+) -> tuple[Session, Any, Any]:
     """Return a session, its kernel `f` of this source, and buffers."""
     cpu_driver = driver("cpu")
-    artefact = cpu_driver.compiler().compile(Unit(source=source, architecture="a", entry="f"), timeout_s=30)
+    artefact = cpu_driver.compiler().compile(
+        Unit(source=source, architecture="a", entry="f", flags=flags), timeout_s=30
+    )
     assert isinstance(artefact, Artefact)
     path = tmp_path / "kernel.so"
     path.write_bytes(artefact.binary)
-    session = cpu_driver.open(cpu(folder), Objective(), folder)
-    return session, session.load(path, "f", arguments, None), session.allocate(arguments, {})
+    session = cpu_driver.open(cpu(folder), objective, folder)
+    inputs = {each.name: np.zeros(each.shape, each.dtype) for each in arguments if each.role == "input"}
+    return session, session.load(path, "f", arguments, None), session.allocate(arguments, inputs)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")

@@ -54,6 +54,13 @@ def test_processor_time_of_a_second_core_is_accepted_with_two_threads() -> None:
     assert contradicted([SECOND_CORE] * 40, IDLE, 2) is None
 
 
+def test_threads_of_a_pool_may_run_while_a_reply_is_late() -> None:
+    spinning = batch(claimed_us=752, cpu_us=3_835, wall_us=3_300)
+    assert not contradicts(spinning, IDLE, 2)
+    assert contradicts(spinning, IDLE, 1)
+    assert contradicts(batch(claimed_us=752, cpu_us=3_835, wall_us=1_000), IDLE, 2)
+
+
 def test_one_contradicted_batch_in_ten_is_accepted() -> None:
     assert contradicted([SECOND_CORE] * 4 + [HONEST] * 36, IDLE, 1) is None
     assert contradicted([SECOND_CORE] * 5 + [HONEST] * 36, IDLE, 1) is not None

@@ -5,7 +5,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -42,6 +42,21 @@ _TYPICAL_ARGUMENTS = 4
 _SELF_TEST_BYTES = 1 << 20
 
 
+@dataclass(frozen=True)
+class _AtReturn:
+    """Outputs at the end of the last call, if its process then had several threads.
+
+    Attributes:
+        rewritten: number of times that the runner had written the outputs.
+        runs: number of requests for calls to all kernel processes of the session.
+    """
+
+    buffers: HostBuffers
+    outputs: Mapping[str, Remembered]
+    rewritten: int
+    runs: int
+
+
 class CpuSession:
     """A `workers.backends.Session` for this machine's cores. Kernels run in separate processes."""
 
@@ -58,7 +73,7 @@ class CpuSession:
         self._cores = machine.pin(objective.threads)
         self._threads = objective.threads
         self._processes: WeakSet[KernelProcess] = WeakSet()
-        self._at_return: tuple[HostBuffers, Mapping[str, Remembered]] | None = None
+        self._at_return: _AtReturn | None = None
         self._children = descendants.children()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
         self._memory_bytes = 0
@@ -95,7 +110,9 @@ class CpuSession:
     def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
         process, arrays = cast(KernelProcess, kernel), cast(HostBuffers, buffers)
         process.call(process.bind([arrays]), mode)
-        self._at_return = (arrays, arrays.remember_outputs()) if _threads_of(process.pid) > 1 else None
+        self._at_return = None
+        if _threads_of(process.pid) > 1:
+            self._at_return = _AtReturn(arrays, arrays.remember_outputs(), arrays.rewritten, self._runs())
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
         process = cast(KernelProcess, kernel)
@@ -221,11 +238,14 @@ class CpuSession:
 
         A thread could write the outputs and end before `residue` counts the threads.
         """
-        if self._at_return is None:
-            return None
-        buffers, remembered = self._at_return
-        unchanged = all(buffers.unchanged(name, each) for name, each in remembered.items())
+        last = self._at_return
+        if last is None or (last.buffers.rewritten, self._runs()) != (last.rewritten, last.runs):
+            return None  # the runner or a later call wrote the outputs
+        unchanged = all(last.buffers.unchanged(name, each) for name, each in last.outputs.items())
         return None if unchanged else "still writes its outputs after it returned"
+
+    def _runs(self) -> int:
+        return sum(process.runs for process in self._processes)
 
     def environment(self) -> Mapping[str, str]:
         facts = {"load": f"{os.getloadavg()[0]:.2f}", "cores": ",".join(map(str, self._cores)) or "not pinned"}

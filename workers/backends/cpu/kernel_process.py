@@ -86,6 +86,7 @@ class KernelProcess:
     Attributes:
         level: the isolation measures that are in force; empty until `load`.
         pace: progress of the calls that the process makes.
+        runs: number of requests for calls so far.
     """
 
     program: Path
@@ -101,6 +102,7 @@ class KernelProcess:
     ledger: list[Batch] = field(default_factory=list)
     turns: list[Batch] = field(default_factory=list)
     pace: SharedPace = field(default_factory=SharedPace)
+    runs: int = 0
 
     def __post_init__(self) -> None:
         self._space = AddressSpace()
@@ -214,6 +216,7 @@ class KernelProcess:
             TrespassError, DeviceLostError: as `run` does.
         """
         sent = self._new_table(table)
+        self.runs += 1
         self.pace.begin()
         self._send(sent + header(RUN, 0, 1, 0, flags_of(mode) | GUARDED, mode.stack_bytes))
         if sent:  # both together: a process switch takes longer than most calls
@@ -321,6 +324,7 @@ class KernelProcess:
         order: bytes = b"",
     ) -> Batch:
         request = header(RUN, len(order), calls, first, flags, stack_bytes) + order
+        self.runs += 1
         self.pace.begin()  # no other request is under way
         waiting_before = self._process.waiting_ns()
         cpu_before, began = self._process.cpu_ns(), time.perf_counter_ns()

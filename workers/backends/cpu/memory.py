@@ -91,6 +91,7 @@ class HostBuffers:
     Attributes:
         arrays: arrays by argument name.
         originals: contents of in-place arguments before a call, by argument name. Kernels cannot write to them.
+        rewritten: number of times that this process wrote the outputs.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class HostBuffers:
         arrays: Mapping[str, GuardedArray] | None = None,
         sharing: "HostBuffers | None" = None,
     ) -> None:
-        self.arguments, self._inputs = arguments, inputs
+        self.arguments, self._inputs, self.rewritten = arguments, inputs, 0
         given = arrays or {}
         shared: dict[str, GuardedArray] = {}
         if sharing is not None:
@@ -131,6 +132,7 @@ class HostBuffers:
         return sum(array.bytes.size for array in self.arrays.values())
 
     def poison(self, byte: int = POISON) -> None:
+        self.rewritten += 1
         for array in self.arrays.values():
             array.guard()
             if array.argument.written:
@@ -159,6 +161,7 @@ class HostBuffers:
         return [HostBuffers(self.arguments, self._inputs, arrays=arrays, sharing=self) for arrays in sets]
 
     def rewrite(self, source: Buffers) -> None:
+        self.rewritten += 1
         for own, other in zip(self._written, cast(HostBuffers, source)._written, strict=True):
             np.copyto(own.bytes, other.bytes)
 

@@ -93,7 +93,19 @@ def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int
     """
     request_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
     allowed = threads * (1 + disagreement)
-    return [each for each in batches if each.cpu_ns - allowed * each.claimed_ns > request_ns * each.requests]
+    return [
+        each
+        for each in batches
+        if each.cpu_ns - allowed * each.claimed_ns - _waiting_actively_ns(each, threads) > request_ns * each.requests
+    ]
+
+
+def _waiting_actively_ns(batch: Batch, threads: int) -> int:
+    """Return how long threads of the kernel's own pool may run before and after the reported span.
+
+    The threads of OpenMP wait for the next call in a loop, and use processor time meanwhile.
+    """
+    return (threads - 1) * max(0, batch.wall_ns - batch.claimed_ns)
 
 
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
