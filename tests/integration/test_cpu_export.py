@@ -155,9 +155,17 @@ def test_in_place_arguments_are_changed_and_returned(adding: Path) -> None:
         assert outputs["sum"].tolist() == [2.0 + N]
 
 
-def test_in_place_arguments_must_be_passed(adding: Path) -> None:
+@pytest.mark.parametrize("given", [{}, {"y": None}])
+def test_in_place_arguments_must_be_passed(adding: Path, given: dict[str, None]) -> None:
     with pytest.raises(TypeError, match="y is missing"):
-        loaded().Kernel(adding)(x=np.ones(N, np.float32))
+        loaded().Kernel(adding)(x=np.ones(N, np.float32), **given)
+
+
+def test_inputs_and_outputs_that_are_none_count_as_left_out(adding: Path) -> None:
+    kernel, y = loaded().Kernel(adding), np.ones(N, np.float32)
+    with pytest.raises(TypeError, match="x is missing"):
+        kernel(x=None, y=y)
+    assert kernel(x=np.ones(N, np.float32), y=y, sum=None)["sum"].tolist() == [2.0 + N]
 
 
 @pytest.mark.parametrize(("timed", "passed"), [(True, 2.0), (False, 9.0)])

@@ -201,6 +201,7 @@ def test_export_loader_error_names_the_invalid_argument(folder: Path, cupy: Simp
     elsewhere.device = SimpleNamespace(id=1)
     for wrong, error, text in (
         ({}, TypeError, "x is missing; inputs: x; outputs: y"),
+        ({"x": None}, TypeError, "x is missing; inputs: x; outputs: y"),
         ({"x": x, "z": x}, TypeError, "z is not an argument"),
         ({"x": np.arange(N)}, TypeError, "x must be a CuPy array of float32, not ndarray"),
         ({"x": array(x, "float16")}, TypeError, "x must be a CuPy array of float32, not one of float16"),

@@ -65,8 +65,9 @@ class Kernel:
     def __call__(self, **arrays: Any) -> dict[str, Any]:
         """Launch on CuPy's current stream: every input by name; outputs may be passed to be written in place.
 
-        In-place arguments (inout) are passed like inputs, changed, and also returned. Arguments with an initial
-        value are filled with it, except passed outputs that the caller must fill (`init_timed` is false).
+        An argument that is None counts as left out. In-place arguments (inout) are passed like inputs, changed, and
+        also returned. Arguments with an initial value are filled with it, except passed outputs that the caller must
+        fill (`init_timed` is false).
 
         Returns:
             The outputs. They are ready when the stream has finished; the call does not wait.
@@ -77,6 +78,7 @@ class Kernel:
                 limits (read back from the GPU, but not while a graph is captured), is not C-contiguous, or is on
                 another device or at an unaligned address; or an output shares memory with another array.
         """
+        arrays = {name: array for name, array in arrays.items() if array is not None}
         inputs = {each["name"] for each in self.of("input", "inout")}
         outputs = {each["name"] for each in self.of("output", "inout")}
         for name in sorted(inputs - arrays.keys()) + sorted(arrays.keys() - inputs - outputs):

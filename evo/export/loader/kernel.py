@@ -59,14 +59,16 @@ class Kernel:
     def __call__(self, **arrays: np.ndarray) -> dict[str, np.ndarray]:
         """Call the kernel with every input by name; outputs may be passed to be written in place. Returns the outputs.
 
-        In-place arguments (inout) are passed like inputs, changed, and also returned. Arguments with an initial
-        value are filled with it, except passed outputs that the caller must fill (`init_timed` is false).
+        An argument that is None counts as left out. In-place arguments (inout) are passed like inputs, changed, and
+        also returned. Arguments with an initial value are filled with it, except passed outputs that the caller must
+        fill (`init_timed` is false).
 
         Raises:
             TypeError: an argument is missing, unknown, or not an array of its dtype.
             ValueError: an array has another shape than the kernel was compiled for, or holds a value beyond the
                 argument's limits; or an output is read-only, or shares memory with another array.
         """
+        arrays = {name: array for name, array in arrays.items() if array is not None}
         inputs = {each["name"] for each in self._of("input", "inout")}
         outputs = {each["name"] for each in self._of("output", "inout")}
         for name in sorted(inputs - arrays.keys()) + sorted(arrays.keys() - inputs - outputs):
