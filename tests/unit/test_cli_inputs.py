@@ -266,7 +266,7 @@ def test_worker_token_is_read_from_an_option_or_a_file(tmp_path: Path) -> None:
             _token(None, file)
     file.write_text("kej_secret\n")
     assert _token(None, file) == "kej_secret"
-    with pytest.raises(InvalidInput, match="not both"):
+    with pytest.raises(InvalidInput, match="cannot be given together with --token"):
         _token("given", file)
 
 
