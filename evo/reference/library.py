@@ -10,6 +10,9 @@ import numpy as np
 LARGE_FLOPS = 5e10
 """Number of operations that take several seconds on CPU cores."""
 
+LARGE_ELEMENTS = 1 << 25
+"""Number of elements of all arrays from which copying and rounding takes a second or more on CPU cores."""
+
 _WITHOUT_GPU = threading.Event()
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -31,7 +34,7 @@ def without_gpu() -> Iterator[None]:
         _WITHOUT_GPU.clear()
 
 
-def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
+def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) -> Any:
     """Return the array module: ``cupy`` for `large` work if there is a GPU, else ``numpy``.
 
     Precision does not change: both compute in float64 if the caller does.
@@ -39,11 +42,12 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS) -> Any:
     Args:
         flops: floating-point operations of the whole computation.
         large: number of operations from which a GPU is used; use fewer if memory, not arithmetic, limits the speed.
+        elements: elements of all arrays; from `LARGE_ELEMENTS` on, the work is large whatever its operations.
 
     Raises:
         GpuNeededError: the work is large, there is a GPU, and `without_gpu` holds.
     """
-    if flops < large:
+    if flops < large and elements < LARGE_ELEMENTS:
         return np
     try:
         import cupy
@@ -62,7 +66,7 @@ def require_gpu() -> None:
 
 
 @contextmanager
-def computing(flops: float, *, large: float = LARGE_FLOPS) -> Iterator[Any]:
+def computing(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) -> Iterator[Any]:
     """Provide what `array_library` returns, for one thread at a time if it is CuPy.
 
     Several threads compute references at once; together they would need too much of the GPU's memory. What CuPy has
@@ -71,7 +75,7 @@ def computing(flops: float, *, large: float = LARGE_FLOPS) -> Iterator[Any]:
     Raises:
         GpuNeededError: see `array_library`.
     """
-    library = array_library(flops, large=large)
+    library = array_library(flops, large=large, elements=elements)
     if library is np:
         yield np
         return

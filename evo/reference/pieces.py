@@ -19,7 +19,7 @@ PIECE = 1 << 16
 DRAWN_TOGETHER = 1 << 20
 """Numbers drawn from one generator."""
 
-PAGE_BYTES = 4096
+_PAGE_BYTES = 4096
 _TOUCHED_TOGETHER = 1 << 9
 """Pages that a core touches at a time: 2 MiB."""
 
@@ -84,7 +84,7 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.floa
 def allocated(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Return a new array whose memory was touched on all cores. The first touch of memory takes longer than a copy."""
     array = np.empty(shape, dtype)
-    pages = array.reshape(-1).view(np.uint8)[::PAGE_BYTES] if array.size else array
+    pages = array.reshape(-1).view(np.uint8)[::_PAGE_BYTES] if array.size else array
 
     def touch(piece: slice) -> None:
         pages[piece] = 0

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.reference.library import computing
+from evo.reference.library import LARGE_ELEMENTS, computing
 from evo.reference.pieces import allocated, normals, on_all_cores
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -18,9 +18,6 @@ BLOCK_ELEMENTS = 1 << 18
 
 GPU_BLOCK_ELEMENTS = 1 << 27
 """Elements of the widest input per block on a GPU: each float64 temporary takes a GiB of its memory."""
-
-LARGE_ELEMENTS = 1 << 25
-"""Elements of all matrices from which a GPU is used if there is one: the cores of a host take a second or more."""
 
 
 def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, deviation: float) -> NDArray[np.float32]:
@@ -126,7 +123,8 @@ def _in_blocks(
     first = block(0)
     if step >= rows and to_host is None:
         return dict(first)
-    results = {name: allocated((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
+    new = np.empty if to_host is None else allocated  # copies from a GPU touch memory on one core only
+    results = {name: new((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
 
     def place(start: int, parts: Mapping[str, Any] | None = None) -> None:
         for name, part in (parts or block(start)).items():

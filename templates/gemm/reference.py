@@ -14,7 +14,6 @@ from evo.reference.encoding import decoded, encoded, stored
 from evo.reference.library import LARGE_FLOPS, computing
 from evo.reference.pieces import normals
 from evo.reference.rivals import rivals
-from evo.reference.rows import LARGE_ELEMENTS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -187,9 +186,9 @@ def _as_one(problem: Mapping[str, Any], product: Any) -> Any:
 
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
     flops = 2.0 * problem.get("batch", 1) * problem["M"] * problem["N"] * problem["K"]
-    elements = sum(array.size for array in inputs.values())
-    large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # 16 bits are searched on GPUs only
-    with computing(flops if elements < LARGE_ELEMENTS else max(flops, LARGE_FLOPS), large=large) as library:
+    on_cores = problem["dtype"] == "float32"  # 16 bits are searched on GPUs only
+    elements = 0 if on_cores else sum(array.size for array in inputs.values())
+    with computing(flops, large=math.inf if on_cores else LARGE_FLOPS, elements=elements) as library:
         codes = {name: library.asarray(array) for name, array in _matrices(problem, inputs).items()}
         numbers = {name: decoded(array, problem["dtype"]).astype(dtype) for name, array in codes.items()}
         result: Array = _epilogue(library, problem, numbers["a"] @ numbers["b"], numbers)

@@ -9,7 +9,7 @@ import pytest
 
 from evo.reference import rows
 from evo.reference.encoding import decoded, encoded
-from evo.reference.library import LARGE_FLOPS, GpuNeededError, array_library, computing, without_gpu
+from evo.reference.library import LARGE_ELEMENTS, LARGE_FLOPS, GpuNeededError, array_library, computing, without_gpu
 from tests.cupy_stand_in import OnGpu, cupy
 
 
@@ -22,6 +22,8 @@ def there(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_large_reference_work_uses_an_available_gpu(there: ModuleType) -> None:
     assert array_library(LARGE_FLOPS) is there
     assert array_library(1e9, large=1e9) is there
+    assert array_library(1.0, elements=LARGE_ELEMENTS) is there
+    assert array_library(1.0, large=float("inf"), elements=LARGE_ELEMENTS - 1) is np
     assert array_library(LARGE_FLOPS - 1) is np
 
 

@@ -253,7 +253,7 @@ class Reference:
             right = first[f"reference/{each.name}"]
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
             allowed = each.tolerance.rel_l2 if each.tolerance is not None else 0.0
-            if off > allowed * float(np.linalg.norm(right.astype(np.float64))):
+            if off > allowed * norm(right):
                 reason = "differs from call to call on the same inputs: compute it from `problem` and `inputs` alone"
                 where = f"{self._module.maker('reference')}: `{each.name}` of case {plan.name}"
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
