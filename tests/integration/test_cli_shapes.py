@@ -53,7 +53,8 @@ for n in 1024, 4096, 1024:
     x, y = (np.random.default_rng(seed).standard_normal(n).astype(np.float32) for seed in (1, 2))
     np.testing.assert_allclose(kernels(x=x, y=y)["out"], 3.0 * x.astype(np.float64) + y, rtol=1e-6, atol=1e-6)
 assert kernels(N=1024).problem["N"] == 1024
-for wrong, said in ({"x": x[:9]}, "there are: N=1024"), ({"x": x.astype(float)}, "float64"), ({"A": 3}, "choose one by N"):
+refused = ({"x": x[:9]}, "there are: N=1024"), ({"x": x.astype(float)}, "float64"), ({"A": 3}, "choose one by N")
+for wrong, said in refused:
     try: kernels(**wrong)
     except LookupError as error: assert said in str(error), error
     else: raise AssertionError(wrong)
