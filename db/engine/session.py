@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from db.engine.events import collected, write_events
 from db.engine.location import Location
-from db.engine.schema import upgrade
+from db.engine.schema import prepare
 from db.engine.signals import Signals, Topic, announced
 from db.engine.unavailable import StoreUnavailable
 from evo.errors import EvoError
@@ -140,7 +140,7 @@ class Database:
                     connection.execution_options(**store.writes)
                     with store.rebuilding(connection), connection.begin():
                         store.before_upgrade(connection)
-                        upgrade(connection, location)
+                        prepare(connection, location)
             except BaseException:
                 engine.dispose()
                 raise

@@ -21,10 +21,11 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, select, text
+from sqlalchemy import Engine, inspect, select, text
 from sqlalchemy.exc import IntegrityError, InvalidRequestError
 
 from api.settings import Settings
+from db.engine import schema
 from db.engine.location import Location
 from db.engine.ownership import Announcement, Ownership, running_service
 from db.engine.schema import configuration
@@ -63,10 +64,46 @@ def file(tmp_path: Path) -> Iterator[Database]:
 # The schema
 
 
-def test_migrations_create_the_schema_of_the_models(database: Database) -> None:
-    with database.engine.connect() as connection:
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_migrations_create_the_schema_of_a_new_database(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if engine == "sqlite":
+        places = [Location.of(tmp_path / name) for name in ("migrated.db", "created.db")]
+    else:
+        server: Server = request.getfixturevalue("postgresql")
+        places = [server.create() for _ in range(2)]
+    store = store_of(places[0])
+    migrated = store.engine()
+    with migrated.connect() as connection, store.rebuilding(connection), connection.begin():
+        schema.migrate(connection)
+    with migrated.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, Base.metadata) == []
+    with closing(Database.open(places[1])) as created:
+        assert _schema(migrated) == _schema(created.engine)
+    migrated.dispose()
+
+
+def _text(described: dict[str, Any]) -> str:
+    options = {name: str(value) for name, value in described.get("dialect_options", {}).items()}  # WHERE of an index
+    return str(described | {"dialect_options": options})
+
+
+def _schema(engine: Engine) -> dict[str, Any]:
+    """Return columns, keys, constraints and indexes of all tables, as text."""
+    inspector = inspect(engine)
+    found: dict[str, Any] = {}
+    for kind in ("columns", "foreign_keys", "unique_constraints", "check_constraints", "indexes"):
+        tables = getattr(inspector, f"get_multi_{kind}")()
+        found[kind] = {table: sorted(map(_text, described)) for (_, table), described in tables.items()}
+    keys = {table: str(described) for (_, table), described in inspector.get_multi_pk_constraint().items()}
+    numbered = {}
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            tables = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).all()
+        numbered = {name: "AUTOINCREMENT" in sql for name, sql in tables}
+    return found | {"keys": keys, "numbered": numbered}
 
 
 def test_ids_of_deleted_searches_are_not_reused(stage: Stage) -> None:
