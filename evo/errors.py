@@ -1,19 +1,19 @@
-"""Base classes of the errors that this project raises on purpose. Each subclass also inherits the matching builtin."""
+"""Base classes of the errors that this project raises deliberately. Most also inherit the matching builtin class."""
 
 from typing import ClassVar
 
 
 class EvoError(Exception):
-    """An error that the user can correct: the message states what is wrong and what to do.
+    """An error that the user can correct.
 
     Args:
         message: what is wrong, and how to correct it.
-        request: a REST request that helps, e.g. ``GET /searches lists them``; it is appended to the message for
-            programs.
+        request: REST request that helps, e.g. ``GET /searches lists them``. Only clients of the REST interface see it,
+            appended to the message.
 
     Attributes:
         code: machine-readable kind of the error.
-        plain: the message without the request, for pages.
+        plain: the message without the request.
     """
 
     code: ClassVar[str] = "failed"
@@ -24,10 +24,10 @@ class EvoError(Exception):
 
 
 class InvalidInput(EvoError, ValueError):
-    """A value given by the user or by a client is not acceptable.
+    """A value from the user or from a client is not acceptable.
 
     Args:
-        field: name of the offending field as the user wrote it, e.g. ``problem.S``.
+        field: name of the field as the user wrote it, e.g. ``problem.S``.
         reason: what is wrong, and what would be accepted.
     """
 

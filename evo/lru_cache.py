@@ -9,10 +9,10 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """Bounded cache with least-recently-used eviction. Not thread-safe.
+    """Bounded cache that evicts the least recently used value. Not thread-safe.
 
     Args:
-        most: number of values kept.
+        most: maximum number of values.
         dropped: function that is called with each evicted value.
     """
 
@@ -25,7 +25,7 @@ class LruCache(Generic[K, V]):
         return len(self._values)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value of `key`; call `make` and store its result if the key is absent."""
+        """Return the cached value of `key`; if there is none, call `make` and cache its result."""
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key]

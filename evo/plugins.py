@@ -1,4 +1,4 @@
-"""Discovery of strategies, proposers and rules: in a package's modules, and by entry points of installed packages."""
+"""Discovers strategies, proposers and rules in the project's packages and in entry points of installed packages."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import import_module
@@ -17,10 +17,11 @@ def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own],
 
     Args:
         marked: registered objects by name; the decorated object is added.
+        name: name under which the object is registered.
         plural: noun for the error, e.g. ``strategies``.
 
     Raises:
-        ValueError: from the decorator: the name is taken.
+        ValueError: the name is already registered. The decorator raises the error when it is applied.
     """
 
     def add(own: _Own) -> _Own:
@@ -33,7 +34,7 @@ def mark(marked: dict[str, _Marked], name: str, plural: str) -> Callable[[_Own],
 
 
 def import_modules(package: str, path: Iterable[str], without: Collection[str] = ()) -> None:
-    """Import the modules of a package, without its subpackages and the modules in `without`, so that they register."""
+    """Import a package's modules so that they register. Subpackages and the modules in `without` are skipped."""
     for module in iter_modules(path, f"{package}."):
         if not module.ispkg and module.name.rpartition(".")[2] not in without:
             import_module(module.name)
@@ -42,15 +43,15 @@ def import_modules(package: str, path: Iterable[str], without: Collection[str] =
 def offered(
     group: str, noun: str, taken: Collection[str] = (), name: str | None = None
 ) -> Iterator[tuple[EntryPoint, object]]:
-    """Yield each entry point of a group with the object that it names.
+    """Yield each entry point of a group with the object to which it refers.
 
     Args:
         noun: noun for an object of the group, for the error.
-        taken: names that packages may not use.
-        name: the only entry point to load; None loads all.
+        taken: names that entry points may not use.
+        name: name of the only entry point to load. None loads all entry points.
 
     Raises:
-        EvoError: an object cannot be imported, or its name is taken.
+        EvoError: an object cannot be imported, or its name is in `taken`.
     """
     found = entry_points(group=group)
     for entry in found if name is None else found.select(name=name):

@@ -11,17 +11,19 @@ __all__ = ["Ceilings", "Device", "DeviceKind", "Kind", "kind_of", "kinds"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """Physical limits from which a roofline is computed.
+    """Physical limits of a device, from which a roofline is computed.
 
     Attributes:
-        flops_per_s: peak arithmetic rate by dtype name (``float32``, ``float16`` …), one thread for a CPU.
-        bytes_per_s: sustained copy bandwidth, read plus write.
-        source: ``measured`` on this device, or ``table`` (a datasheet).
-        bytes_source: source of `bytes_per_s`; None if it equals `source`.
-        cache_bytes_per_s: bandwidth of a GPU's L2 cache, over all multiprocessors; None if unknown.
-        special_per_s: results per second of exponentials, divisions and conversions, one thread for a CPU.
-        copies: sizes of repeated copies in bytes, ascending, with their rates in bytes per second, read plus write; one
-            thread for a CPU. A stream of a size between two entries is at most as fast as the smaller entry.
+        flops_per_s: peak arithmetic operations per second, by dtype (``float32``, ``float16`` …); of one thread for a
+            CPU.
+        bytes_per_s: sustained copy bandwidth of main memory in bytes per second, reads plus writes.
+        source: ``measured`` if the limits were measured on this device, ``table`` if they are from a datasheet.
+        bytes_source: source of `bytes_per_s`, None if it equals `source`.
+        cache_bytes_per_s: bandwidth of a GPU's L2 cache, summed over all multiprocessors; None if unknown.
+        special_per_s: results per second of exponentials, divisions and conversions; of one thread for a CPU.
+        copies: pairs of the size of a repeated copy in bytes and its rate in bytes per second (reads plus writes),
+            ascending by size; of one thread for a CPU. A stream whose size is between two entries is at most as fast as
+            the smaller entry.
     """
 
     flops_per_s: Mapping[str, float]
@@ -35,18 +37,18 @@ class Ceilings:
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device of one machine, as a worker discovered it.
+    """One device of one machine, as found by a worker.
 
     Attributes:
-        model: name that must be equal for two times to be comparable, e.g. ``NVIDIA L4`` or the CPU's model name.
-        architecture: compiler target, e.g. ``sm_89`` or ``x86_64+avx512``; for kinds that run no kernels, only a label.
-        uuid: identifies this unit; one measuring process at a time holds its OS lock.
-        limits: numbers that constraints may name, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``, ``l2_bytes``;
+        model: model name, e.g. ``NVIDIA L4`` or the CPU's name. Only times of equal models are comparable.
+        architecture: compiler target, e.g. ``sm_89`` or ``x86_64+avx512``; only a label for kinds that run no kernels.
+        uuid: identifies this unit. An OS lock ensures that only one process at a time measures on it.
+        limits: numbers that constraints may use, in base units: ``cores``, ``simd_bytes``, ``l1_bytes``, ``l2_bytes``;
             for CUDA ``sm_count``, ``shared_memory_bytes`` (per block), ``max_threads`` (per block) …
-        software: versions of compiler, driver and libraries, recorded with every measurement.
-        memory_bytes: total memory of the device; None if it does not report it.
-        note: the family's note on times of this device, set in a search's copy of the device; shown wherever the device
-            is.
+        software: versions of compiler, driver and libraries. They are recorded with every measurement.
+        memory_bytes: total memory of the device, None if the device does not report it.
+        note: the family's note on times of this device, e.g. a limitation. It is set in a search's copy of the device
+            and shown with the device's name.
     """
 
     kind: DeviceKind
@@ -61,11 +63,13 @@ class Device:
 
     @property
     def runs(self) -> Runs:
-        """How the device treats a config: it runs the kernel, looks up a recorded result, or only compiles."""
+        """What happens to a config on the device: the kernel runs, a recorded result is looked up, or it is only
+        compiled.
+        """
         return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":
-        """Return a copy with a measured copy bandwidth. A device without ceilings is returned unchanged."""
+        """Return a copy of the device with a measured copy bandwidth, or the device itself if it has no ceilings."""
         if self.ceilings is None:
             return self
         return replace(self, ceilings=replace(self.ceilings, bytes_per_s=bytes_per_s, bytes_source="measured"))
@@ -83,7 +87,7 @@ def without_meter(reason: str) -> str:
 
 
 def lacking_meter(device: Device) -> str | None:
-    """Return why no energy can be measured on a device, with a remedy; None if it has a meter."""
+    """Return the reason why energy cannot be measured on a device, with a remedy; None if the device has a meter."""
     if device.runs != "kernels":
         remedy = "search on a device that runs kernels"
         return f"nothing runs on a device of kind {device.kind}, so it draws no energy: {remedy}"

@@ -1,4 +1,4 @@
-"""Hardware counters of a kernel: names in kernel-evo with titles and units, and the metrics of Nsight Compute."""
+"""Hardware counters of a kernel: names and titles in kernel-evo, units, and the metrics of Nsight Compute."""
 
 import math
 from collections.abc import Mapping
@@ -14,9 +14,10 @@ class Metric:
 
     Attributes:
         scale: factor from the metric's base unit to the unit used here.
-        most: largest possible value, to which results are limited: a rate may exceed it if its parts are counted in
-            different replays.
-        alternatives: metrics of similar instructions; the worst metric among the instructions that were issued counts.
+        most: upper limit of results. A rate can exceed its largest possible value if its parts are counted in different
+            replays.
+        alternatives: metrics of similar instructions. The result is the worst value among the instructions that were
+            issued.
     """
 
     name: str
@@ -31,10 +32,10 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One counted quantity.
+    """A quantity that is computed from a hardware counter.
 
     Attributes:
-        unit: ``fraction`` (of 1), ``us``, ``bytes`` or a bare ``number``.
+        unit: ``fraction`` (of 1), ``us``, ``bytes``, or ``number`` (no unit).
     """
 
     title: str

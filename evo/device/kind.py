@@ -1,6 +1,6 @@
-"""Device kinds: properties that search, service and pages need. They require no libraries of the device.
+"""Device kinds: their properties that the search, the service and the pages need. No device library is required.
 
-An external package adds a kind by two entry points that have the kind's name: a `Kind` in the group
+An external package adds a kind with two entry points, both named like the kind: a `Kind` in the group
 ``kernel_evo.kinds``, and a `workers.backends.Driver` in the group ``kernel_evo.backends``.
 """
 
@@ -27,18 +27,20 @@ class Kind:
     """One kind of device.
 
     Attributes:
-        name: name on the command line, and of the table in family.toml that declares kernels of this kind.
-        runs: ``kernels``; ``recordings``: results are looked up; ``nothing``: kernels are only compiled.
-        compiles: the other kind whose kernels are compiled for this kind; None: its own kernels are.
+        name: name of the kind on the command line, and of the table in family.toml that declares its kernels.
+        runs: ``kernels`` if kernels run, ``recordings`` if results are looked up, ``nothing`` if kernels are only
+            compiled.
+        compiles: kind whose kernels are compiled for this kind; empty if the kind has kernels of its own.
         rank: the kind with the lowest rank is the default.
         limits: names of `Device.limits` that expressions of a family may use.
-        sources: ``c``: C or C++ by the suffix of the file, with flags of a C compiler; ``cuda``: CUDA C++, launched on
-            a grid (``[launch]``); ``own``: files and flags are only for the compiler of this kind.
-        on_host: True if kernels run on the cores of the machine: the objective's ``threads`` apply, and compilers avoid
-            the measuring core.
-        last_cache: the limit that holds the size of the last-level cache.
-        separation: True if runners report the isolation between candidate and judge, which a promotion needs.
-        suffixes: suffixes of a stored source and of a stored binary.
+        sources: ``c`` for C or C++ by the suffix of the file, with flags of a C compiler; ``cuda`` for CUDA C++ that is
+            launched on a grid (``[launch]``); ``own`` for files and flags that only the compiler of this kind
+            understands.
+        on_host: True if kernels run on the CPU cores of the machine. The objective's ``threads`` then apply, and
+            compilers avoid the measuring core.
+        last_cache: name of the limit that holds the size of the last-level cache.
+        separation: True if runners report how the candidate is isolated from the judge; a promotion then requires it.
+        suffixes: file suffixes of a stored source and of a stored binary.
     """
 
     name: DeviceKind
@@ -92,10 +94,11 @@ BUILTIN = (
 
 @lru_cache(maxsize=1)
 def kinds() -> Mapping[DeviceKind, Kind]:
-    """Return all kinds by name, in the order of their ranks: built-in kinds and kinds of installed packages.
+    """Return the built-in kinds and the kinds of installed packages by name, in the order of their ranks.
 
     Raises:
-        EvoError: an installed package cannot be imported, or its entry point is no `Kind` of that name.
+        EvoError: an installed package cannot be imported, or its entry point is not a `Kind` with the entry point's
+            name.
     """
     found = {kind.name: kind for kind in BUILTIN}
     for entry, kind in offered(GROUP, "device kind", taken=found):
@@ -106,10 +109,10 @@ def kinds() -> Mapping[DeviceKind, Kind]:
 
 
 def kind_of(name: DeviceKind) -> Kind:
-    """Return the kind of this name.
+    """Return the kind with this name.
 
     Raises:
-        NotFound: there is no such kind; the message lists all kinds.
+        NotFound: there is no such kind. The message lists all kinds.
     """
     known = kinds()
     if name not in known:

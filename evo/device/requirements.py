@@ -1,4 +1,4 @@
-"""Requirements that a device must meet, in addition to its model, to receive work of a search."""
+"""Requirements that a device must meet, in addition to its model, to receive jobs of a search."""
 
 import re
 from collections.abc import Mapping
@@ -16,11 +16,12 @@ GB = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """Requirements of a search on devices; the defaults require nothing.
+    """Requirements of a search on devices. The defaults require nothing.
 
     Attributes:
-        memory_gb: minimum memory of the device, in gigabytes of 10^9 bytes, as the device reports it.
-        toolkit: least version of each software: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
+        memory_gb: minimum memory of the device as the device reports it, in units of 10^9 bytes. None if any amount
+            suffices.
+        toolkit: minimum versions by software: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
         sandbox: True if compilers must be sandboxed and, on device kinds that isolate kernels from the judge, the
             isolation must be full.
 
@@ -49,7 +50,7 @@ class Requirements:
         return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()), *sandbox)
 
     def lacking(self, device: Device) -> str | None:
-        """Describe the first requirement that a device does not meet; None if it meets all."""
+        """Describe the first requirement that a device does not meet; None if it meets all requirements."""
         if self.memory_gb is not None:
             if device.memory_bytes is None:
                 return f"does not say how much memory it has ({self.memory_gb:g} GB are required)"
@@ -65,7 +66,7 @@ class Requirements:
 
 
 def _unsafe(device: Device) -> str | None:
-    """Describe the features that a device lacks for compiling and running unreviewed code."""
+    """Describe what a device lacks for compiling and running unreviewed code safely; None if it lacks nothing."""
     kind = kind_of(device.kind)
     if kind.runs == "recordings":
         return None
@@ -79,7 +80,7 @@ def _unsafe(device: Device) -> str | None:
 
 
 def version_of(device: Device, name: str) -> str | None:
-    """Return the version of a device's software by name; compilers have their own names: ``gcc``, ``clang``."""
+    """Return the version of a device's software, None if unknown. A compiler is named by its own name, e.g. ``gcc``."""
     text = device.software.get(name, "")
     compiler, _, version = device.software.get("compiler", "").partition(" ")
     if not text and compiler.lower() == name.lower():
@@ -89,10 +90,10 @@ def version_of(device: Device, name: str) -> str | None:
 
 
 def parse_toolkit(text: str) -> tuple[str, str]:
-    """Return name and least version from ``cuda>=13``.
+    """Return the software name and its minimum version from a text such as ``cuda>=13``.
 
     Raises:
-        InvalidInput: the text has another form.
+        InvalidInput: the text does not have the form ``NAME>=VERSION``.
     """
     if (found := _TERM.fullmatch(text)) is None:
         raise InvalidInput("--toolkit", f"{literal_text(text)} is not of the form NAME>=VERSION, e.g. cuda>=13")

@@ -1,4 +1,4 @@
-"""Levels of isolation between a candidate's process and the judge, which a policy can demand."""
+"""Levels of isolation between the candidate's process and the judge; a policy can demand one."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -16,17 +16,18 @@ seccomp; ``user`` runs as another user; ``full`` has all three.
 
 
 def level(reported: str) -> Separation:
-    """Return the isolation level that the reported parts amount to; for several processes, the lowest of their levels.
+    """Return the isolation level that the reported mechanisms provide; for several processes, the lowest of their
+    levels.
 
     Args:
-        reported: parts as measurements record them, separated by commas, and processes separated by semicolons; empty
-            if unknown.
+        reported: isolation mechanisms as recorded by measurements, separated by commas; processes are separated by
+            semicolons. Empty if unknown.
     """
     return min((_level(each) for each in reported.split(";")), key=LEVELS.index)
 
 
 def missing(reported: str) -> tuple[str, ...]:
-    """Return the parts of full isolation that at least one process lacks."""
+    """Return the mechanisms of full isolation that at least one process lacks."""
     parts = [_parts(each) for each in reported.split(";")]
     return tuple(part for part in (OTHER_USER, LANDLOCK, SECCOMP) if not all(part in each for each in parts))
 

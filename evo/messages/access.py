@@ -1,4 +1,4 @@
-"""Roles and access tokens."""
+"""Roles, and access tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _IMPLIED: dict[Role, frozenset[Role]] = {
 
 
 def effective(roles: Iterable[Role]) -> frozenset[Role]:
-    """Return the given roles and those they include; no role includes ``worker`` or ``author``."""
+    """Return the given roles and the roles that they include. No role includes ``worker`` or ``author``."""
     given = frozenset(roles)
     return given.union(*(_IMPLIED.get(role, frozenset()) for role in given))
 
@@ -34,12 +34,12 @@ class TokenView:
     """An access token without its secret.
 
     Attributes:
-        join: True for a token that can only be exchanged once for a worker's token.
-        worker_id: id of the only worker that may use the token; a worker's token without an id is bound to the first
+        join: True if the token can only be exchanged, once, for a worker's token.
+        worker_id: id of the only worker that may use the token. A worker's token without an id is bound to the first
             worker that uses it.
-        expired: True if `expires_at` has passed by the service's clock.
-        last_used_at: time of the last use, precise to a minute.
-        revoked_at: time at which the token became invalid: it was revoked, rotated or, if `join`, used.
+        expired: True if `expires_at` has passed on the service's clock.
+        last_used_at: time of the last use, rounded to a minute.
+        revoked_at: time at which the token was revoked, rotated or, for a join token, used; None while it is valid.
     """
 
     id: str
@@ -57,7 +57,7 @@ class TokenView:
 
 @dataclass(frozen=True, kw_only=True)
 class IssuedToken:
-    """A new token, with the secret that is never shown again."""
+    """A new token with its secret, which is shown only once."""
 
     secret: str
     token: TokenView

@@ -1,4 +1,4 @@
-"""Messages of the event stream. They contain the columns of a live table; clients request further details."""
+"""Messages of the event stream. They contain the table columns that pages update live; clients request the rest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ class TrialEvent:
 
     Attributes:
         place: index of the trial among the ended trials of its search, from 0.
-        outcome: kind of the trial's outcome; `reason` gives details in one line.
-        time_us: time in µs; `source` states whether it is quick, confirmed or estimated.
-        iqr_us: interquartile range of the quick samples.
+        outcome: kind of the trial's outcome; `reason` explains it in one line.
+        time_us: time in µs. `source` states whether it is quick, confirmed or estimated.
+        iqr_us: interquartile range of the quick samples in µs.
+        suspect: True if the trial is so much faster than every baseline that a person should check it.
     """
 
     id: int
@@ -41,13 +42,15 @@ class TrialEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchEvent:
-    """Current state of a search. It is sent after its trials, and when its state, best trial or champion changed.
+    """Current state of a search. It is sent after its trials, and when the state, the best trial or the champion
+    changed.
 
     Attributes:
         counts: number of trials by kind of outcome.
-        speedup: speed-up of the best trial over the fastest baseline; confirmed if `best` is confirmed.
-        champion_id: current champion of the same family, problem, device and objective, from any search.
-        elapsed_s: running time without pauses.
+        speedup: speed-up of the best trial over the fastest baseline. It is confirmed if `best` is confirmed.
+        champion_id: current champion for the search's family, problem, device and objective; another search may have
+            found it.
+        elapsed_s: running time in seconds, without pauses.
     """
 
     id: int
@@ -70,7 +73,7 @@ class SearchEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvent:
-    """A worker registered, or was drained or resumed. `devices` holds device models."""
+    """A worker registered, or was drained or resumed. `devices` contains the models of its devices."""
 
     id: str
     name: str
@@ -89,7 +92,7 @@ class SearchDeleted:
 
 @dataclass(frozen=True, kw_only=True)
 class Reset:
-    """Requested events are no longer stored: clients should reload the lists."""
+    """The requested events are no longer stored; clients should reload the lists."""
 
 
 Event: TypeAlias = TrialEvent | SearchEvent | WorkerEvent | SearchDeleted | Reset

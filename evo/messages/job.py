@@ -1,6 +1,6 @@
 """Messages between the service and its workers: jobs, leases, deliveries and heartbeats.
 
-Service and workers import these classes, and import nothing from each other.
+The service and the workers import these classes, and nothing from each other.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ class FamilyRef:
     """Exact reference to a family.
 
     Attributes:
-        digest: digest over document, templates and includes; a worker refuses a lease if its own files have another
-            digest.
-        location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` and the digest of
-            an artefact of the service; None for a built-in family.
-        variant: True for a variant of a family, whose binaries may equal those of other variants.
+        digest: digest of the family's document, templates and includes. A worker refuses a lease if its own files have
+            a different digest.
+        location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` followed by the
+            digest of an artefact of the service. None for a built-in family.
+        variant: True if the reference is to a variant, whose binaries may equal those of other variants.
     """
 
     name: str
@@ -37,7 +37,7 @@ class FamilyRef:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTerms:
-    """Terms shared by every job of one search."""
+    """Terms that all jobs of a search share."""
 
     search_id: int
     family: FamilyRef
@@ -51,14 +51,14 @@ class SearchTerms:
     def key(self) -> str:
         """Key under which a worker caches data of the search: the search's id and a digest of its terms.
 
-        The id alone is not enough: a restored or new database reuses ids for other searches.
+        The id alone does not suffice because a new or restored database reuses ids for other searches.
         """
         return f"{self.search_id}-{hashlib.blake2b(repr(self).encode(), digest_size=12).hexdigest()}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Evaluate one trial: compile, check resources, verify, and time it with quick samples."""
+    """Job that evaluates one trial: compiles it, checks its resources, verifies it, and times it with quick samples."""
 
     number: int
     config: Config
@@ -68,17 +68,18 @@ class Evaluate:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """Time every baseline of the family that can run here."""
+    """Job that times every baseline of the family that can run on the worker."""
 
     kind: Literal["baseline"] = "baseline"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Confirm:
-    """Interleave challenger, incumbent and baselines in a fresh process with fresh inputs.
+    """Job that times challenger, incumbent and baselines in alternation, in a fresh process with new inputs.
 
     Attributes:
-        incumbent_family: the incumbent's family if it is another variant of the challenger's; None: the same family.
+        incumbent_family: the incumbent's family if the incumbent belongs to another variant; None if both have the same
+            family.
     """
 
     challenger: Config
@@ -90,7 +91,9 @@ class Confirm:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate:
-    """Interleave a champion with configs that differ from it by one change each, in a fresh process."""
+    """Job that times a champion in alternation with configs that each differ from it in one setting, in a fresh
+    process.
+    """
 
     champion: Config
     changed: tuple[Config, ...]
@@ -103,11 +106,12 @@ Job: TypeAlias = Evaluate | Baseline | Confirm | Ablate
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """One job, granted to one slot of one worker until it expires.
+    """One job, granted to one slot of one worker for a limited time.
 
     Attributes:
-        attempt_id: identifies the lease; a report whose `token` differs is stale (fencing).
-        lease_s: seconds until it expires unless a heartbeat renews it.
+        attempt_id: identifies the lease.
+        token: fencing token; a report with a different token is stale and refused.
+        lease_s: seconds until the lease expires if no heartbeat renews it.
     """
 
     attempt_id: int
@@ -123,13 +127,14 @@ Activity: TypeAlias = Literal["idle", "working", "waiting", "testing", "quaranti
 
 @dataclass(frozen=True, kw_only=True)
 class SlotReport:
-    """A slot's report on itself, sent with each heartbeat.
+    """A slot's report about itself, sent with each heartbeat.
 
     Attributes:
         detail: text with details, e.g. which process holds the device.
-        attempt_id: the lease on which the slot works, and to which `detail` refers; the slot may hold further leases.
-        fault: why the device is no longer reliable; sent with each heartbeat until the service has quarantined the
-            device.
+        attempt_id: lease on which the slot currently works, and to which `detail` refers. The slot may hold further
+            leases.
+        fault: reason why the device is no longer reliable. It is sent with each heartbeat until the service has
+            quarantined the device.
     """
 
     device_uuid: str
@@ -141,7 +146,7 @@ class SlotReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """A report as a worker delivers it, with the token of its lease."""
+    """A report that a worker delivers, with the token of its lease."""
 
     attempt_id: int
     token: str
@@ -153,10 +158,12 @@ class Answer:
     """Response to one delivery.
 
     Attributes:
-        status: ``accepted``; ``repeated``: accepted before; ``stale``: the lease has expired, drop the work;
-            ``unknown``: no such attempt; ``refused``: the report does not answer the job, and repeating it is useless.
-        detail: why the delivery was not accepted; empty if it was.
-        lacking: digests of artefacts that the accepted report names and the service lacks; the worker must upload them.
+        status: ``accepted``; ``repeated`` if the report was accepted before; ``stale`` if the lease has expired, so
+            that the worker must discard the result; ``unknown`` if the attempt does not exist; ``refused`` if the
+            report does not match the job, so that a repetition would also fail.
+        detail: reason why the delivery was not accepted; empty if it was.
+        lacking: digests of artefacts that the accepted report names and the service does not have. The worker must
+            upload them.
     """
 
     attempt_id: int
@@ -167,11 +174,11 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatReply:
-    """Orders of the service to a worker.
+    """The service's instructions to a worker.
 
     Attributes:
-        cancel: ids of attempts that the worker must drop.
-        drain: True if the worker must request no more work.
+        cancel: ids of the attempts that the worker must stop.
+        drain: True if the worker must not request further work.
         quarantined: UUIDs of devices that get no work until a person clears them.
     """
 

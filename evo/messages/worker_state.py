@@ -1,4 +1,4 @@
-"""Texts on the state of workers, devices and confirmations; terminal and web pages use the same words."""
+"""Texts about the state of workers, devices and confirmations, shared by the terminal and the web pages."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ SILENT_S = 45.0
 
 
 def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
-    """Describe a worker's state and problems: ``here``, ``drained``, ``left``, ``silent for 3 min 05 s``."""
+    """Describe a worker's state and problems, e.g. ``here``, ``drained``, ``left`` or ``silent for 3 min 05 s``."""
     silence_s = silence(worker, now)
     if worker.left_at is not None:
         return "left"
@@ -26,14 +26,16 @@ def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
 
 
 def silence(worker: WorkerView, now: datetime | None = None) -> float:
-    """Return the seconds since the last message of a worker, by the service's clock unless `now` is given."""
+    """Return the seconds since a worker's last message, on the service's clock unless `now` is given."""
     if now is None and worker.silent_s is not None:
         return worker.silent_s
     return ((now or datetime.now(UTC)) - worker.seen_at).total_seconds()
 
 
 def slot_text(slot: SlotView) -> str:
-    """Describe a slot: ``working``, ``waiting: process 12 holds the device``, ``quarantined: it fell off the bus``."""
+    """Describe a slot, e.g. ``working``, ``waiting: process 12 holds the device`` or ``quarantined: it fell off the
+    bus``.
+    """
     if slot.quarantined_at is not None:
         return f"quarantined: {slot.quarantine_reason}"
     if slot.activity is None:
@@ -42,7 +44,9 @@ def slot_text(slot: SlotView) -> str:
 
 
 def confirmation_text(proving: ProvingView) -> str:
-    """Describe a running confirmation or ablation: ``confirming trial 19 for 12 s: timing, process 2 of 5 at most``."""
+    """Describe a running confirmation or ablation, e.g. ``confirming trial 19 for 12 s: timing, process 2 of 5 at
+    most``.
+    """
     what = "ablating the champion" if proving.trial is None else f"confirming trial {proving.trial}"
     if proving.since is None:
         return f"{what}: waiting for a worker"
@@ -57,9 +61,10 @@ def worker_obstacle(
     *,
     now: datetime | None = None,
 ) -> str | None:
-    """Return why a search on a device makes no progress; None if a worker can serve the search.
+    """Return the reason why a search on a device makes no progress; None if a worker can serve the search.
 
-    Only workers with a device of the same model are considered. Returns None if no worker ever offered such a device.
+    Only workers with a device of the same model are considered. The result is also None if no worker ever offered such
+    a device.
     """
     offering = [worker for worker in workers if any(_same(each, device) for each in worker.devices)]
     if not offering:
@@ -79,7 +84,7 @@ def worker_obstacle(
 
 
 def _single_worker_obstacle(worker: WorkerView, device: Device) -> str | None:
-    """Return why one worker does not measure; None if one of its matching devices can."""
+    """Return the reason why a worker does not measure; None if at least one of its matching devices can."""
     if worker.drain:
         return f"Worker {worker.name} is drained: `{command('workers', 'resume', worker.name)}` lets it work again."
     fitting = {each.uuid for each in worker.devices if _same(each, device)}

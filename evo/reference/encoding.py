@@ -1,7 +1,7 @@
-"""Floating-point dtypes that NumPy lacks, as arrays of their bit codes, which kernels read and write.
+"""Floating-point dtypes that NumPy lacks, stored as arrays of their bit codes.
 
-`float8_e4m3` is OCP's E4M3 (OCP 8-bit Floating Point Specification 1.0): no infinity, NaN as 0x7f, 448 at most; PyTorch
-and ONNX call it ``float8_e4m3fn``.
+`float8_e4m3` is OCP's E4M3 (OCP 8-bit Floating Point Specification 1.0). It has no infinity, its NaN is 0x7f, and its
+largest number is 448. PyTorch and ONNX call it ``float8_e4m3fn``.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,15 @@ _BELOW = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A format that is float32 with fewer bits.
+    """A floating-point format with fewer bits than float32.
 
     Attributes:
         bits: number of bits of a code, including the sign.
+        mantissa_bits: number of bits of the mantissa.
         bias: bias of the exponent.
-        largest: code that numbers above the range become.
+        largest: code that numbers above the range are rounded to.
         nan: a code of NaN.
-        infinity: code of infinity, if the format has one.
+        infinity: code of infinity, None if the format has no infinity.
     """
 
     bits: int
@@ -51,7 +52,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def stored(dtype: str) -> np.dtype[Any]:
-    """Return the NumPy dtype of arrays of a dtype of family.toml: codes if NumPy lacks the dtype."""
+    """Return the NumPy dtype of arrays that hold a dtype of family.toml. Dtypes that NumPy lacks are held as codes."""
     return np.dtype(f"uint{FORMATS[dtype].bits}" if dtype in FORMATS else dtype)
 
 
@@ -68,10 +69,11 @@ def largest(dtype: str) -> float:
 
 
 def decoded(codes: Array, dtype: str) -> Array:
-    """Return the numbers in float32; arrays of dtypes that NumPy has are returned unchanged.
+    """Convert codes to float32 numbers. Arrays whose dtype NumPy has are returned unchanged.
 
     Args:
-        codes: an array of NumPy or CuPy; the result is of the same library.
+        codes: NumPy or CuPy array. The result is an array of the same library.
+        dtype: dtype of the codes, as in family.toml.
     """
     if dtype not in FORMATS:
         return codes
@@ -88,10 +90,12 @@ def decoded(codes: Array, dtype: str) -> Array:
 
 
 def encoded(values: Array, dtype: str) -> Array:
-    """Return the codes of the nearest numbers, ties to even; arrays of dtypes that NumPy has are cast.
+    """Convert numbers to the codes of the nearest numbers, ties to even. If NumPy has the dtype, the array is cast.
 
     Args:
-        values: numbers, an array of NumPy or CuPy, converted to float32 first; the result is of the same library.
+        values: NumPy or CuPy array of numbers, which is first converted to float32. The result is an array of the same
+            library.
+        dtype: dtype of the result, as in family.toml.
     """
     if stored(dtype) == values.dtype and dtype not in FORMATS:
         return values
@@ -128,14 +132,16 @@ def _is_numpys(values: object) -> bool:
 
 
 def _lookup(table: Array, indices: Array) -> Array:
-    """Return the table's entries at these places, an array of NumPy or CuPy."""
+    """Return the table's entries at the indices, as an array of the library (NumPy or CuPy) of `indices`."""
     found: Array = np.asarray(table, like=indices)[indices]
     return found
 
 
 @cache
 def _codes(dtype: str) -> Array:
-    """Return the table of 8-bit codes by the leading 17 bits of a float32; the last bit is sticky."""
+    """Return the table of 8-bit codes, indexed by the upper 17 bits of a float32; the lowest of them stands for all
+    dropped bits.
+    """
     return _nearest((np.arange(1 << (32 - _BELOW), dtype=np.uint32) << _BELOW).view(np.float32), dtype)
 
 
@@ -165,7 +171,7 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
 
 @cache
 def _numbers(dtype: str) -> Array:
-    """Return the table of numbers by code."""
+    """Return the table of numbers, indexed by code."""
     form = FORMATS[dtype]
     codes = np.arange(1 << form.bits)
     magnitude = codes & ((1 << (form.bits - 1)) - 1)

@@ -31,15 +31,18 @@ def draw_heads(
     *,
     least_deviation: float = 0.0,
 ) -> Drawn:
-    """Draw q, k and v with the given `shapes`; keys are the second-last dimension.
+    """Draw q, k and v with the given `shapes`. The keys are along the second-last dimension.
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: with a mean, which softmax must cancel in k and keep in v.
-            ``peaked``: a late key with a high score for nearly all queries (an attention sink), so that the running
-            maximum must rise. For some rows of q its score is `EXTREME`, so that the maximum must be exact; for some
-            rows all scores are that far below zero, so that it must not start at zero. ``large``: scores with a
-            standard deviation of 16, so that few keys count. ``small``: nearly equal weights.
-        least_deviation: minimum standard deviation of all draws.
+        distribution: name of the distribution:
+            ``normal``: N(0, 1).
+            ``offset``: numbers with a mean. The mean of k must cancel in the softmax, the mean of v must be kept.
+            ``peaked``: a late key has a high score for nearly all queries (an attention sink), so that the running
+                maximum must rise. For some rows of q, this score is `EXTREME`, so that the maximum must be exact. For
+                other rows, all scores are `EXTREME` below zero, so that the running maximum must not start at zero.
+            ``large``: scores with a standard deviation of 16, so that only a few keys contribute.
+            ``small``: nearly equal weights.
+        least_deviation: minimum standard deviation of the drawn numbers.
     """
     deviation = np.float32(max({"large": LARGE, "small": SMALL}.get(distribution, 1.0), least_deviation))
     drawn = {name: normals(rng, shape) * deviation for name, shape in shapes.items()}
@@ -51,8 +54,9 @@ def draw_heads(
 
 
 def _peak(rng: np.random.Generator, q: NDArray[np.float32], k: NDArray[np.float32]) -> None:
-    """Change q and k in place: the last component of q raises the score of its head's late key, the one before lowers
-    all scores.
+    """Change q and k in place, for the distribution ``peaked`` of `draw_heads`.
+
+    The last component of q raises the score of a late key of its head. The second-last component lowers all scores.
     """
     far = k.shape[-1] ** 0.5 * EXTREME / FAR
     heads = k.reshape(-1, *k.shape[-2:])

@@ -1,4 +1,4 @@
-"""Chooses the library of a ``reference.py``: NumPy, or CuPy if that saves minutes."""
+"""Chooses the library of a ``reference.py``: NumPy, or CuPy if it saves minutes."""
 
 import threading
 from collections.abc import Iterator
@@ -18,14 +18,15 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class GpuNeededError(RuntimeError):
-    """The computation is for a GPU, which this process must leave alone for now."""
+    """The computation needs a GPU that this process must not use at present."""
 
 
 @contextmanager
 def without_gpu() -> Iterator[None]:
-    """Refuse computations for a GPU in the block, in all threads, because another process may be measuring on it.
+    """Refuse computations on a GPU within the block, in all threads, because another process may be measuring on the
+    GPU.
 
-    On the CPU they would take minutes; this process computes them when the GPU is its own.
+    On the CPU, these computations would take minutes. They run later, when this process has the GPU.
     """
     _WITHOUT_GPU.set()
     try:
@@ -35,17 +36,17 @@ def without_gpu() -> Iterator[None]:
 
 
 def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) -> Any:
-    """Return the array module: ``cupy`` for `large` work if there is a GPU, else ``numpy``.
+    """Return the array module: ``cupy`` if the work is large and there is a GPU, else ``numpy``.
 
-    Precision does not change: both compute in float64 if the caller does.
+    The precision is the same: both compute in float64 if the caller does.
 
     Args:
-        flops: floating-point operations of the whole computation.
-        large: number of operations from which a GPU is used; use fewer if memory, not arithmetic, limits the speed.
-        elements: elements of all arrays; from `LARGE_ELEMENTS` on, the work is large whatever its operations.
+        flops: number of floating-point operations of the whole computation.
+        large: number of operations above which the work is large. Choose a smaller number if memory limits the speed.
+        elements: number of elements of all arrays. From `LARGE_ELEMENTS` on, the work is large, whatever `flops` is.
 
     Raises:
-        GpuNeededError: the work is large, there is a GPU, and `without_gpu` holds.
+        GpuNeededError: the work is large, there is a GPU, and the call is within `without_gpu`.
     """
     if flops < large and elements < LARGE_ELEMENTS:
         return np
@@ -60,17 +61,17 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0
 
 
 def require_gpu() -> None:
-    """Raise GpuNeededError if this process must not use the GPU now; see `without_gpu`."""
+    """Raise GpuNeededError if the call is within `without_gpu`."""
     if _WITHOUT_GPU.is_set():
         raise GpuNeededError("a reference is computed on the GPU, which another process may be using")
 
 
 @contextmanager
 def computing(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0) -> Iterator[Any]:
-    """Provide what `array_library` returns, for one thread at a time if it is CuPy.
+    """Provide the module that `array_library` returns; only one thread at a time gets CuPy.
 
-    Several threads compute references at once; together they would need too much of the GPU's memory. What CuPy has
-    allocated is free again after the block.
+    Several threads compute references at once and would together need too much GPU memory. After the block, the memory
+    that CuPy has allocated is freed.
 
     Raises:
         GpuNeededError: see `array_library`.

@@ -34,13 +34,12 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
     """Return the result of `compute` for each part, in order.
 
-    All computations of this process share one thread for each core: with a pool for each of the arrays that several
-    cases compute at the same time, 16 cores had 256 threads, which spent their time on starting and on waiting for the
-    interpreter. A computation within another one is done by its own thread.
+    All computations of this process share a pool with one thread per core. Separate pools would give 16 cores 256
+    threads when several cases are computed at once. A nested computation runs in the thread that calls it.
 
     Args:
-        compute: called by several threads at the same time; the time is well spent only where it releases the
-            interpreter's lock, as NumPy does for large arrays.
+        compute: function that is called by several threads at the same time. Threads save time only while the function
+            releases the interpreter lock, as NumPy does for large arrays.
     """
     if getattr(_at_work, "inside", False):
         return [compute(part) for part in parts]
@@ -48,7 +47,9 @@ def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
 
 
 def _pool() -> ThreadPoolExecutor:
-    """Return the threads of this process; a forked one does not have those of its parent."""
+    """Return this process's thread pool. A forked process needs a new pool because its parent's threads do not exist in
+    it.
+    """
     here = os.getpid()
     if here not in _pools:
         made = ThreadPoolExecutor(os.cpu_count() or 1, "pieces", lambda: setattr(_at_work, "inside", True))
@@ -60,7 +61,9 @@ def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int = PIECE) -
     """Return the results of `compute` for each piece of `size` elements, in order.
 
     Args:
-        compute: called by several threads at the same time if there are many pieces.
+        compute: function of a slice. Several threads call it at the same time if there are many pieces.
+        size: number of elements in total.
+        piece: number of elements per piece.
     """
     pieces = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
     if len(pieces) < _MANY_PIECES:
@@ -82,7 +85,9 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.floa
 
 
 def allocated(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return a new array whose memory was touched on all cores. The first touch of memory takes longer than a copy."""
+    """Return a new array whose memory pages were touched by all cores, because the first touch takes longer than a
+    copy.
+    """
     array = np.empty(shape, dtype)
     pages = array.reshape(-1).view(np.uint8)[::_PAGE_BYTES] if array.size else array
 

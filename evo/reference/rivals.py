@@ -1,4 +1,4 @@
-"""GPU baselines from other libraries, for a family's ``reference.py``: found by import, reported if absent.
+"""GPU baselines from other libraries, for a family's ``reference.py``. Libraries that are not installed are reported.
 
 | library | families | source of the interface |
 |---|---|---|
@@ -34,9 +34,9 @@ class Rival:
 
     Attributes:
         name: name of the baseline.
-        module: module that is imported when the baseline is prepared.
-        call: takes the module, the problem and the inputs as GPU tensors; returns the call that is timed, or raises
-            ValueError if the library does not support the problem.
+        module: name of the module to import.
+        call: function of the imported module, the problem and the inputs as GPU tensors. It returns the call to time,
+            or raises ValueError if the library does not support the problem.
     """
 
     name: str
@@ -46,15 +46,18 @@ class Rival:
 
 
 def rivals(family: str, problem: Problem) -> dict[str, Callable[[Arrays], Timed]]:
-    """Return a family's baselines by name; each raises ImportError if its library is absent."""
+    """Return a family's baselines by name. A baseline raises ImportError when it is prepared if its library is not
+    installed.
+    """
     return {each.name: partial(_prepared, each, problem) for each in RIVALS if each.family == family}
 
 
 def _prepared(rival: Rival, problem: Problem, inputs: Arrays) -> Timed:
-    """
+    """Return the call that runs a library's kernel on these inputs, copied to the GPU.
+
     Raises:
-        ImportError: the library or PyTorch is absent, or PyTorch sees no GPU.
-        ValueError: the library does not offer the problem.
+        ImportError: the library or PyTorch is not installed, or PyTorch finds no GPU.
+        ValueError: the library does not support the problem.
     """
     module = importlib.import_module(rival.module)
     return rival.call(module, problem, {name: on_gpu(array, problem["dtype"]) for name, array in inputs.items()})
@@ -127,7 +130,7 @@ def _flashinfer_decoding(module: Any, problem: Problem, tensors: Tensors) -> Tim
 
 
 def _paged(cache: Any, pages: int) -> Any:
-    """Return keys or values (B, S, KV, D) as pages, the last one padded with zeros."""
+    """Return keys or values of shape (B, S, KV, D) divided into pages; the last page is padded with zeros."""
     batch, length, *rest = cache.shape
     padded = cache.new_zeros((batch, pages * PAGE, *rest))
     padded[:, :length] = cache
@@ -191,10 +194,10 @@ def _deep_gemm(module: Any, problem: Problem, tensors: Tensors) -> Timed:
 
 
 def _by_tokens(problem: Problem, tensors: Tensors) -> tuple[Any, Any, Any]:
-    """Return q, k and v as (B, S, H, D).
+    """Return q, k and v with shape (B, S, H, D).
 
     Raises:
-        ValueError: these libraries do not all support a dtype, layout or option.
+        ValueError: not all of the attention libraries support the problem's dtype, layout or options.
     """
     if problem["dtype"] == "float32":
         raise ValueError("takes 16 bits")

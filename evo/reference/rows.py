@@ -29,7 +29,7 @@ def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, d
 
 
 def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -> None:
-    """Make the first, the last and two other columns dominate, so that a kernel that skips one of them fails."""
+    """Raise the first, the last and two random columns, so that a kernel that skips one of them gives wrong results."""
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
     if 1 < len(raised) == columns:  # if all columns were raised, none would dominate, and rounding could hide the mean
@@ -38,8 +38,9 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
 
 
 def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.int64]:
-    """Return one column for each row, increasing from row to row; gaps are at most two times ``columns / rows``. The
-    position within a row's share of the columns is random, because kernels may skip columns at powers of two.
+    """Return one column index per row, increasing from row to row, with gaps of at most ``2 * columns / rows``.
+
+    The position within a row's share of the columns is random, because kernels may skip columns at powers of two.
     """
     return np.arange(rows) * columns // rows + rng.integers(max(1, columns // rows), size=rows)
 
@@ -58,14 +59,17 @@ _TOWERING = 120.0
 
 
 def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: str) -> NDArray[np.float32]:
-    """Draw inputs of a softmax over rows, shape (rows, columns).
+    """Draw inputs of a row-wise softmax, shape (rows, columns).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean that must cancel, so far below zero that exp of it is 0.
-            ``peaked``: in each row another column dominates, so much that exp overflows unless the row's exact maximum
-            is subtracted; every second row is masked with -inf in at least an eighth of the columns. ``falling``: a few
-            columns dominate, including the first and the last. ``large``: few columns count. ``small``: nearly equal
-            results.
+        distribution: name of the distribution:
+            ``normal``: N(0, 1).
+            ``offset``: numbers with a mean that must cancel. It is so far below zero that its exp is 0.
+            ``peaked``: in each row, a different column dominates so much that exp overflows unless the row's exact
+                maximum is subtracted. In every second row, at least an eighth of the columns is masked with -inf.
+            ``falling``: a few columns dominate, including the first and the last.
+            ``large``: only a few columns contribute.
+            ``small``: nearly equal results.
     """
     rows, columns = shape
     x = normal_rows(rng, shape, *_LOGITS[distribution])
@@ -78,12 +82,13 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
 
 
 def by_rows(compute: Computation) -> Computation:
-    """Return a function of (problem, inputs) that computes in blocks of rows; each result row depends only on the same
-    rows of the matrices.
+    """Return a function of (problem, inputs) that applies `compute` to blocks of rows.
+
+    Each result row may depend only on the same rows of the matrices.
 
     Args:
-        compute: gets blocks of rows of every matrix and complete one-dimensional inputs, and returns the same rows of
-            each result. All matrices have equally many rows.
+        compute: function of the problem and the inputs: a block of rows of every matrix, and the complete
+            one-dimensional inputs. It returns the same rows of each result. All matrices have the same number of rows.
     """
 
     @wraps(compute)
@@ -107,11 +112,12 @@ def _in_blocks(
     *,
     to_host: Callable[..., object] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Compute blocks of rows, with about this many elements of the widest matrix each.
+    """Apply `compute` to blocks of rows.
 
     Args:
-        each_of: applies a function to the start of each block but the first.
-        to_host: copies a result to the NumPy array `out`; None: the results are NumPy arrays.
+        elements: approximate number of elements of the widest matrix per block.
+        each_of: applies a function to the start of each block except the first.
+        to_host: copies a result to the NumPy array `out`. None if the results are NumPy arrays.
     """
     matrices = {name: values for name, values in inputs.items() if values.ndim > 1}
     rows = len(next(iter(matrices.values())))
@@ -140,5 +146,5 @@ def _in_blocks(
 
 
 def _on_gpu(library: Any, compute: Computation) -> Callable[[Mapping[str, Any], Arrays], Mapping[str, Any]]:
-    """Return the same computation of CuPy's arrays: NumPy's functions compute with them where they are."""
+    """Return a function that copies the inputs to CuPy arrays and applies `compute` to them."""
     return lambda problem, inputs: compute(problem, {name: library.asarray(each) for name, each in inputs.items()})

@@ -12,7 +12,7 @@ Function: TypeAlias = Callable[..., object]
 
 
 def tensor_of(array: NDArray[np.generic], dtype: str) -> Any:
-    """Return a tensor in the array's memory; codes of ``bfloat16`` become numbers of that dtype."""
+    """Return a tensor that shares the array's memory. Codes of ``bfloat16`` are viewed as numbers of that dtype."""
     import torch
 
     tensor = torch.from_numpy(array)
@@ -22,12 +22,12 @@ def tensor_of(array: NDArray[np.generic], dtype: str) -> Any:
 def torch_baselines(
     function: Function, names: Sequence[str], *, dtype: str
 ) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return ``torch`` and ``torch-compile``: each takes the inputs and returns the call that is timed.
+    """Return the baselines ``torch`` and ``torch-compile``, as functions of the inputs that return the call to time.
 
     Args:
-        function: takes tensors; it is compiled once for all inputs.
+        function: function of tensors. It is compiled once for all inputs.
         names: names of its inputs, in the order of its parameters.
-        dtype: dtype of the problem; inputs of ``bfloat16`` are arrays of its 16-bit codes.
+        dtype: dtype of the problem. Inputs of ``bfloat16`` are arrays of 16-bit codes.
     """
     return {
         "torch": partial(_on_gpu, function, names, dtype, compiled=False),
@@ -38,10 +38,10 @@ def torch_baselines(
 def _on_gpu(
     function: Function, names: Sequence[str], dtype: str, inputs: Arrays, *, compiled: bool
 ) -> Callable[[], object]:
-    """Return the call on inputs that are copied to the GPU.
+    """Return a call of the function on inputs that are copied to the GPU.
 
     Raises:
-        ImportError: PyTorch is absent, or built without CUDA.
+        ImportError: PyTorch is not installed, or was built without CUDA.
     """
     import torch
 
@@ -55,8 +55,9 @@ def _on_gpu(
 
 @cache
 def _compiled(function: Function) -> Function:
-    """Compile once for all sets of inputs, because a graph can capture only code that was compiled before. The mode is
-    the one that times the most variants; the caller's graphs capture the calls.
+    """Compile a function once for all inputs, because a CUDA graph can capture only code that was compiled before.
+
+    The mode ``max-autotune-no-cudagraphs`` times the most variants; the caller captures the calls in its own graphs.
     """
     import torch
 

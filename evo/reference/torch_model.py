@@ -1,7 +1,8 @@
-"""A PyTorch model as the reference of a family: ``class Model``, ``get_inputs()`` and ``get_init_inputs()`` in a file.
+"""A PyTorch model as the reference of a family: a file with ``class Model``, ``get_inputs()`` and
+``get_init_inputs()``.
 
-This is the format of KernelBench (arXiv 2502.10517). Constants at the top of the file are the problem's fields: their
-values are replaced before the file is run. PyTorch is imported when a function is called.
+This is the format of KernelBench (arXiv 2502.10517). Constants at the top of the file become the problem's fields;
+their values are replaced before the file runs. PyTorch is imported only when a function is called.
 """
 
 import ast
@@ -41,7 +42,7 @@ _MODULES: dict[tuple[object, ...], ModuleType] = {}
 
 
 def constants_of(source: str) -> dict[str, int]:
-    """Return the whole-number constants at the top of a file; an element of a tuple is named ``name[index]``.
+    """Return the positive integer constants at the top of a file. An element of a tuple is named ``name[index]``.
 
     Raises:
         SyntaxError: the text is not Python.
@@ -57,7 +58,7 @@ def constants_of(source: str) -> dict[str, int]:
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Yield names that are assigned once at the top, with their values."""
+    """Yield the names that are assigned exactly once at the top level, with their values."""
     pairs = [
         (each.targets[0].id, each.value)
         for each in tree.body
@@ -68,7 +69,7 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _positive_integer(value: ast.expr) -> int | None:
-    """Return the value of a positive whole number, also as a product, sum or power of numbers."""
+    """Return the value of a positive integer expression, which may contain operators; None for other expressions."""
     if any(not isinstance(each, ast.Constant | ast.BinOp | ast.operator) for each in ast.walk(value)):
         return None
     match value:
@@ -122,7 +123,7 @@ class _Replace(ast.NodeTransformer):
 
 
 def loaded(path: Path, values: Mapping[str, int]) -> ModuleType:
-    """Run a file with other values of its constants, and return it as a module."""
+    """Run a file with some of its constants replaced by `values`, and return it as a module."""
     key = (str(path), *sorted(values.items()))
     with _LOCK:
         if key not in _MODULES:
@@ -142,10 +143,12 @@ class TorchModel:
 
     Attributes:
         path: path of the file.
-        fields: constant of the file for each problem field.
-        given: argument for each value of ``get_inputs()``; None: it is not a tensor but a constant of the kernel.
-        parameters: parameter or buffer of the model for each further argument.
-        outputs: arguments that ``forward()`` returns, in order.
+        fields: name of the file's constant for each problem field.
+        given: name of the argument for each value of ``get_inputs()``. None if the value is a constant of the kernel,
+            not a tensor.
+        parameters: name of the model's parameter or buffer for each further argument.
+        outputs: names of the arguments that ``forward()`` returns, in order.
+        dtypes: dtype of arguments, by name.
     """
 
     path: Path
@@ -158,13 +161,19 @@ class TorchModel:
     def inputs(
         self, problem: Mapping[str, Any], distribution: str, rng: np.random.Generator
     ) -> dict[str, NDArray[Any]]:
-        """Draw the file's own inputs and parameters with a seed, then change them.
+        """Draw the file's own inputs and parameters with a random seed, then change them according to the distribution.
+
+        Only inputs of a floating-point dtype are changed.
 
         Args:
-            distribution: ``own``: as the file draws them. ``normal``: N(0, 1). ``scaled``: 8 times as large.
-                ``shifted``: 2 less. ``small``: divided by 64. ``special``: zeros, and values of ±100, in a hundredth
-                of the elements. ``parameters``: own inputs, parameters that are scaled and shifted element by element.
-                Only inputs of a floating dtype change.
+            distribution: name of the distribution:
+                ``own``: as drawn by the file.
+                ``normal``: N(0, 1).
+                ``scaled``: multiplied by 8.
+                ``shifted``: decreased by 2.
+                ``small``: divided by 64.
+                ``special``: a hundredth of the elements are zeros or ±100.
+                ``parameters``: inputs as drawn by the file; parameters scaled and shifted element by element.
         """
         import torch
 
@@ -186,15 +195,19 @@ class TorchModel:
         return self._computed(problem, inputs, double=True)
 
     def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs in the model's own precision; kernels are judged relative to their error."""
+        """Return the outputs computed in the model's own precision. Tolerances of kernels are relative to the error of
+        these outputs.
+        """
         return self._computed(problem, inputs, double=False)
 
     def baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:
-        """Offer ``torch`` and ``torch-compile`` on the CPU, with as many threads as ``OMP_NUM_THREADS`` says."""
+        """Return the baselines ``torch`` and ``torch-compile`` on the CPU. ``OMP_NUM_THREADS`` sets the number of
+        threads.
+        """
         return self._offered(problem, "cpu")
 
     def cuda_baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:
-        """Offer ``torch`` and ``torch-compile`` on the GPU, with PyTorch's default precision."""
+        """Return the baselines ``torch`` and ``torch-compile`` on the GPU, with PyTorch's default precision."""
         return self._offered(problem, "cuda")
 
     def _module(self, problem: Mapping[str, Any]) -> ModuleType:
@@ -204,7 +217,7 @@ class TorchModel:
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     def _model(self, problem: Mapping[str, Any], inputs: Arrays) -> tuple[Any, list[Any]]:
-        """Return the model with the given parameters, and the values to call it with, on the CPU."""
+        """Return the model with the given parameters, and the values to call it with; all tensors are on the CPU."""
         import torch
 
         module = self._module(problem)
@@ -288,9 +301,10 @@ class TorchModel:
 
 
 def placed_on(device: str) -> AbstractContextManager[Any]:
-    """Return a context in which tensors that code places on a GPU are placed on this device instead.
+    """Return a context in which tensors that code would place on a GPU are placed on `device` instead.
 
-    Files in KernelBench's format may draw their inputs with ``device="cuda"``, and are read on machines without a GPU.
+    Files in KernelBench's format may draw their inputs with ``device="cuda"``, but are also read on machines without a
+    GPU.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -314,7 +328,7 @@ def placed_on(device: str) -> AbstractContextManager[Any]:
 
 
 def array_of(tensor: Any) -> NDArray[Any]:
-    """Return a tensor's values; those of bfloat16 as 16-bit codes."""
+    """Return a tensor's values as a NumPy array; bfloat16 values are returned as 16-bit codes."""
     import torch
 
     tensor = tensor.detach().contiguous()
@@ -326,7 +340,7 @@ def array_of(tensor: Any) -> NDArray[Any]:
 
 
 def plain_array(tensor: Any) -> NDArray[Any]:
-    """Return the values of an output as numbers of a NumPy dtype, of at least one dimension."""
+    """Return the values of an output as a NumPy array with at least one dimension; bfloat16 is converted to float32."""
     import torch
 
     tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
@@ -341,7 +355,9 @@ def _floating(value: object) -> bool:
 
 
 def _changed(x: Any, distribution: str) -> Any:
-    """Return an input with another distribution but the same structure: zeros of a pattern, symmetry, few values."""
+    """Return an input drawn from another distribution, with the same structure: pattern of zeros, symmetry, few
+    distinct values.
+    """
     import torch
 
     if not x.is_floating_point() or len(torch.unique(x.reshape(-1)[:_LOOKED_AT])) <= min(_FEW_VALUES, x.numel() - 1):
@@ -385,7 +401,7 @@ def _perturbed(value: Any) -> Any:
 
 
 def _as_double(model: Any) -> Any:
-    """Return the model in float64, including tensors that it keeps as plain attributes."""
+    """Convert the model to float64, including tensors that are plain attributes."""
     import torch
 
     model = model.double()
@@ -410,7 +426,7 @@ def _dtype(dtype: Any) -> Iterator[None]:
 
 @contextmanager
 def _exact_float32() -> Iterator[None]:
-    """Compute float32 without TF32, which PyTorch uses by default for convolutions on a GPU."""
+    """Disable TF32, which PyTorch uses by default for float32 convolutions on a GPU."""
     import torch
 
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32

@@ -1,8 +1,10 @@
-"""Gain of a search: its best config compared with the default config and with the median random config.
+"""Gain of a search: how much faster its best config is than the default config and than the median random config.
 
-Both comparisons use trials of the search itself. The default config is among the first trials. The initial design tries
-random configs before any result is known; these blind trials are a small sample of random configs.
-The call of a suite whose search promises the largest gain gets the next slice of a shared budget.
+Both comparisons use trials of the search itself. The default config is among the first trials. The random configs are
+the blind trials: those that the initial design proposes before any result is known.
+
+The module also predicts gains: in a suite, the search with the largest expected gain gets the next slice of a shared
+budget.
 """
 
 import itertools
@@ -32,7 +34,7 @@ class Tried:
 
     Attributes:
         timing: quick samples of the trial; None if it was not timed.
-        default: True if the trial's config is the default config of the space, no matter which operator proposed it.
+        default: True if the config is the space's default config, whichever operator proposed it.
     """
 
     number: int
@@ -46,7 +48,7 @@ class Best:
     """The best config of a search.
 
     Attributes:
-        timing: its quick samples.
+        timing: quick samples of the config.
         confirmation: result of the config's confirmation; None if it was not confirmed.
     """
 
@@ -60,10 +62,11 @@ class Gain:
     """Speed of the best config relative to a reference config.
 
     Attributes:
-        ratio: the factor with its interval; None if it cannot be computed, for the reason in `words`.
+        over: the reference: the default config or the median random config.
+        ratio: speed-up with its interval; None if it cannot be computed, for the reason in `words`.
         confidence: confidence of the interval, as a fraction.
-        trials: number of timed trials behind the reference.
-        words: one sentence that states the ratio and its basis.
+        trials: number of timed trials from which the reference time is computed.
+        words: one sentence with the ratio and the trials on which it is based.
     """
 
     over: Reference
@@ -77,8 +80,9 @@ def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Tim
     """Return the gains over the default config and over the median random config; empty if nothing was measured.
 
     Args:
+        best: the best config, None if nothing was measured.
         tried: the first trials of the search, including trials without a time.
-        baselines: timings of the baselines when the search began.
+        baselines: timings of the baselines, measured at the start of the search.
     """
     if best is None:
         return ()
@@ -124,8 +128,9 @@ def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
 
 
 def coverage(count: int) -> float:
-    """Return the confidence of `order_interval`: `CONFIDENCE`, or less if even the whole range of `count`
-    samples has less.
+    """Return the confidence that `order_interval` can reach with `count` samples, at most `CONFIDENCE`.
+
+    With few samples, even the interval from the smallest to the largest sample has a lower confidence.
 
     Source: Conover, Practical Nonparametric Statistics, 3rd ed. (1999), section 3.2.
     """
@@ -133,11 +138,13 @@ def coverage(count: int) -> float:
 
 
 def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, str]:
-    """Return the best config's time, comparable with the search's quick samples, and its basis.
+    """Return the best config's time in a form comparable with the search's quick samples, and a text on how it was
+    obtained.
 
-    A confirmation runs in another session. The fastest baseline runs in both sessions, so its quick time divided by the
-    confirmed speed-up is the time that the kernel would have had in the search. The quick samples of the best of many
-    trials are too short on average.
+    A confirmation runs in another session, so its times are not comparable with quick samples. The fastest baseline
+    runs in both sessions. Its quick time divided by the confirmed speed-up is the time that the kernel would have had
+    in the search. Without a confirmation, the quick samples are used; for the best of many trials, these are too short
+    on average.
     """
     found = best.confirmation
     if found is None:
@@ -152,7 +159,7 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
 
 
 def _ratio(over: Interval, under: Interval) -> Interval:
-    """Return the interval of the ratio of two independent estimates: their relative errors add as squares."""
+    """Return the interval of the ratio of two independent estimates. The squares of the relative errors are added."""
     estimate = over.estimate / under.estimate
     up = math.hypot(math.log(over.high / over.estimate), math.log(under.estimate / under.low))
     down = math.hypot(math.log(over.estimate / over.low), math.log(under.high / under.estimate))
@@ -179,11 +186,14 @@ class Progress:
 
 
 def expected_gain(progress: Progress, goal: Goal) -> float:
-    """Return the expected saving of one more slice: µs for ``time``, else log of the ratio; ``worst`` ignores weights.
+    """Return the expected saving of one more slice of budget.
 
-    The n-th slice of a search gains about (n - 1) / n of the gain of the slice before, since the best of a sample
-    improves with the logarithm of its size. The last slices are averaged with a prior, so a search does not end after
-    one slice without progress, but after several.
+    The saving is in µs for the goal ``time``, and a logarithm of a ratio for other goals. The goal ``worst`` ignores
+    weights.
+
+    The n-th slice of a search is expected to gain (n - 1) / n times as much as the previous slice, because the best of
+    a sample improves with the logarithm of its size. The gains of the last two slices are averaged with a prior, so
+    that a search ends only after several slices without progress.
     """
     slices, weight = len(progress.best), 1.0 if goal == "worst" else progress.weight
     times = [each for each in progress.best if each is not None]
@@ -199,7 +209,8 @@ def expected_gain(progress: Progress, goal: Goal) -> float:
 def next_call(courses: Mapping[str, Progress], goal: Goal) -> str | None:
     """Return the call whose search gets the next slice of the budget; None if no search can continue.
 
-    Searches without a slice come first, in order, because their gains are unknown and each result helps its neighbours.
+    Searches that had no slice yet come first, in order, because their gains are unknown and their results help searches
+    of similar problems.
     """
     candidates = {name: course for name, course in courses.items() if course.open}
     fresh: Sequence[str] = [name for name, course in candidates.items() if not course.best]

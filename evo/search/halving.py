@@ -1,12 +1,13 @@
-"""Successive halving: the number of trials that each variant of a search may have.
+"""Successive halving: decides how many trials each variant of a search may have.
 
 A new variant gets `FIRST` trials. While it is among the best third of the variants with at least as many trials, its
-number of trials is raised by the factor `GROWTH`. Variants arrive at any time, so each is compared, when it reaches a
-rung, with the variants that reached it before (asynchronous successive halving, Li et al., arXiv 1810.05934).
+number of trials is multiplied by `GROWTH`. Variants arrive at any time. A variant that reaches a rung (a number of
+trials) is therefore compared with the variants that reached the rung before (asynchronous successive halving, Li et
+al., arXiv 1810.05934).
 
-When no variant of the search has improved for `STAGNATION` trials, new variants and niches with a single variant are
-tuned further, and older variants only if they are the best of their niche. A variant whose binaries all belong to
-earlier variants gets no further trials. All decisions depend only on the ended trials.
+When no variant of the search has improved for `STAGNATION` trials, new variants and niches with a single variant get
+further trials; an older variant only if it is the best of its niche. A variant whose binaries all belong to earlier
+variants gets no further trials. All decisions depend only on the ended trials.
 """
 
 import math
@@ -42,7 +43,7 @@ class VariantProgress:
 
     Attributes:
         costs: see `Costs`.
-        niche: the mechanisms of the variant's best trial; None while no trial was measured.
+        niche: hardware mechanisms that the variant's best trial uses; None while no trial was measured.
     """
 
     costs: Costs
@@ -50,7 +51,11 @@ class VariantProgress:
 
 
 def next_rung(trials: int, *, most: int | None) -> int:
-    """Return the total trials that a variant may have when it has used up `trials` and continues."""
+    """Return the total number of trials that a continuing variant may have after it has used up `trials`.
+
+    Args:
+        most: upper limit of the result; None if there is none.
+    """
     following = FIRST if trials < FIRST else GROWTH * trials
     return following if most is None else min(following, most)
 
@@ -59,8 +64,9 @@ def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagn
     """Return True if a variant may have more trials.
 
     Args:
-        others: the other variants of the search, including the family's own implementation.
-        stagnating: see `stagnates`.
+        mine: results of the variant.
+        others: results of the search's other variants, including the family's own implementation.
+        stagnating: True if the search stagnates; see `stagnates`.
     """
     rung, best = len(mine.costs), _best(mine.costs)
     if best is None:
@@ -75,10 +81,11 @@ def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagn
 
 
 def stagnates(costs: Costs) -> bool:
-    """Return True if none of the last `STAGNATION` trials of a search improved on the best.
+    """Return True if none of the last `STAGNATION` trials of a search was better than the best trial before.
 
     Args:
-        costs: cost of every ended trial of all variants, in the order in which the trials ended; None: no time.
+        costs: cost of every ended trial of all variants, in the order in which the trials ended; None for a trial
+            without a time.
     """
     best, since = math.inf, 0
     for cost in costs:
@@ -88,10 +95,10 @@ def stagnates(costs: Costs) -> bool:
 
 
 def repeats(mine: Sequence[str | None], earlier: Collection[str]) -> bool:
-    """Return True if a variant is a copy: each of its first trials has a binary that earlier variants have.
+    """Return True if a variant is a copy, i.e. the binaries of all its first trials also belong to earlier variants.
 
     Args:
-        mine: digest of the binary of each ended trial of the variant; None: the trial did not compile.
+        mine: binary digest of each ended trial of the variant, None if the trial did not compile.
         earlier: digests of all binaries of earlier variants.
     """
     return len(mine) >= REPEATED and all(digest is not None and digest in earlier for digest in mine)

@@ -1,4 +1,4 @@
-"""States of a search, the commands that change them, and detection of errors that make every config fail."""
+"""States of a search, the commands that change them, and detection of errors that affect every config."""
 
 import re
 from collections.abc import Sequence
@@ -39,13 +39,13 @@ _LEGAL: dict[State, frozenset[Command]] = {
 
 
 def transition(state: State, command: Command) -> State:
-    """Return the state after a command. A command that asks for the current state changes nothing and may be repeated.
+    """Return the state after a command. If the search already has the requested state, the command has no effect.
 
-    ``pause`` and ``stop`` let running trials end; ``stop`` proposes no more trials and then finishes the search;
-    ``cancel`` drops running trials. When an ablation ends or is cancelled, its search is finished again.
+    ``pause`` and ``stop`` let running trials end. ``stop`` ends the search after the running trials. ``cancel``
+    discards running trials. When an ablation ends or is cancelled, its search is finished again.
 
     Raises:
-        Conflict: the command does not fit the state.
+        Conflict: the command is not possible in this state.
     """
     target: State = "finished" if state == "ablating" and command in _LEGAL[state] else _TARGET[command]
     if target == state or command in _LEGAL[state]:
@@ -69,7 +69,9 @@ _BY_CONFIG = re.compile(
 
 
 def same_error(ended: Sequence[Trial]) -> str | None:
-    """Return the compile error of all the first `ALIKE` trials; None if they differ or depend on the config."""
+    """Return the compile error shared by all trials; None if there are fewer than `ALIKE`, or if the errors differ or
+    depend on the config.
+    """
     if len(ended) < ALIKE or (first := _error(ended[0])) is None:
         return None
     outcome = ended[0].outcome
@@ -78,8 +80,9 @@ def same_error(ended: Sequence[Trial]) -> str | None:
 
 
 def common_failure(ended: Sequence[Trial]) -> str | None:
-    """Return why the first `ALIKE` trials all failed, if rendering, compiling or launching failed with the same
-    error.
+    """Return the reason if all trials failed to render, compile or launch with the same error, else None.
+
+    The result is also None if there are fewer than `ALIKE` trials.
     """
     if (error := same_error(ended)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
@@ -94,7 +97,7 @@ def common_failure(ended: Sequence[Trial]) -> str | None:
 
 
 def _error(trial: Trial) -> str | None:
-    """Return the text that identifies an error, without its numbers; None for an error that the config may cause."""
+    """Return the text that identifies a compile error, without numbers; None if the config may have caused it."""
     if not isinstance(trial.outcome, CompileFailed):
         return None
     error = _first_error(trial.outcome.log)

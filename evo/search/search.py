@@ -1,4 +1,4 @@
-"""State of one search in memory: proposes trials, records results, issues challenges, and decides when to stop."""
+"""State of one search in memory. It proposes trials, records results, issues challenges, and decides when to stop."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ StopReason: TypeAlias = Literal["trials", "minutes", "cost", "exhausted", "stagn
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Limits that end a search; None is no limit.
+    """Limits that end a search; None means no limit.
 
     Attributes:
-        trials: number of proposed trials, with any outcome.
-        minutes: running time in minutes, measured by the process that runs the search.
-        stagnation: number of trials that ended after the best trial.
-        cost: money spent while running, in the currency of `cost_per_hour`; needs that rate.
-        cost_per_hour: cost of all machines that work for the search together.
+        trials: maximum number of proposed trials, with any outcome.
+        minutes: maximum running time in minutes, measured by the process that runs the search.
+        stagnation: number of trials without improvement after which the search ends.
+        cost: maximum amount of money spent while running, in the currency of `cost_per_hour`, which must be set too.
+        cost_per_hour: cost per hour of all machines that work on the search.
     """
 
     trials: int | None = None
@@ -53,13 +53,13 @@ class Budget:
             raise InvalidInput("budget.cost_per_hour", "is needed for a budget in money: give it with cost")
 
     def spent(self, elapsed_s: float) -> float | None:
-        """Return the cost of `elapsed_s` seconds of running; None when no rate is known."""
+        """Return the cost of a running time of `elapsed_s` seconds; None if `cost_per_hour` is not set."""
         return None if self.cost_per_hour is None else self.cost_per_hour * elapsed_s / 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """One stored trial with its position in the order of events, from which a search is restored.
+    """One stored trial with its position in the order of events. A search is restored from these entries.
 
     Attributes:
         seen: number of trials that had ended when this trial was proposed.
@@ -72,14 +72,15 @@ class Logged:
 
 
 class Search:
-    """Asks a strategy for trials within a budget, and keeps the history.
+    """One search in memory: requests trials from a strategy within a budget, and keeps the history.
 
-    The generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history. A `Search`
-    that is rebuilt from its log therefore continues with the same trials as without the interruption. Not thread-safe.
+    The random generator of trial *n* is seeded with (seed, n), and a strategy is a pure function of the history. A
+    `Search` that is rebuilt from its log therefore continues as if it had not been interrupted. The class is not
+    thread-safe.
 
     Args:
-        goal: the metric that ranks trials; None: their time.
-        second: the second objective; the search then looks for the Pareto front. None: there is only one objective.
+        goal: metric that ranks trials; None if their time does.
+        second: second objective; the search then looks for the Pareto front. None if there is only one objective.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Search:
         self.challengers = Challengers(self.history, policy, goal)
 
     def ask(self) -> Trial | None:
-        """Propose the next trial, or return None when every config of the space was proposed.
+        """Propose the next trial. Return None if every config of the space was proposed.
 
         Callers check `stop_reason` first. Several trials may be pending at once.
         """
@@ -118,7 +119,7 @@ class Search:
 
     @property
     def most_pending(self) -> int | None:
-        """Largest useful number of pending trials at present; None if there is no limit."""
+        """Number of pending trials above which the strategy should wait for results; None if there is no limit."""
         return self._strategy.most_pending(self.history) if isinstance(self._strategy, Patient) else None
 
     @property
@@ -128,10 +129,13 @@ class Search:
         return most is not None and len(self.history.pending) >= most
 
     def tell(self, trial: Trial) -> Logged:
-        """Record how a trial ended. Return the entry to store, whose outcome contains the cost under the search's goal.
+        """Record a trial's outcome.
 
         Raises:
-            Conflict: the trial is not pending: it was never proposed, or has ended already.
+            Conflict: the trial is not pending, because it was never proposed or has already ended.
+
+        Returns:
+            The entry to store. Its outcome contains the cost under the search's metrics.
         """
         if trial.outcome is None:
             raise EvoError(f"trial {trial.number} has no outcome to record")
@@ -143,14 +147,14 @@ class Search:
         return Logged(trial=trial, seen=self.history.seen[trial.number], position=self.history.position[trial.number])
 
     def restore(self, log: Iterable[Logged], challenges: Iterable[Challenge] = ()) -> None:
-        """Rebuild a fresh search from its stored log; no trial is proposed again.
+        """Rebuild a new search from its stored log, without proposing trials again.
 
         Args:
-            log: every stored trial, in any order.
+            log: all stored trials, in any order.
             challenges: all challenges so far, in order.
 
         Raises:
-            EvoError: the log has gaps or contradicts itself.
+            EvoError: the log has gaps or contradicts itself, or the search already has trials.
         """
         if self.history.asked:
             raise EvoError("a stored log can be restored only into a search without trials")
@@ -164,9 +168,9 @@ class Search:
         """Apply trials and challenges that other processes recorded since the last call.
 
         Args:
-            news: all trials that were proposed or have ended since the last call, in any order; known trials are
-                ignored.
-            challenges: all challenges since the last call, in order; known challenges are ignored.
+            news: all trials that were proposed or have ended since the last call, in any order. Trials that are already
+                known are ignored.
+            challenges: all challenges since the last call, in order. Challenges that are already known are ignored.
 
         Raises:
             EvoError: an entry is missing from `news`.
@@ -200,14 +204,14 @@ class Search:
 
     @property
     def events(self) -> tuple[int, int, int]:
-        """Number of proposed trials, of ended trials, and of challenges."""
+        """Numbers of proposed trials, ended trials and challenges."""
         return len(self.history.asked), len(self.history.finished), len(self.challengers)
 
     def stop_reason(self, elapsed_s: float) -> StopReason | None:
-        """Return why no further trial should be proposed; None to continue.
+        """Return the reason why no further trial should be proposed; None if the search should continue.
 
         Args:
-            elapsed_s: seconds the search has been running.
+            elapsed_s: running time of the search in seconds.
         """
         budget, asked = self.budget, len(self.history.asked)
         if self._exhausted or asked == self.space.valid_count:
@@ -224,9 +228,9 @@ class Search:
 
     @property
     def stagnant(self) -> int:
-        """Number of trials that ended after the best trial; the number of all ended trials while none has a time.
+        """Number of trials that ended after the best trial. If no trial has a time, the number of all ended trials.
 
-        Under two objectives, the number of trials that ended after the last trial of the Pareto front.
+        In a search with two objectives, trials are counted after the last trial that joined the Pareto front.
         """
         best = self.history.elites(1) if self.second is None else self.front
         last = max((self.history.position[each.number] + 1 for each in best), default=0)
@@ -234,7 +238,7 @@ class Search:
 
     @property
     def front(self) -> list[Trial]:
-        """Trials of the Pareto front, the best in the first objective first; empty if there is only one objective."""
+        """Trials of the Pareto front, sorted by the first objective; empty if there is only one objective."""
         ended = [trial for trial in self.history.finished if trial.second_cost is not None]
         costs = [(self.history.cost(trial) or 0.0, trial.second_cost or 0.0) for trial in ended]
         best = sorted(front(costs), key=lambda index: (costs[index], ended[index].number))
@@ -242,11 +246,11 @@ class Search:
 
     @property
     def best(self) -> Trial | None:
-        """Best measured trial so far."""
+        """The measured trial with the lowest cost so far; None if no trial was measured."""
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:
-        """Return the times above which a candidate is stopped early."""
+        """Return the times above which the quick gate of a candidate is shortened or stopped."""
         kernels_us = [self.history.cost(trial) or 0.0 for trial in self.history.kernels(ELITES)]
         return bars(self.policy, kernels_us, by_time=self.goal is None and self.second is None)
 

@@ -1,4 +1,4 @@
-"""Mechanisms of a device, such as tensor cores: finds those that sources use, and those that no source uses yet."""
+"""Hardware mechanisms, such as tensor cores: finds those that sources use, and those that no source uses yet."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -47,10 +47,11 @@ def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
 
 
 def unexplored(sources: Sequence[str], binaries: Collection[str], *, cuda: bool) -> tuple[str, ...]:
-    """Return the mechanisms that none of the sources uses.
+    """Return the hardware mechanisms that none of the sources uses.
 
     Args:
-        binaries: mechanisms that the compiled binaries use; the compiler may have chosen them.
+        binaries: mechanisms that the compiled binaries use. The compiler may have selected them without the author's
+            request.
     """
     used = {*mechanisms(sources, cuda=cuda), *(BINARY[each] for each in binaries if each in BINARY)}
     return tuple(name for name in (CUDA if cuda else C) if name not in used)

@@ -1,4 +1,4 @@
-"""Opens ZIP archives from other machines, with a limit on the size of their directory."""
+"""Opens ZIP archives from untrusted sources, with a limit on the size of their directory."""
 
 import io
 import zipfile
@@ -10,18 +10,22 @@ ENTRY_BYTES = 512
 
 
 class DirectoryTooLarge(Exception):
-    """The directory of the archive is larger than the largest accepted number of files needs."""
+    """The archive's directory is larger than the maximum number of files requires."""
 
 
 @contextmanager
 def open_zip(content: bytes, *, most_files: int) -> Iterator[zipfile.ZipFile]:
     """Open an archive. The caller must still check the number, the names and the sizes of its entries.
 
-    `zipfile` makes an object of each entry when it opens an archive, so 60 MB of empty entries would take 400 MB.
+    `zipfile` creates an object for each entry when it opens an archive; without the limit, 60 MB of empty entries would
+    take 400 MB of memory.
+
+    Args:
+        most_files: maximum number of entries.
 
     Raises:
-        DirectoryTooLarge: the directory is larger than `most_files` entries need.
-        zipfile.BadZipFile, ValueError, …: the content is no archive.
+        DirectoryTooLarge: the directory is larger than `most_files` entries require.
+        zipfile.BadZipFile, ValueError, …: the content is not an archive.
     """
     file = _Content(content, most_files * ENTRY_BYTES)
     with zipfile.ZipFile(file) as archive:
@@ -30,7 +34,9 @@ def open_zip(content: bytes, *, most_files: int) -> Iterator[zipfile.ZipFile]:
 
 
 class _Content(io.BytesIO):
-    """The bytes of an archive. While `most_bytes` is set, larger reads are refused; only the directory needs them."""
+    """The bytes of an archive. While `most_bytes` is set, larger reads are refused; only reads of the directory are
+    larger.
+    """
 
     def __init__(self, content: bytes, most_bytes: int) -> None:
         super().__init__(content)

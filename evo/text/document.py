@@ -1,4 +1,4 @@
-"""Reads untrusted JSON and TOML with limits on size, and refuses repeated names; writes TOML."""
+"""Reads untrusted JSON and TOML with limits on size, refuses duplicate names, and writes TOML."""
 
 import io
 import json
@@ -38,14 +38,14 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_json(text: str | bytes, where: str = "body") -> Any:
-    """Return the value that a JSON text holds.
+    """Return the value of a JSON text.
 
     Args:
-        where: name of the whole document in errors.
+        where: name of the document in errors.
 
     Raises:
-        InvalidInput: the text is not JSON, has an object that repeats a name or has more than `MOST_NAMES` names, or is
-            nested deeper than `DEEPEST` levels.
+        InvalidInput: the text is not JSON, an object has a duplicate name or more than `MOST_NAMES` names, or the
+            nesting is deeper than `DEEPEST` levels.
     """
 
     def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
 
 
 class _Repeating(dict[str, Any]):
-    """A JSON object with a duplicate key `name`. It stays in the document, so that the error can state its path."""
+    """A JSON object with the duplicate key `name`. It remains in the document so that the error can state its path."""
 
     def __init__(self, found: Mapping[str, Any], name: str) -> None:
         super().__init__(found)
@@ -81,7 +81,7 @@ class _Repeating(dict[str, Any]):
 
 
 def _repeated(value: Any) -> Iterator[str]:
-    """Yield the paths of repeated names, outermost first, e.g. ``budget.trials`` or ``calls.0.name``."""
+    """Yield the paths of duplicate names, outermost first, e.g. ``budget.trials`` or ``calls.0.name``."""
     waiting = [("", value)]
     while waiting:
         path, each = waiting.pop()
@@ -92,7 +92,7 @@ def _repeated(value: Any) -> Iterator[str]:
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """Return the table that a TOML text holds.
+    """Return the table of a TOML text.
 
     Raises:
         ValueError: the text is not TOML, is nested too deeply, or has a key of more than `LONGEST_KEY` parts.
@@ -108,10 +108,10 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def toml_text(document: Mapping[str, Any]) -> str:
-    """Return a document as TOML, one line for each key of the top level.
+    """Return a document as TOML, with one line for each top-level key.
 
     Raises:
-        InvalidInput: the document holds a value that is not a number, text, list or table.
+        InvalidInput: the document contains a value that is not a number, text, list or table.
     """
     return "".join(f"{_toml_key(name)} = {_toml(value)}\n" for name, value in document.items())
 
@@ -160,7 +160,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _unquoted(text: str) -> str:
-    """Remove comments, and replace each quotation by one letter, as a quoted key is one part of a key."""
+    """Remove comments, and replace each quoted text by one letter, because a quoted key is one part of a dotted key."""
     plain = io.StringIO()
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:
@@ -184,7 +184,7 @@ _PYTHON = re.compile(r"(True|False|None|NaN|nan)\b")
 
 
 def _json_advice(text: str, place: int) -> str:
-    """Return how to write the faulty part in JSON, as the end of a message; empty if that is unclear."""
+    """Return how to write the faulty part in JSON, as the end of a message; empty if no correction is known."""
     before = text[max(0, place - 100) : place].rstrip()
     if (word := _PYTHON.match(text, place)) is not None:
         return f": write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"

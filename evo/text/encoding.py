@@ -11,7 +11,7 @@ _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+.*$")
 
 
 def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:
-    """Return a message on a file that is not UTF-8, with the command that converts it."""
+    """Return an error message for a file that is not UTF-8, with the command that converts it."""
     utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding, name = "utf-16" if utf16 else "latin1", quoted(file)
     what = "is UTF-16" if utf16 else f"is not UTF-8 text: byte 0x{content[error.start]:02x} at {error.start}"
@@ -22,8 +22,8 @@ def python_text(content: bytes) -> str:
     """Return a Python source as text, without the line that declares its encoding.
 
     Raises:
-        SyntaxError: the file names an unknown encoding.
-        UnicodeDecodeError: the file is not in the encoding that it declares, by default UTF-8.
+        SyntaxError: the file declares an unknown encoding.
+        UnicodeDecodeError: the bytes are not valid in the declared encoding, which is UTF-8 by default.
     """
     try:
         lines = decode_source(content).split("\n")

@@ -57,7 +57,9 @@ _SHOWN = 40
 
 
 def accepted(least: float | None, most: float | None) -> str:
-    """Return the accepted range as text: ``1 … 1,000,000,000``; limits that only the database has are not shown."""
+    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``. Limits that come only from the database are not
+    shown.
+    """
     if most is None or most >= LARGEST:
         return "" if least is None else f"{figure(least)} and more"
     return f"{figure(most)} and less" if least is None else f"{figure(least)} … {figure(most)}"
@@ -69,11 +71,11 @@ def figure(value: float) -> str:
 
 
 def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
-    """Return why a number, word or text length is refused and what is accepted; None for other errors.
+    """Return why a value is refused and what is accepted; None for other errors.
 
     Args:
-        error: a pydantic error.
-        limits: accepted values, as from `accepted`; by default the limit that was exceeded.
+        error: a Pydantic error.
+        limits: accepted values, e.g. from `accepted`; by default, the limit that was exceeded.
     """
     value = error["input"]
     given = value if isinstance(value, str) else literal_text(value, _SHOWN + 1)
@@ -98,10 +100,10 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
 
 
 def refuse_unaddressable(field: str, text: str) -> str:
-    """Return a name after checking that it can be one part of a web address.
+    """Return a name after checking that it can be one part of a URL path.
 
     Raises:
-        InvalidInput: the text has a slash or unprintable characters, or is ``.`` or ``..``.
+        InvalidInput: the text is empty, ``.`` or ``..``, or contains a slash, a backslash or unprintable characters.
     """
     if text in ("", ".", "..") or "/" in text or "\\" in text or not text.isprintable():
         raise InvalidInput(field, f"{text!r:.100} cannot be part of an address: use letters, digits, `-`, `_` and `.`")
@@ -112,7 +114,7 @@ def refuse_invisible(field: str, text: str) -> str:
     """Return a name after checking that a list, a log or a terminal can show it on one line.
 
     Raises:
-        InvalidInput: the name has a line break, a tab, a control character or a character that sets the writing
+        InvalidInput: the name has a line break, a tab, a control character or a character that changes the writing
             direction.
     """
     if (shown := one_line(text)) != text:
@@ -124,13 +126,13 @@ _FOREIGN = re.compile(r"(?P<scheme>sqlite|mysql|mariadb|oracle|mssql|file)(\+\w+
 
 
 def refuse_foreign_url(text: str, field: str) -> None:
-    """Refuse the URL of a database other than PostgreSQL, which would otherwise be read as a path.
+    """Refuse the URL of a database other than PostgreSQL, because it would otherwise be read as a file path.
 
     Args:
         text: the URL as given, or converted to a path, in which double slashes became single.
 
     Raises:
-        InvalidInput: the text is the URL of another database; names what to give instead.
+        InvalidInput: the text is the URL of another database. The message states what to give instead.
     """
     if (found := _FOREIGN.fullmatch(text)) is None:
         return
@@ -147,10 +149,13 @@ T = TypeVar("T")
 
 
 def storable(value: T) -> T:
-    """Return a message with U+FFFD in place of characters that databases cannot store, such as NUL in compiler output.
+    """Replace characters that databases cannot store, such as NUL in compiler output, by U+FFFD.
 
     Args:
         value: a text, or dataclasses, mappings and tuples of texts and other values.
+
+    Returns:
+        A copy of the value with the replaced characters.
     """
     found: Any = _storable(value)
     return found  # type: ignore[no-any-return]

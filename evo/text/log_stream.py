@@ -1,4 +1,4 @@
-"""Writes log lines to standard error; write errors never reach the code that logs."""
+"""Writes log lines to standard error. Write errors do not reach the code that logs."""
 
 import sys
 
@@ -6,8 +6,8 @@ import sys
 class LogStream:
     """Writes to standard error, and drops lines that cannot be written.
 
-    A closed pipe or a full disk loses lines; it must not end a worker or fail a request. Once lines can be written
-    again, one of them states the number of lost lines and the reason.
+    A closed pipe or a full disk must not end a worker or fail a request. When writing works again, a line states the
+    number of lost lines and the reason.
     """
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class LogStream:
         self._reason = ""
 
     def write(self, text: str) -> int:
-        """Write a text and return its length, whether or not it was written."""
+        """Write a text. Return its length, even if writing failed."""
         lines = text.count("\n")
         try:
             if self._lost:
@@ -30,7 +30,7 @@ class LogStream:
         return len(text)
 
     def flush(self) -> None:
-        """Flush; lines written since the last flush are lost if it fails."""
+        """Flush the stream. If this fails, the lines written since the last flush count as lost."""
         try:
             sys.stderr.flush()
         except (OSError, ValueError) as error:

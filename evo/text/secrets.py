@@ -8,19 +8,19 @@ _PASSWORD = re.compile(r"(:/{1,2}[^\s/:@]*):[^\s/@]+@")
 
 
 def masked(text: str) -> str:
-    """Return a text with the passwords of URLs replaced by ``***``."""
+    """Return a text in which passwords of URLs are replaced by ``***``."""
     return _PASSWORD.sub(r"\1:***@", text)
 
 
 def sendable(field: str, secret: str, *, form: str) -> str:
-    """Return a secret after checking that a header can carry it.
+    """Return a secret after checking that an HTTP header can contain it.
 
     Args:
         field: name of the secret in the error.
         form: description of a valid secret, for the error.
 
     Raises:
-        InvalidInput: the secret has characters that no valid secret has. The message does not repeat the secret.
+        InvalidInput: the secret contains a character other than visible ASCII. The message does not repeat the secret.
     """
     if not (secret.isascii() and secret.isprintable()) or " " in secret:
         raise InvalidInput(field, f"has characters that no {field} has, e.g. a line break: copy it again, {form}")

@@ -7,20 +7,20 @@ from evo.text.visible import one_line
 
 
 def command(*words: object) -> str:
-    """Return ``kernel-evo`` with these words, quoted for a shell."""
+    """Return a ``kernel-evo`` command with these arguments, quoted for a shell."""
     return joined(["kernel-evo", *map(str, words)])
 
 
 def joined(words: Iterable[str]) -> str:
-    """Return words as a command, each quoted for a shell."""
+    """Return words joined to a command, each quoted for a shell."""
     return " ".join(map(quoted, words))
 
 
 def quoted(word: str) -> str:
     """Return a word quoted for a shell.
 
-    A word that a terminal would not show as it is, such as a path with a line break or with bytes that are not UTF-8,
-    is written as ``$'a\\377.db'``, which bash, zsh and ksh read.
+    Words with characters that a terminal cannot show, such as a line break or bytes that are not UTF-8, are written as
+    ``$'a\\377.db'``, which bash, zsh and ksh understand.
     """
     if one_line(word) == word:
         return shlex.quote(word)
@@ -28,7 +28,7 @@ def quoted(word: str) -> str:
 
 
 def _escaped(byte: int) -> str:
-    """Return a byte as text within ``$'…'``. It uses three octal digits, because hexadecimal escapes have no fixed
+    """Return a byte as text within ``$'…'``, in three octal digits if needed, as hexadecimal escapes have no fixed
     length.
     """
     return chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\{byte:03o}"

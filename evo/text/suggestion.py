@@ -12,8 +12,13 @@ _LONG = 1000
 
 
 def unknown(name: str, known: Collection[str], what: str) -> str:
-    """Return the message for an unknown name: the closest known name, and the list of all names unless it is
-    very long.
+    """Return the error message for an unknown name.
+
+    The message suggests the closest known name and lists all names. A very long list is omitted if there is a
+    suggestion.
+
+    Args:
+        what: plural noun for the known names, e.g. ``targets``.
     """
     name = name[:MAX_SHOWN]
     near = difflib.get_close_matches(name.lower(), [entry.lower() for entry in known], n=1, cutoff=0.6)
@@ -27,5 +32,5 @@ def unknown(name: str, known: Collection[str], what: str) -> str:
 
 
 def _part(name: str, entry: str) -> bool:
-    """Return True if `name` is a word of a longer name: ``L4`` of ``NVIDIA L4``."""
+    """Return True if `name` is one of the words of a longer name, e.g. ``L4`` of ``NVIDIA L4``."""
     return name.lower() in re.findall(r"[a-z0-9]+", entry.lower())

@@ -18,9 +18,9 @@ _QUOTES: Mapping[str, str] = {"“": '"', "”": '"', "„": '"', "‘": "'", "�
 
 
 def toml_advice(text: str, error: str) -> str:
-    """Return how to write the faulty line, as the end of a message, e.g. ``: write `entry = "f"` ``; else empty.
+    """Return how to write the faulty line, as the end of a message, e.g. ``: write `entry = "f"` ``.
 
-    A suggestion is returned only if with it the document is valid TOML up to the end of that line.
+    The result is empty if no correction makes the document valid TOML up to the end of that line.
 
     Args:
         error: message of `tomllib`.
@@ -42,7 +42,7 @@ def toml_advice(text: str, error: str) -> str:
 
 
 def _faulty(text: str) -> int | None:
-    """Return the line of the first fault, from 0; None if there is none."""
+    """Return the number of the first faulty line, counted from 0; None if the text is valid TOML."""
     try:
         tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -75,7 +75,7 @@ def _value(text: str) -> str:
 
 
 def _padded(text: str) -> str:
-    """Return a rewritten entry of a list, with the blanks around it unchanged."""
+    """Return a rewritten list entry; the blanks around it are kept."""
     item = text.strip()
     return text.replace(item, _item(item)) if item else text
 

@@ -1,7 +1,7 @@
 """Escapes control characters in untrusted text before a terminal or a log shows it.
 
-A terminal obeys escape sequences from any source (kubernetes/kubernetes#101695, CVE-2021-25743), and marks of writing
-direction can misrepresent a line (CVE-2021-42574, "Trojan Source").
+A terminal obeys escape sequences from any source (kubernetes/kubernetes#101695, CVE-2021-25743), and characters that
+change the writing direction can misrepresent a line (CVE-2021-42574, "Trojan Source").
 """
 
 import re
@@ -23,8 +23,7 @@ _AROUND_BREAK = re.compile(r".?[\n\t]+.?")
 
 
 def visible(text: str) -> str:
-    """Return the text with ``\\x1b`` in place of an escape, ``\\u202e`` in place of a right-to-left override, and so
-    on.
+    """Replace invisible and control characters by escapes, e.g. ``\\x1b``, or ``\\u202e`` for a right-to-left override.
 
     Tabs, newlines and visible characters are unchanged.
     """
@@ -32,14 +31,12 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return `visible` of the text with tabs and line breaks escaped, too; for names from untrusted users."""
+    """Return `visible(text)` with tabs and line breaks escaped too, for names from untrusted users."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def on_one_line(text: str, words: Iterable[str]) -> str:
-    """Return a message in which tabs and line breaks that come from `words` are escaped; other line breaks are
-    unchanged.
-    """
+    """Escape the tabs and line breaks of a message that come from `words`; keep the other line breaks."""
     for word in words:
         for part in set(_AROUND_BREAK.findall(word)):
             text = text.replace(part, one_line(part))
@@ -47,7 +44,7 @@ def on_one_line(text: str, words: Iterable[str]) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return an equal JSON document in which the characters that `visible` escapes are JSON escapes."""
+    """Return an equal JSON document in which the characters that `visible` escapes are written as JSON escapes."""
     return _ACTIVE.sub(_json_escape, text)
 
 

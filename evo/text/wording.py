@@ -1,4 +1,4 @@
-"""Formats numbers for people: four significant digits, a suitable unit, thousands separators."""
+"""Formats numbers for people, with four significant digits, a suitable unit and thousands separators."""
 
 import math
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ _ROUNDS_UP = 0.99995
 
 
 def time_text(time_us: float | None, *, estimated: bool = False) -> str:
-    """Return a kernel's time as text: ``812 ns``, ``45.25 µs``, ``1.234 ms``, ``2.5 s``; an estimate: ``≈ 45.25
-    µs``.
+    """Return a kernel's time as text, e.g. ``812 ns``, ``45.25 µs``, ``1.234 ms`` or ``2.5 s``; for an estimate ``≈
+    45.25 µs``.
     """
     if time_us is None:
         return "–"
@@ -76,7 +76,9 @@ def factor_interval_text(low: float, estimate: float, high: float) -> str:
 
 
 def processes_text(count: int) -> str:
-    """Return the processes on which an interval is based: ``over 5 fresh processes``, ``in one process``."""
+    """Return the number of processes on which an interval is based as text: ``over 5 fresh processes``, ``in one
+    process``.
+    """
     return "in one process" if count == 1 else f"over {count} fresh processes"
 
 
@@ -90,7 +92,7 @@ def percent_text(fraction: float | None) -> str:
 
 
 def settings_text(settings: Mapping[str, bool | int | float | str]) -> str:
-    """Return a config or problem as the command line accepts it: ``B=1,H=8,causal=false``."""
+    """Return a config or problem in the command line's syntax: ``B=1,H=8,causal=false``."""
     return ",".join(f"{name}={value_text(value)}" for name, value in settings.items())
 
 
@@ -115,7 +117,7 @@ def bound_text(bound: str) -> str:
 
 
 def limit_words(cache: str) -> str:
-    """Describe the parts of a roofline limit, for a hot or cold search."""
+    """Describe which times the roofline limit of a hot or cold search includes."""
     if cache == "cold":
         return "the time of the arithmetic or of the memory traffic, whichever is longer"
     return (
@@ -130,5 +132,5 @@ def outcome_text(kind: str) -> str:
 
 
 def subject_text(family: str, variant: str | None) -> str:
-    """Return a family's name, with the variant in brackets if it is not the family's own implementation."""
+    """Return a family's name, followed by the variant in brackets if it is not the family's own implementation."""
     return family if variant is None else f"{family} ({variant})"

@@ -16,7 +16,7 @@ class Proposal:
     """A config that a strategy proposes for measurement.
 
     Attributes:
-        origin: the operator that made it, e.g. ``random``, ``tpe``, ``crossover``.
+        origin: method of the strategy that made the config, e.g. ``random``, ``tpe``, ``crossover``.
         parents: numbers of the trials from which the config was derived, oldest first.
     """
 
@@ -27,11 +27,11 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A proposal with its number and, after the trial has ended, its outcome.
+    """A proposal with its trial number and, once the trial has ended, its outcome.
 
     Attributes:
-        binary_digest: digest of the compiled binary and its launch; trials with equal digests are the same kernel. None
-            when it is not known.
+        binary_digest: digest of the compiled binary and its launch, None if unknown. Trials with equal digests are the
+            same kernel.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Trial:
 
     @property
     def time_us(self) -> float | None:
-        """Time in µs: the measured median, or the estimate in a search of estimates; None otherwise."""
+        """Time in µs: the measured median, or in a search of estimates the estimate. None for other outcomes."""
         match self.outcome:
             case Measured(timing=timing):
                 return timing.median_us
@@ -55,13 +55,15 @@ class Trial:
 
     @property
     def cost(self) -> float | None:
-        """Value by which trials are ranked, lowest first: the cost under the search's metric if it has one, else the
-        time in µs. None if the trial has no time.
+        """Number that ranks trials; the lowest is the best. None if the trial has no time.
+
+        This is the cost under the search's metric (`evo.promotion.goal`) or, in a search without a metric, the time in
+        µs.
         """
         cost = self.outcome.cost if isinstance(self.outcome, Measured | Estimated) else None
         return self.time_us if cost is None else cost
 
     @property
     def second_cost(self) -> float | None:
-        """The cost of the search's second objective; None without one, or if the trial has no time."""
+        """Cost under the search's second objective. None if the search has one objective or the trial has no time."""
         return self.outcome.second_cost if isinstance(self.outcome, Measured | Estimated) else None

@@ -1,4 +1,4 @@
-"""Describes how a trial ended."""
+"""Describes in words how a trial ended."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def _estimate(outcome: Estimated) -> str:
 
 
 def _cached(parts: Mapping[str, float | None]) -> str:
-    """Return the clause on how many bytes the estimate expects in the L2 cache; empty if that is unknown."""
+    """Return the clause on the number of bytes that the estimate expects in the L2 cache; empty if it is unknown."""
     moved, cached = parts["bytes"], parts["cached_bytes"]
     if moved is None or cached is None:
         return ""
@@ -93,22 +93,24 @@ def _cached(parts: Mapping[str, float | None]) -> str:
 
 
 def first_lines(text: str, count: int = LOG_LINES) -> str:
-    """Return the first lines of a log: compilers usually report the cause first."""
+    """Return the first lines of a log, in which compilers usually report the cause."""
     lines = text.strip().splitlines()
     rest = f"\n… {len(lines) - count} more lines" if len(lines) > count else ""
     return "\n".join(lines[:count]) + rest
 
 
 def headline(text: str) -> str:
-    """Return the line of compiler output that states the error: the first line that does more than name a source
-    location, as GCC's ``In function 'f':`` does. Empty for an empty text.
+    """Return the line of compiler output that states the error.
+
+    This is the first line that is not only a source location, such as GCC's ``In function 'f':``. If every line is a
+    location, the first line is returned.
     """
     lines = text.strip().splitlines()
     return next((line for line in lines if not _PLACE.search(line)), "".join(lines[:1]))
 
 
 def worst_cases(cases: Sequence[CaseError]) -> list[CaseError]:
-    """Return the worst check over all seeds for each case and output, in order of appearance."""
+    """Return for each case and output the check with the largest error over all seeds, in order."""
     worst: dict[tuple[str, str], CaseError] = {}
     for case in cases:
         key = (case.case, case.output)
@@ -137,9 +139,9 @@ _ERROR = re.compile(r"\berror\b|\bundefined reference\b", re.IGNORECASE)
 
 
 def failure_text(outcome: Outcome) -> str | None:
-    """Explain a failure to the author of the source; None for outcomes that are not failures.
+    """Explain a failure to the author of the source. None for outcomes that are not failures.
 
-    Compiler output is cut down to its errors. Folders of the machine are removed from it.
+    Compiler output is shortened to its errors. Paths of folders are removed from the text.
     """
     match outcome:
         case Measured() | Estimated() | Cancelled():
@@ -155,7 +157,7 @@ def failure_text(outcome: Outcome) -> str | None:
 
 
 def error_lines(log: str, count: int = ERROR_LINES) -> str:
-    """Return the lines of a compiler's output that name an error, each with the two lines that follow it."""
+    """Return the lines of a compiler's output that contain an error, each with the two lines that follow it."""
     lines = log.strip().splitlines()
     kept = sorted({index + more for index, line in enumerate(lines) if _ERROR.search(line) for more in range(3)})
     chosen = [lines[index] for index in kept if index < len(lines)] or lines

@@ -1,4 +1,4 @@
-"""The ordered log of a search. Every proposal of a strategy is a pure function of it."""
+"""The ordered log of a search. A strategy's proposals depend only on this log and on a random generator."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection
@@ -14,19 +14,19 @@ ELITES = 8
 class History:
     """Trials of a search in the order in which they were proposed and ended.
 
-    A strategy reads the history and keeps no state that could not be rebuilt from it, so a restarted service continues
-    exactly where it stopped. `asked`, `finished` and `corrected` only grow: a caller that remembers a position can read
-    the entries added since. Not thread-safe; the owner serialises access.
+    A strategy reads the history and keeps no other state, so a restarted service continues exactly where it stopped.
+    `asked`, `finished` and `corrected` only grow, so a caller can remember a position and later read the entries after
+    it. The class is not thread-safe.
 
     Attributes:
-        asked: every trial as it was proposed, by number.
-        finished: every ended trial with its outcome, in the order they ended.
+        asked: all proposed trials, in order of proposal; a trial's number is its index. They have no outcome.
+        finished: all ended trials with their outcomes, in the order in which they ended.
         pending: proposed trials that have not ended, by number.
-        seen: for each proposed trial, how many trials had ended when it was proposed. Together with `finished` this
-            gives the complete interleaving.
-        position: number of an ended trial → its index in `finished`.
-        corrected: number of an ended trial → cost (`Trial.cost`) from a repeated, longer measurement that was worse
-            than the first one; in the order of correction. The trials' outcomes are not changed.
+        seen: number of trials that had ended when each trial was proposed, in the order of `asked`. Together with
+            `finished`, this gives the complete order of events.
+        position: index in `finished` of each ended trial, by trial number.
+        corrected: corrected cost (`Trial.cost`) of trials whose longer, repeated measurement was worse than the first
+            one, by trial number and in order of correction. The trials' outcomes are not changed.
     """
 
     def __init__(self) -> None:
@@ -47,10 +47,10 @@ class History:
         return trial
 
     def tell(self, trial: Trial) -> None:
-        """Record how a pending trial ended.
+        """Record the outcome of a pending trial.
 
         Raises:
-            KeyError: the trial is not pending: it was never proposed, or has ended already.
+            KeyError: the trial is not pending, because it was never proposed or has already ended.
         """
         del self.pending[trial.number]
         self.position[trial.number] = len(self.finished)
@@ -59,9 +59,7 @@ class History:
             insort(self._ranked, (trial.cost, trial.number, trial))
 
     def correct(self, number: int, cost: float) -> None:
-        """Replace the cost by which a trial is ranked by the cost from a longer measurement. Only the first correction
-        counts.
-        """
+        """Rank a trial by the cost of a longer measurement. Corrections after a trial's first one are ignored."""
         if number in self.corrected:
             return
         trial = self.finished[self.position[number]]
@@ -70,11 +68,13 @@ class History:
         self.corrected[number] = cost
 
     def cost(self, trial: Trial) -> float | None:
-        """Return the cost of an ended trial: the corrected cost if there is one; None if the trial has no time."""
+        """Return the cost that ranks an ended trial: the corrected cost if one was recorded. None if the trial has no
+        time.
+        """
         return self.corrected.get(trial.number, trial.cost)
 
     def with_costs(self, cost_of: Callable[[Trial], float]) -> "History":
-        """Return a copy in which trials are ranked by other costs.
+        """Return a copy of the history in which the trials have new costs.
 
         Args:
             cost_of: returns the new cost of an ended trial that has a cost.
@@ -93,15 +93,17 @@ class History:
         return copy
 
     def elites(self, count: int) -> list[Trial]:
-        """Return the `count` trials of least cost (the corrected cost, if there is one), best first.
+        """Return the `count` trials with the lowest (corrected) costs, best first.
 
-        Of trials with equal costs, the earlier trial is first.
+        Of trials with equal costs, the trial with the lower number is first.
         """
         return [trial for _, _, trial in self._ranked[:count]]
 
     def kernels(self, count: int, *, excluding: Collection[str] = ()) -> list[Trial]:
-        """Return the best trial of each of the `count` best distinct kernels, without kernels whose binary is in
-        `excluding`.
+        """Return the best trial of each of the `count` best distinct kernels.
+
+        Args:
+            excluding: digests of binaries whose kernels are skipped.
         """
         seen, found = set(excluding), list[Trial]()
         for _, _, trial in self._ranked:
@@ -114,5 +116,5 @@ class History:
 
 
 def informative(trial: Trial) -> bool:
-    """Return True if the outcome says something about the config; a lost worker or a broken reference does not."""
+    """Return True if the outcome gives information about the config; a lost worker or a broken reference gives none."""
     return not isinstance(trial.outcome, Abandoned | Cancelled | ReferenceFailed | None)

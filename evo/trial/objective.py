@@ -1,4 +1,4 @@
-"""Objective: what a search minimises or maximises, and how kernels are timed. It is part of a champion's key."""
+"""Objective: what a search minimises or maximises, and the conditions under which kernels are timed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ Direction: TypeAlias = Literal["minimise", "maximise"]
 
 
 def direction_from(text: str, field: str) -> Direction:
-    """Return the direction that a user wrote; the American spelling is accepted.
+    """Return the direction that a user wrote; the American spelling is accepted too.
 
     Raises:
-        InvalidInput: the text is not a direction; the error names `field`.
+        InvalidInput: the text is not a direction. The error is reported for `field`.
     """
     match text.strip():
         case "minimise" | "minimize":
@@ -35,21 +35,22 @@ class Objective:
     """The optimised quantity, and the conditions under which kernels are timed and compared.
 
     Attributes:
-        cache: ``hot`` times the same buffers repeatedly; ``cold`` rotates through buffer sets larger than the
-            last-level cache.
-        threads: CPU threads a kernel may use.
+        cache: ``hot`` times repeated calls on the same buffers; ``cold`` rotates through buffer sets that together
+            exceed the last-level cache.
+        threads: number of CPU threads that a kernel may use.
         launch: ``plain``, or ``pdl`` (programmatic dependent launch, sm_90).
-        accumulate: dtype of the accumulator, which sets the accuracy class of the result.
-        target: a known GPU (`evo.device.estimate.target`) other than the device. A config must fit its limits, and the
-            resource gates judge the build for it. In a search of estimates, the GPU whose time is estimated.
-        deterministic: True refuses a kernel whose output differs between runs on the same input.
+        accumulate: dtype of the accumulator. It defines the accuracy class of the result.
+        target: a known GPU (`evo.device.estimate.target`) that replaces the device when configs and builds are checked:
+            a config must fit its limits, and the resource gates use them. In a search of estimates, this is the GPU
+            whose time is estimated. None if the device itself is used.
+        deterministic: True if a kernel whose output differs between runs on the same input is rejected.
         protocol: version of the timing protocol.
-        metric: the expression that is minimised or maximised (`evo.promotion.goal`); None: the time is minimised.
-        direction: ``minimise`` or ``maximise`` the metric.
-        second_metric: the expression of a second objective; None: there is only one objective. A search with two
+        metric: expression that is minimised or maximised (`evo.promotion.goal`). None if the time is minimised.
+        direction: whether the metric is minimised or maximised.
+        second_metric: expression of a second objective, None if there is only one objective. A search with two
             objectives looks for their Pareto front (`evo.strategy.parts.joint`); only the first objective decides
             promotions.
-        second_direction: ``minimise`` or ``maximise`` the second metric.
+        second_direction: whether the second metric is minimised or maximised.
     """
 
     cache: Literal["hot", "cold"] = "hot"
@@ -66,21 +67,21 @@ class Objective:
 
     @property
     def first(self) -> "Objective":
-        """The objective that decides promotions: this objective without its second metric."""
+        """This objective without its second metric; promotions depend only on this part."""
         return replace(self, second_metric=None, second_direction="minimise")
 
     @property
     def second(self) -> "Objective | None":
-        """The second objective with the same conditions; None if there is only one objective."""
+        """The second objective, under the same conditions as the first. None if there is only one objective."""
         if self.second_metric is None:
             return None
         return replace(self.first, metric=self.second_metric, direction=self.second_direction)
 
     @property
     def key(self) -> str:
-        """Stable, readable identity, e.g. ``hot,threads=1,plain,float32,deterministic,v2``.
+        """Stable, readable text that identifies the objective, e.g. ``hot,threads=1,plain,float32,deterministic,v2``.
 
-        The second objective is not part of the key: searches that share the first objective compete for one champion.
+        The second objective is not part of the key. Searches with the same first objective compete for one champion.
         """
         order = "deterministic" if self.deterministic else "any-order"
         aim = "" if self.target is None else f",for={self.target}"
@@ -95,12 +96,12 @@ class Objective:
 
     @property
     def goals(self) -> tuple[str, ...]:
-        """The objectives as the command line accepts them, one or two."""
+        """The first and, if present, the second objective, as the command line accepts them."""
         return (self.goal,) if self.second is None else (self.goal, self.second.goal)
 
     @property
     def axes(self) -> "tuple[Objective, Objective] | None":
-        """The two objectives of the search, or the time and its metric; None if the time is the only objective."""
+        """The two objectives of the search, or the time and the only metric. None if the time is the only objective."""
         if self.second is not None:
             return self.first, self.second
         return None if self.metric is None else (replace(self, metric=None, direction="minimise"), self)
@@ -111,18 +112,20 @@ class Objective:
         return "time" if self.metric is None else self.metric
 
     def metric_text(self, cost: float | None) -> str:
-        """Return the metric's value at a cost as text; a dash without a cost."""
+        """Return the metric's value at a cost as text, or a dash if the cost is None."""
         return "–" if cost is None else significant(self.value(cost))
 
     def value(self, cost: float) -> float:
-        """Return the metric, or the time in µs, at a cost: the reciprocal of the cost if it is maximised."""
+        """Convert a cost to the metric's value, or to the time in µs without a metric. A maximised metric is the
+        reciprocal of its cost.
+        """
         return 1.0 / cost if self.direction == "maximise" else cost
 
 
 def objective_text(objective: Objective) -> str:
-    """Describe the minimised quantity and its terms.
+    """Describe the objective in words.
 
-    ``least median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
+    Example: ``least median time of a call, in µs: cache hot, 1 thread, launch plain, accumulator float32, …``.
     """
     quantity = "least median time of a call, in µs"
     if objective.metric is not None:
@@ -137,7 +140,7 @@ def objective_text(objective: Objective) -> str:
 
 
 def front(points: Sequence[tuple[float, float]]) -> frozenset[int]:
-    """Return the indices of the points on the Pareto front; less is better in both coordinates."""
+    """Return the indices of the points on the Pareto front; smaller coordinates are better."""
     found, least, earlier = set[int](), float("inf"), None
     for index in sorted(range(len(points)), key=points.__getitem__):
         if points[index][1] < least or points[index] == earlier:

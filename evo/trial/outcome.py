@@ -1,6 +1,4 @@
-"""Outcomes of trials, a closed union. The failure of a candidate is data, never an exception and never a score
-of zero.
-"""
+"""Outcomes of trials: a closed union. The failure of a candidate is data, never an exception or a score of zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +15,8 @@ class CaseError:
     """Error of one output in one correctness case, compared with the float64 reference.
 
     Attributes:
-        rel_l2: ``‖out − ref‖ / ‖ref‖``; None when the output holds a NaN or infinity.
-        max_abs: largest absolute difference; None when the output holds a NaN or infinity.
+        rel_l2: ``‖out − ref‖ / ‖ref‖``, None if the output contains a NaN or infinity.
+        max_abs: largest absolute difference, None if the output contains a NaN or infinity.
         rel_l2_limit, max_abs_limit: limits set by the family's tolerance.
     """
 
@@ -41,13 +39,16 @@ class CaseError:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Correct on every case, and timed. Trials are ranked by `timing`; `other` was taken in the other cache mode.
+    """Correct on every case, and timed.
 
     Attributes:
-        mechanisms: mechanisms that the binary's instructions use: ``mma``, ``SIMD 512`` …; empty if they cannot be
-            read.
-        cost: value by which the trial is ranked if the search has a metric (`evo.promotion.goal`); None: by its time.
-        second_cost: cost under the search's second objective; None if it has only one objective.
+        timing: times in the cache mode of the objective; trials are ranked by them.
+        other: times in the other cache mode (hot instead of cold, or cold instead of hot); None if not measured.
+        mechanisms: hardware mechanisms that the binary's instructions use, e.g. ``mma`` or ``SIMD 512``; empty if the
+            instructions cannot be read.
+        cost: number that ranks the trial if the search has a metric (`evo.promotion.goal`). None if trials are ranked
+            by time.
+        second_cost: cost under the search's second objective, None if the search has only one objective.
     """
 
     timing: Timing
@@ -62,13 +63,13 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimated:
-    """Compiled for a target and never run: neither its results nor its time are known.
+    """Compiled for a target GPU but never run: its results are not verified, and its time is an estimate.
 
     Attributes:
-        time_us: time that `evo.device.estimate` estimates; comparable only with estimates for the same problem and
+        time_us: time estimated by `evo.device.estimate`. It is comparable only with estimates for the same problem and
             target.
-        resources: registers, shared memory and so on of the build, as the compiler reports them.
-        parts: the quantities the estimate was computed from, by name.
+        resources: registers, shared memory and other resources of the build, as reported by the compiler.
+        parts: quantities from which the estimate was computed, by name.
         mechanisms, cost, second_cost: as in `Measured`.
     """
 
@@ -83,11 +84,13 @@ class Estimated:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """Stopped early because it was too slow to matter; holds the samples taken so far.
+    """Stopped early because it was much slower than the best trials.
 
     Attributes:
-        verified: True if it was correct on all cases; False if it was so slow that it was stopped after its first calls
-            on the first case, which were correct.
+        timing: samples taken until the trial was stopped.
+        threshold_us: time above which the trial was stopped, in µs.
+        verified: True if all cases were correct; False if the trial was stopped after its first, correct calls on the
+            first case.
     """
 
     timing: Timing
@@ -98,7 +101,7 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidConfig:
-    """Refused before compilation: the config violates a constraint, or the template did not render."""
+    """Refused before compilation because the config violates a constraint or the template cannot be rendered."""
 
     reason: str
     kind: Literal["invalid_config"] = "invalid_config"
@@ -124,7 +127,9 @@ class OverResources:
 
 @dataclass(frozen=True, kw_only=True)
 class WrongAnswer:
-    """A case failed. `reason` names the rule: tolerance, unwritten output, guard band, modified input, …"""
+    """A correctness case failed. `reason` names the violated rule: tolerance, unwritten output, guard band, modified
+    input, …
+    """
 
     reason: str
     cases: tuple[CaseError, ...] = ()
@@ -141,7 +146,9 @@ class LaunchFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceFailed:
-    """The family's reference.py failed, so nothing was judged. The outcome is no information about the config."""
+    """The family's reference.py failed, so the kernel could not be checked. The outcome gives no information about the
+    config.
+    """
 
     reason: str
     kind: Literal["reference_failed"] = "reference_failed"
@@ -161,9 +168,9 @@ class Crashed:
     """A process or the device failed while the candidate ran.
 
     Attributes:
-        reason: names the signal or the device's error.
-        killed: the process that ended by a signal which other processes send (SIGKILL, SIGTERM, …); None: no such
-            signal. The candidate is then blamed only because several attempts ended in this way.
+        reason: the signal or the device's error.
+        killed: the process that was ended by a signal that other processes can send, such as SIGKILL; None if there was
+            no such signal. Such a crash counts against the candidate only after several attempts ended in this way.
     """
 
     stage: str
@@ -174,7 +181,7 @@ class Crashed:
 
 @dataclass(frozen=True, kw_only=True)
 class Impossible:
-    """Faster than the roofline allows, so it did not do the work."""
+    """The measured time is shorter than the roofline allows, so the kernel cannot have done the work."""
 
     timing: Timing
     floor_us: float
@@ -183,7 +190,7 @@ class Impossible:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidMeasurement:
-    """The times contradict another clock or each other, or the search's metric has no value: `reason` says which."""
+    """The times contradict another clock or each other, or the search's metric has no value; `reason` says which."""
 
     reason: str
     kind: Literal["invalid_measurement"] = "invalid_measurement"
@@ -191,7 +198,7 @@ class InvalidMeasurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Abandoned:
-    """The worker was lost as often as the policy allows. The outcome is no information about the config."""
+    """The job lost its worker as often as the policy allows. The outcome gives no information about the config."""
 
     worker_losses: int
     kind: Literal["abandoned"] = "abandoned"
@@ -199,7 +206,7 @@ class Abandoned:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """The search was cancelled before the trial ended. The outcome is no information about the config."""
+    """The search was cancelled before the trial ended. The outcome gives no information about the config."""
 
     kind: Literal["cancelled"] = "cancelled"
 

@@ -1,4 +1,4 @@
-"""Timing samples of one kernel, and the limits that decide how many samples are taken."""
+"""Timing samples of one kernel, and the times at which a measurement is shortened or stopped."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +14,10 @@ evidence."""
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """Average power of a device during spans of uninterrupted calls of one kernel, by an energy meter.
+    """Average power of a device during spans of uninterrupted calls of one kernel, read from an energy meter.
 
     Attributes:
-        samples_w: watts, one entry per span, in the order taken; they include the idle power of the device.
+        samples_w: watts, one entry per span, in the order taken. The idle power of the device is included.
         samples_us: microseconds per call in the same spans.
         meter: name of the energy meter, e.g. ``RAPL package-0``.
     """
@@ -33,15 +33,16 @@ class Power:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Times of one kernel in one session. All samples are kept; kernels are ranked by the median.
+    """Times of one kernel in one session. All samples are kept; the median ranks kernels.
 
     Attributes:
         samples_us: microseconds per call, one entry per sample, in the order taken.
-        calls_per_sample: number of calls that each sample averages.
-        anchor_us: median of the anchor kernel timed in the same session; None if there is none (replay).
-        floor_us: median of an empty call or empty kernel in the same session; reported, never subtracted.
+        calls_per_sample: number of calls over which each sample is averaged.
+        anchor_us: median time of the anchor kernel, a fixed kernel timed in the same session; None if there is no
+            anchor (replay).
+        floor_us: median time of an empty call or empty kernel in the same session. It is reported but never subtracted.
         protocol: version of the timing protocol.
-        power: power measured after the samples in the same session; None if the search's metric needs none.
+        power: power measured after the samples in the same session; None if the search's metric does not need it.
     """
 
     samples_us: tuple[float, ...]
@@ -63,18 +64,18 @@ class Timing:
 
     @property
     def unsteady(self) -> bool:
-        """True if equal samples differ so much that other programs must have used the device."""
+        """True if the samples vary so much that other programs probably used the device."""
         return self.iqr_us > _UNSTEADY * self.median_us
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """Times up to which a candidate gets the whole proof and all samples of the quick gate; None: no limit.
+    """Times above which the quick gate of a candidate is shortened or stopped; None means no limit.
 
     Attributes:
-        prune_us: a slower candidate is stopped, and its median does not rank.
-        shorten_us: a slower candidate is not an elite: fewer samples suffice to rank it.
-        hopeless_us: a candidate whose first verified calls are slower is stopped before the other cases are verified.
+        prune_us: a slower candidate is stopped, and its median is not used for ranking.
+        shorten_us: a slower candidate is not an elite, so fewer samples suffice to rank it.
+        hopeless_us: a candidate whose first verified calls are slower is stopped before its other cases are verified.
     """
 
     prune_us: float | None = None

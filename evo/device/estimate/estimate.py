@@ -1,7 +1,7 @@
 """Estimates a kernel's time on a GPU that is not present, from the roofline and the launch's utilisation.
 
-A coarse model for ranking builds of one problem. It ignores bank conflicts, instruction mix and repeated reads, so
-configs that differ only in these have equal estimates.
+This coarse model ranks builds of one problem. It ignores bank conflicts, instruction mix and repeated reads, so configs
+that differ only in these properties have equal estimates.
 """
 
 import math
@@ -27,12 +27,13 @@ class Footprint:
     """Resources used by one launch of a build.
 
     Attributes:
-        blocks: number of blocks of the grid.
-        threads: computing threads of a block; threads that only copy hide no latency.
-        items: number of work items that the blocks share; the number of blocks if each block is one item.
-        blocks_per_sm: blocks that fit on a multiprocessor of the target at once, at least 1.
+        blocks: number of blocks in the grid.
+        threads: number of computing threads per block. Threads that only copy are excluded because they hide no
+            latency.
+        items: number of work items that the blocks share, equal to `blocks` if each block processes one item.
+        blocks_per_sm: number of blocks that fit on a multiprocessor of the target at once, at least 1.
         spill_bytes: bytes that each thread stores and loads for spills.
-        effort: arithmetic operations as a multiple of those that the family's [work] states.
+        effort: number of arithmetic operations, relative to the number in the family's [work] table.
     """
 
     blocks: int
@@ -45,16 +46,15 @@ class Footprint:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A modelled time.
+    """An estimated time and its parts.
 
     Attributes:
-        floor_us: roofline time of a perfect kernel with the same effort that reads each byte once.
-        balance: mean work per multiprocessor over the work of the busiest multiprocessor; 1.0 if the blocks divide
-            evenly.
-        hiding: share of the time in which a scheduler has a warp that is ready.
-        spill_us: time of spilled registers in memory.
+        floor_us: roofline time of a perfect kernel that does as much arithmetic and reads each byte once.
+        balance: mean work per multiprocessor, divided by the work of the busiest one; 1.0 if the blocks divide evenly.
+        hiding: fraction of the time in which a scheduler has a warp that is ready.
+        spill_us: time for moving spilled registers to and from memory.
         launch_us: time of the launch itself, in addition to its work.
-        bytes: least number of bytes that the problem moves.
+        bytes: minimum number of bytes that the problem moves.
         cached_bytes: part of `bytes` that is assumed to be in the L2 cache.
     """
 
@@ -78,11 +78,11 @@ class Estimate:
 def estimate(work: Work | None, target: Device, used: Footprint, objective: Objective) -> Estimate:
     """Return the estimate for one build.
 
-    With w resident warps per scheduler, each of which waits as long as it computes, a warp is ready w / (w + 1) of the
-    time.
+    If a scheduler has w resident warps, and each warp waits as long as it computes, then a warp is ready for w / (w +
+    1) of the time.
 
     Raises:
-        InvalidInput: the family states no work, or the target has no ceilings.
+        InvalidInput: the family has no [work] table, or the target has no ceilings.
     """
     limit = stream_roofline(target, work and replace(work, flops=work.flops * used.effort), objective)
     if work is None or limit is None or target.ceilings is None:

@@ -1,4 +1,4 @@
-"""Roofline: the shortest time of a problem on a device, and a lower bound for every correct kernel."""
+"""Roofline: the shortest time in which a device can compute a problem, and a lower bound for every correct kernel."""
 
 import math
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ measured.
 
 @dataclass(frozen=True, kw_only=True)
 class Roofline:
-    """The least time a problem can take on a device.
+    """The shortest time in which a device can compute a problem.
 
     Attributes:
-        floor_us: the largest of the times for arithmetic, special operations, caches and memory; 0.0 if none of them is
-            known. Another algorithm may need fewer special operations, e.g. exponentials by polynomials.
+        floor_us: the longest of the times for arithmetic, special operations, caches and memory; 0.0 if none is known.
+            Another algorithm may need fewer special operations, e.g. if it computes exponentials with polynomials.
         bound: ``compute`` if arithmetic or special operations take longest, ``memory`` if caches or memory do.
         tolerance: fraction by which `certain_us` may be too high.
-        certain_us: the larger of the times for arithmetic and main memory, a lower bound for every kernel; None:
-            `floor_us`.
+        certain_us: the longer of the times for arithmetic and main memory, which is a lower bound for every kernel.
+            None if it equals `floor_us`.
 
     Source: Williams, Waterman and Patterson, Roofline, Communications of the ACM 52(4) (2009), 65-76.
     """
@@ -46,11 +46,13 @@ class Roofline:
         return self.floor_us if self.certain_us is None else self.certain_us
 
     def share(self, time_us: float) -> float:
-        """Return the fraction of the limit that a kernel of this time reaches; 1.0 is the floor itself."""
+        """Return the share of the roofline limit that a kernel with this time reaches; 1.0 if the time equals
+        `floor_us`.
+        """
         return self.floor_us / time_us
 
     def impossible(self, time_us: float) -> bool:
-        """Return True if a time is below `least_us` by more than the ceilings' tolerance."""
+        """Return True if a time is below `least_us` by more than the tolerance."""
         return time_us < self.least_us * (1.0 - self.tolerance)
 
 
@@ -77,13 +79,13 @@ def roofline(
     Arithmetic, special operations, caches and memory are assumed to work at the same time.
 
     Args:
-        work: arithmetic operations, bytes moved at least, and the dtype the arithmetic is done in. A dtype without a
-            ceiling adds no arithmetic time: the floor is then the time of the memory.
-        threads: number of CPU threads; both rates are assumed to grow with it, so that the bound holds.
-        cached_bytes: bytes that a cache can keep between calls, so that main memory need not move them.
-        cache_bytes_per_s: rate of that cache; None: the cache is no limit.
-        copies_per_s: bytes per second at which caches deliver the problem's bytes, to one thread for a CPU; this rate
-            affects the floor, but not the certain time. None: unknown.
+        work: number of arithmetic operations, minimum number of bytes moved, and dtype of the arithmetic. If the dtype
+            has no ceiling, the arithmetic adds no time.
+        threads: number of CPU threads. All rates are assumed to grow with this number, so that the bound holds.
+        cached_bytes: bytes that a cache keeps between calls, so that main memory does not move them.
+        cache_bytes_per_s: rate of that cache. None if the cache does not limit the time.
+        copies_per_s: bytes per second at which caches deliver the problem's bytes, to one thread for a CPU. This rate
+            affects `floor_us` but not `certain_us`. None if unknown.
     """
     rate = ceilings.flops_per_s.get(work.dtype)
     compute_us = 0.0 if rate is None else work.flops / (rate * threads) * 1e6
@@ -107,11 +109,11 @@ def roofline(
 
 
 def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """Return the roofline of a device for an objective; None if no work or no ceilings are known.
+    """Return the roofline of a device for an objective; None if the work or the ceilings are unknown.
 
-    A kernel faster than `certain_us` did not do the work. A hot measurement moves only the bytes that the last-level
-    cache cannot keep; if its size is unknown, it is assumed to keep everything. Cached bytes move at the rate at which
-    the device copies as many bytes repeatedly.
+    A kernel faster than `certain_us` did not do the work. In a hot measurement, main memory moves only the bytes that
+    do not fit into the last-level cache; a cache of unknown size is assumed to hold everything. Cached bytes move at
+    the rate at which the device repeatedly copies the same number of bytes.
     """
     if device.ceilings is None or work is None:
         return None
@@ -129,8 +131,8 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
 def stream_roofline(target: Device, work: Work | None, objective: Objective) -> Roofline | None:
     """Return the roofline on a GPU for a kernel that reads each byte once, in address order.
 
-    It is an expectation for estimates, not a bound: in hot measurements, only a stream that fits into the L2 cache is
-    read at the rate of that cache. None if no work or no ceilings are known.
+    The result is an expectation for estimates, not a bound. In hot measurements, only a stream that fits into the L2
+    cache is read at the cache's rate. The result is None if the work or the ceilings are unknown.
     """
     if target.ceilings is None or work is None:
         return None
@@ -141,7 +143,7 @@ def stream_roofline(target: Device, work: Work | None, objective: Objective) -> 
 
 
 def kept_bytes(stream_bytes: float, cache_bytes: float) -> float:
-    """Return the bytes of a stream that a GPU's L2 cache still holds at the next call; see `KEPT_WHOLE`."""
+    """Return how many bytes of a stream are still in a GPU's L2 cache at the next call; see `KEPT_WHOLE`."""
     if cache_bytes <= 0:
         return 0.0
     share = (KEPT_NOTHING - stream_bytes / cache_bytes) / (KEPT_NOTHING - KEPT_WHOLE)
@@ -154,13 +156,15 @@ _LEAST_SET_BYTES = 1 << 16
 
 
 def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
-    """Return how many buffer sets to call in rotation so that each is evicted from a cache of `cache_bytes` before its
-    next call; at least 2.
+    """Return the number of buffer sets to call in rotation so that each is evicted from the cache before its next call.
+
+    The result is at least 2.
 
     Args:
-        bytes_held: size of one set. The number of sets is limited, so very small sets stay in the largest cache; the
-            measurement states the cache in which they are cold.
-        memory_bytes: memory that the runner may allocate; the sets may use a part of it.
+        cache_bytes: size of the cache.
+        bytes_held: size of one set. Because the number of sets is limited, very small sets remain in the largest cache;
+            the measurement then states the cache from which they are evicted.
+        memory_bytes: memory that the runner may allocate; the sets use a part of it.
     """
     wanted = math.ceil(5 * cache_bytes / max(bytes_held, 1)) + 1
     affordable = memory_bytes // _COLD_SHARE // max(bytes_held, _LEAST_SET_BYTES)

@@ -1,4 +1,4 @@
-"""Target GPUs of searches on other machines: their attributes as CUDA reports them.
+"""Known GPUs for which a search can tune without having one, with their attributes as reported by CUDA.
 
 Sources: CUDA C++ Programming Guide, "Compute Capabilities", and NVIDIA's datasheets.
 """
@@ -72,10 +72,12 @@ _MEMORY_GB: Mapping[str, int] = {
 
 
 def known(target: str) -> Device:
-    """Return the GPU that a target names: a model, or an architecture such as ``sm_89``. Nothing can be measured on it.
+    """Return the GPU of a target, which is a model name or an architecture such as ``sm_89``.
+
+    The returned device only has limits and ceilings; nothing can be measured on it.
 
     Raises:
-        NotFound: the target is unknown; names the closest target, and all models and architectures.
+        NotFound: the target is unknown. The message contains the closest name, and all models and architectures.
     """
     devices = [_device(model, attributes) for model, attributes in ATTRIBUTES_BY_MODEL.items()]
     for device in devices:
@@ -91,17 +93,22 @@ def architectures() -> tuple[str, ...]:
 
 
 def aimed_at(device: Device, objective: Objective) -> Device:
-    """Return the device whose limits define the space and whose build the gates judge: the target, or the device."""
+    """Return the device whose limits define the space and the resource gates: the target if there is one, else
+    `device`.
+    """
     return device if objective.target is None else known(objective.target)
 
 
 def compared_with(device: Device, objective: Objective) -> Device:
-    """Return the device whose roofline applies: the timing device, or the target if no kernel is timed."""
+    """Return the device whose roofline applies: `device`, or the target if no kernel is timed."""
     return aimed_at(device, objective) if device.runs == "nothing" else device
 
 
 def shown_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """Return the limit that a search's times are compared with; for estimates, with the cache of the model."""
+    """Return the limit with which a search compares its times.
+
+    For estimates, this is the roofline of the estimate's own cache model (`stream_roofline`).
+    """
     compared = compared_with(device, objective)
     if device.runs == "nothing":
         return stream_roofline(compared, work, objective)
@@ -109,10 +116,10 @@ def shown_roofline(device: Device, work: Work | None, objective: Objective) -> R
 
 
 def place_text(device: Device, objective: Objective) -> str:
-    """Return the text that names the device on which a time was measured or estimated.
+    """Return text that names the device on which a time was measured or estimated.
 
-    ``NVIDIA L4``; ``timed on NVIDIA H200 (sm_90), gated for NVIDIA L4 (sm_89)``;
-    ``estimated for NVIDIA L4 (sm_89), never run``. The family's note on the device comes last: ``NVIDIA H200; E4M3 …``.
+    Examples: ``NVIDIA L4``; ``timed on NVIDIA H200 (sm_90), gated for NVIDIA L4 (sm_89)``; ``estimated for NVIDIA L4
+    (sm_89), never run``. The family's note on the device is appended: ``NVIDIA H200; E4M3 …``.
     """
     return "; ".join(filter(None, (_place(device, objective), device.note)))
 

@@ -1,4 +1,4 @@
-"""State of the service as clients see it. The service serialises these classes and clients parse them."""
+"""State of the service as clients see it. The service serialises these classes, and clients parse them."""
 
 from evo.messages.view.champion import AblationView, ChampionView, Decision, RetiredView
 from evo.messages.view.fleet import FamilyView, SlotView, WorkerView

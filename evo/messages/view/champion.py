@@ -18,9 +18,9 @@ class Decision:
     """One change of a champion's status after its promotion.
 
     Attributes:
-        current: True if it was the current champion afterwards.
-        reason: ``rolled back: …``, ``restored: …``, or what replaced it.
-        by: name of the user; None for a change made by a promotion.
+        current: True if the trial was the current champion after the change.
+        reason: ``rolled back: …``, ``restored: …``, or the champion that replaced it.
+        by: name of the user who made the change; None if a promotion caused it.
     """
 
     at: datetime
@@ -31,13 +31,14 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class CalledTime:
-    """Times of a champion's kernel in an exported package for PyTorch.
+    """Times of a champion's kernel, called through an exported package for PyTorch.
 
     Attributes:
-        called_us: time of a call of the package's function: the kernel's time, or the cost on the host if it is longer.
-        torch_us: time of PyTorch's own function, called in the same way.
-        model: the device that ran both.
-        software: PyTorch and its version.
+        called_us: time in µs of a call of the package's function. This is the kernel's time or, if longer, the time
+            that the call takes on the host.
+        torch_us: time in µs of PyTorch's own function, called in the same way.
+        model: model of the device on which both functions ran.
+        software: PyTorch with its version.
         by: name of the user who stored the times.
     """
 
@@ -54,10 +55,10 @@ class ChampionView(Deferred):
     """A promoted trial with its evidence.
 
     Attributes:
-        time_us: median of the confirmation's first process; further processes are in `report.repeats`.
-        place: text that names the device that timed it and, if that is a different one, the GPU whose limits its build
-            meets.
-        decisions: every change of the champion's status since its promotion, oldest first.
+        time_us: median time in the confirmation's first process. The times of further processes are in
+            `report.repeats`.
+        place: name of the device on which the trial was timed and, if it differs, the GPU whose limits its build meets.
+        decisions: all changes of the champion's status since its promotion, oldest first.
         retired_by: name of the user who rolled the champion back or restored another champion; None if a promotion
             replaced it.
         called: latest times of the kernel when called from PyTorch; None if none were stored.
@@ -90,12 +91,12 @@ class ChampionView(Deferred):
 
     @property
     def subject(self) -> str:
-        """The family, and the variant if it is not the family's own implementation."""
+        """The family's name, with the variant in brackets if it is not the family's own implementation."""
         return subject_text(self.family, self.variant)
 
     @property
     def timed(self) -> str:
-        """Text that names the processes in which `time_us` and its interval were measured."""
+        """Text that states in which process `time_us` and its interval were measured."""
         return timed_text(1 if self.report is None else 1 + len(self.report.repeats))
 
 
@@ -104,7 +105,7 @@ class RetiredView:
     """A former champion of this search.
 
     Attributes:
-        reason: ``rolled back: …`` in the user's words, or what replaced it.
+        reason: ``rolled back: …`` with the user's reason, or the champion that replaced it.
     """
 
     id: int
@@ -115,11 +116,11 @@ class RetiredView:
 
 @dataclass(frozen=True, kw_only=True)
 class AblationView(Deferred):
-    """One changed switch of a champion, and its measurement.
+    """One change of a champion's config in an ablation, and its measurement.
 
     Attributes:
-        ablated: the samples, or why there are none; None while the change waits, or if it was never measured.
-        effect: the effect that the samples show.
+        ablated: samples, or the reason why there are none. None if the change was not measured yet, or never will be.
+        effect: effect of the change, computed from the samples.
     """
 
     champion_id: int
@@ -132,11 +133,11 @@ class AblationView(Deferred):
 
 
 def decision_text(decision: Decision) -> str:
-    """Describe one decision with its time and author: ``restored: measured again, 2026-01-31 10:00 UTC by ada``."""
+    """Describe a decision with its time and author, e.g. ``restored: measured again, 2026-01-31 10:00 UTC by ada``."""
     return f"{decision.reason}, {decision.at:%Y-%m-%d %H:%M} UTC{'' if decision.by is None else f' by {decision.by}'}"
 
 
 def retired_text(champion: ChampionView) -> str:
-    """Describe why, when and by whom it was retired: ``rolled back: slower, 2026-01-31 10:00 UTC by ada``."""
+    """Describe why, when and by whom a champion was retired: ``rolled back: slower, 2026-01-31 10:00 UTC by ada``."""
     when = "" if champion.retired_at is None else f", {champion.retired_at:%Y-%m-%d %H:%M} UTC"
     return f"{champion.retired_reason}{when}{'' if champion.retired_by is None else f' by {champion.retired_by}'}"

@@ -12,7 +12,7 @@ from evo.messages.view.page import Deferred
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyView:
-    """A registered family; `document` is its family.toml as data."""
+    """A registered family. `document` is the content of its family.toml."""
 
     name: str
     digest: str
@@ -23,11 +23,11 @@ class FamilyView:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotView:
-    """One device of a worker, as the worker last reported it.
+    """One device of a worker, as last reported by the worker.
 
     Attributes:
-        activity: None before the first heartbeat.
-        quarantined_at: time at which the device was quarantined; None if it is not.
+        activity: what the slot does; None before the first heartbeat.
+        quarantined_at: time at which the device was quarantined; None if it is not in quarantine.
     """
 
     device_uuid: str
@@ -39,14 +39,14 @@ class SlotView:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerView(Deferred):
-    """A worker and the devices it offers.
+    """A worker and its devices.
 
     Attributes:
-        slots: in the order of `devices`.
-        silent_s: seconds since `seen_at` by the service's clock, which may differ from the reader's.
-        left_at: time at which the worker shut down normally; None while it runs, and if it only stopped sending
-            messages.
-        drain: True if the worker gets no more work, but finishes the work it has.
+        slots: state of each device, in the order of `devices`.
+        silent_s: seconds since `seen_at` on the service's clock, which may differ from the reader's clock.
+        left_at: time at which the worker shut down normally. None while it runs, and if it stopped sending messages
+            without shutting down.
+        drain: True if the worker gets no further work but finishes its current work.
         note: a problem of the worker, e.g. a full disk.
     """
 

@@ -1,4 +1,4 @@
-"""Two metrics of each trial, one of which may be the time, and their Pareto front."""
+"""Two metrics of each trial, one of which may be the time, and the Pareto front of the trials."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ MOST_METRICS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A metric of trials, and the direction in which its values are better.
+    """A metric of trials.
 
     Attributes:
         text: the expression as the user wrote it.
+        direction: ``minimise`` if smaller values are better, else ``maximise``.
     """
 
     text: str
@@ -28,10 +29,10 @@ class Metric:
 
     @classmethod
     def parse(cls, text: str, field: str) -> "Metric":
-        """Return the metric that ``EXPRESSION``, ``minimise: EXPRESSION`` or ``maximise: EXPRESSION`` describes.
+        """Return the metric for ``EXPRESSION``, ``minimise: EXPRESSION`` or ``maximise: EXPRESSION``.
 
         Args:
-            field: the name by which errors call the metric.
+            field: name of the metric in errors.
 
         Raises:
             InvalidInput: the text is not an expression, or its direction is unknown.
@@ -41,18 +42,18 @@ class Metric:
         return cls(text=written, expression=Expression.parse(written, field), direction=direction)
 
     def cost(self, value: float) -> float:
-        """Return the value with a sign such that less is better."""
+        """Return the value, negated if larger values are better."""
         return -value if self.direction == "maximise" else value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """A trial with two figures.
+    """A trial with the values of two metrics.
 
     Attributes:
-        metrics: values of the two metrics by expression; ``time_us`` is the first if only one metric was given.
-        front: True if the trial is on the Pareto front: no other trial is at least as good in both metrics and better
-            in one.
+        metrics: values of the two metrics, by expression; ``time_us`` is the first if only one metric was given.
+        front: True if the trial is on the Pareto front, i.e. no other trial is at least as good in both metrics and
+            better in one.
     """
 
     trial: TrialView
@@ -67,17 +68,16 @@ def weighed(
     problem: Mapping[str, Value],
     field: str,
 ) -> list[Weighed]:
-    """Return the trials that have a time and all figures of the metrics, in order.
+    """Return the trials for which both metrics can be computed, in order.
 
     Args:
-        metrics: one or two expressions over ``time_us``, the resources of a build, e.g. ``registers``, the tunables and
-            the problem's fields, each with an optional direction before a colon. A single metric is compared with the
-            time.
-        field: the name by which errors call the metrics.
+        metrics: one or two expressions over ``time_us``, the resources of a build (e.g. ``registers``), the tunables
+            and the problem's fields. Each can have a direction before a colon. A single metric is paired with the time.
+        field: name of the metrics in errors.
 
     Raises:
-        InvalidInput: a metric is not an expression, two are equal, there are too many, or no trial has the figures; the
-            message lists the available figures.
+        InvalidInput: a metric is not an expression, both are equal, there are more than two, or no trial has the
+            required figures. In the last case, the message lists the available figures.
     """
     if len(metrics) > MOST_METRICS:
         reason = f"was given {len(metrics)} times, and a front has {MOST_METRICS} figures"

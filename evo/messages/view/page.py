@@ -1,4 +1,4 @@
-"""Pages of lists, and the result of a clean-up."""
+"""One page of a list, and the result of a clean-up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from typing import ClassVar, Generic, TypeVar
 class Deferred:
     """A message whose Pydantic schema is built when it is first read or written.
 
-    Dozens of the service's routes return the same few large views. Building a schema for every route took a fifth of
-    the time in which a service starts.
+    Dozens of routes return the same few large views. Building a schema for every route at startup took a fifth of the
+    service's start time.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, bool]] = {"defer_build": True}
@@ -17,16 +17,16 @@ class Deferred:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """Items that a clean-up removed from database and artefact store.
+    """Number of items that a clean-up removed from the database and the artefact store.
 
     Attributes:
-        searches_thinned: searches that were kept because they found a champion; only reports on other trials were
+        searches_thinned: searches that were kept because they found a champion; only reports on their other trials were
             removed.
-        workers_deleted: workers silent for the given time, without leases and quarantined devices.
-        tokens_deleted: tokens invalid for the given time.
-        families_deleted: uploaded versions that no search used and that are not the latest.
-        files_deleted: files of the artefact store that no row refers to.
-        bytes_kept: bytes of remaining artefacts, if they were counted.
+        workers_deleted: workers that were silent for the given time and had no leases and no quarantined devices.
+        tokens_deleted: tokens that were invalid for the given time.
+        families_deleted: uploaded family versions that no search used, except the latest version.
+        files_deleted: files of the artefact store to which no database row referred.
+        bytes_kept: bytes of the remaining artefacts; None if they were not counted.
     """
 
     searches_deleted: int = 0
@@ -45,7 +45,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, kw_only=True)
 class Page(Generic[Item]):
-    """One page of a list; `next` is the cursor of the next page, None at the end."""
+    """One page of a list. `next` is the cursor of the next page, None on the last page."""
 
     items: tuple[Item, ...]
     next: str | None = None

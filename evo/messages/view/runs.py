@@ -1,4 +1,4 @@
-"""Runs in which the times of a table were measured, for the terminal and the pages."""
+"""Names the runs in which the times of a table were measured, because times of different runs are not comparable."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,12 @@ DIFFERENT_RUNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Runs of the trials of one table. The quick samples of a search count as one run.
+    """The runs in which a table's trials were measured. All quick samples of a search count as one run.
 
     Attributes:
-        confirmations: trial id → id of its search and number of its confirmation in that search, from 1.
-        measured: each run in the table: a search's id and the number of a confirmation, 0 for quick samples.
+        confirmations: search id and number of the confirmation (from 1) of each confirmed trial, by trial id.
+        measured: all runs in the table, as pairs of search id and confirmation number. The number 0 stands for quick
+            samples.
     """
 
     confirmations: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -30,7 +31,7 @@ class Runs:
         """Return the runs of a table's trials.
 
         Args:
-            challenges: search's id → confirmations of that search, oldest first.
+            challenges: confirmations of each search, oldest first, by search id.
         """
         numbers = {
             (search, each.verdict.challenger): number
@@ -43,7 +44,7 @@ class Runs:
         return cls(confirmations=found, measured=frozenset(quick.union(found.values())))
 
     def source(self, trial: TrialView) -> str:
-        """Return the source of a trial's time, with its run if the table has several confirmations."""
+        """Return the source of a trial's time, with the run's number if the table has times of several runs."""
         if trial.time is None:
             return ""
         if len({*self.confirmations.values()}) < 2 or trial.id not in self.confirmations:
@@ -54,15 +55,15 @@ class Runs:
 
     @property
     def note(self) -> str | None:
-        """The sentences to show with the table; None if all of its times are of one run."""
+        """Warning to show with the table; None if all its times are from one run."""
         return DIFFERENT_RUNS if len(self.measured) > 1 else None
 
 
 def note_of_rivals(contests: Iterable[Hashable]) -> str | None:
-    """Return the sentences to show with a list of searches or champions; None if no two of them compete.
+    """Return the warning to show with a list of searches or champions; None if no two entries compete.
 
     Args:
-        contests: for each search or champion, its family, problem, device and objective, for which it competes.
+        contests: family, problem, device and objective of each entry; entries with equal values compete.
     """
     listed = list(contests)
     return DIFFERENT_RUNS if len({*listed}) < len(listed) else None

@@ -29,7 +29,7 @@ _REASON_CHARACTERS = 160
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceView:
-    """Size of a space; `valid_count` is None if it is too large to count."""
+    """Size of a space. `valid_count` is None if the space is too large to count."""
 
     product_size: int
     valid_count: int | None
@@ -37,16 +37,16 @@ class SpaceView:
 
 @dataclass(frozen=True, kw_only=True)
 class BestView:
-    """The trial that represents a search.
+    """The best trial of a search, as shown in views.
 
     Attributes:
-        time_us: time in µs; `source` states whether it is confirmed, quick or estimated.
-        cost: cost under the search's metric, by which trials are ranked (`Objective.value` gives the metric); without a
-            metric, the time.
-        estimated: True if the time was modelled and the kernel was never run.
-        interval: interval of a confirmed time, in µs.
-        quick_us: median of the quick samples, if `time_us` is confirmed.
-        speedup: speed-up over the fastest baseline, from the same source.
+        time_us: time in µs. `source` states whether it is confirmed, quick or estimated.
+        cost: number that ranks the trial in a search with a metric; `Objective.value` converts it to the metric. None
+            if trials are ranked by time.
+        estimated: True if the time is an estimate and the kernel never ran.
+        interval: confidence interval of a confirmed time, in µs.
+        quick_us: median of the quick samples in µs, if `time_us` is confirmed.
+        speedup: speed-up over the fastest baseline, from the same source as `time_us`.
     """
 
     number: int
@@ -61,18 +61,26 @@ class BestView:
 
     @property
     def rank(self) -> float:
-        """Value by which trials are ranked, lowest first: the cost under the search's metric, or the time in µs."""
+        """Number that ranks trials; the lowest is best. The cost under the search's metric or, without a metric, the
+        time in µs.
+        """
         return self.time_us if self.cost is None else self.cost
 
     @property
     def time(self) -> Figure:
-        """The leading time with its source."""
+        """The trial's time with its source and interval."""
         return Figure(value=self.time_us, unit="us", source=self.source, interval=self.interval)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineView:
-    """Least possible time of the problem on the device, and the fraction of that limit that the best trial reaches."""
+    """The roofline limit of the problem on the device.
+
+    Attributes:
+        floor_us: shortest possible time in µs.
+        bound: resource that limits the time, ``compute`` or ``memory``.
+        share_of_best: fraction of the limit that the best trial reaches; None if there is no best trial.
+    """
 
     floor_us: float
     bound: str
@@ -81,7 +89,7 @@ class RooflineView:
 
 @dataclass(frozen=True, kw_only=True)
 class ChallengeView:
-    """One trial's challenge to the incumbent, and its verdict."""
+    """The challenge of one trial to the incumbent, with its verdict."""
 
     trial: int
     verdict: Verdict
@@ -89,13 +97,13 @@ class ChallengeView:
 
 @dataclass(frozen=True, kw_only=True)
 class ProvingView:
-    """The confirmation or ablation that a search is running.
+    """The confirmation or ablation that a search waits for.
 
     Attributes:
         trial: the challenger's number; None for an ablation.
-        since: time at which a worker started the job; None while the job waits.
-        elapsed_s: seconds since then.
-        detail: the worker's current step, as last reported; or that the worker is busy with something else.
+        since: time at which a worker started the job; None while the job is queued.
+        elapsed_s: seconds since the job started.
+        detail: the worker's last reported step, or a note that the worker is busy with another job.
     """
 
     job: Literal["confirm", "ablate"]
@@ -110,10 +118,11 @@ class WarmStartView:
     """Recorded or predicted results that a search tries first.
 
     Attributes:
-        source: origin of the results, as the submitter named it; the other problems, if `predicted`.
-        used: number of configs that are tried first; `invalid` configs are not in the space, and `spare` configs exceed
-            the limit.
-        predicted: True if the configs are predictions from the results of other problems.
+        source: origin of the results as named by the submitter or, if `predicted`, the other problems.
+        used: number of configs that are tried first.
+        invalid: number of configs that are not in the space.
+        spare: number of configs that exceed the limit.
+        predicted: True if the configs are predicted from results of other problems.
     """
 
     source: str
@@ -124,18 +133,19 @@ class WarmStartView:
 
     @property
     def words(self) -> str:
-        """Text with the number of configs and their source, e.g. ``5 configs predicted from 2 other problems``."""
+        """The number of configs and their source as text, e.g. ``5 configs predicted from 2 other problems``."""
         by = "predicted from" if self.predicted else "of"
         return f"{count_text(self.used, 'config')} {by} {self.source}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookView:
-    """Notification of a URL when a search ends.
+    """State of the webhook that is called when a search ends.
 
     Attributes:
-        attempts: number of delivery attempts; `error` is the failure of the last attempt.
-        given_up: True after the last attempt.
+        attempts: number of delivery attempts.
+        error: failure of the last attempt.
+        given_up: True if all attempts failed and no further attempt follows.
     """
 
     url: str
@@ -150,32 +160,34 @@ class SearchView(Deferred):
     """One search.
 
     Attributes:
-        source: the family's name, or the path of its folder, for commands; None if its files were uploaded.
+        source: the family's name, or the path of its folder, for commands; None if the family's files were uploaded.
         reason: why the search ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the text of a failure.
         counts: number of trials by kind of outcome.
-        best: the trial of the search's own champion, else the fastest confirmed trial, else the fastest by quick
-            samples.
-        unconfirmed: a trial whose quick samples are faster than a confirmed `best`; None if there is none.
-        speedup: speed-up of the best trial over the fastest baseline, confirmed if `best` is confirmed; `best.speedup`
-            names the baseline.
+        best: trial of the search's own champion; without one, the fastest confirmed trial; without one, the trial with
+            the fastest quick samples.
+        unconfirmed: trial whose quick samples are faster than those of a confirmed `best`; None if there is none.
+        speedup: speed-up of the best trial over the fastest baseline, which `best.speedup` names. It is confirmed if
+            `best` is confirmed.
         gains: gains of the search over the default config and over the median random config; empty in lists.
-        elapsed_s: running time without pauses.
-        overhead_ms: median over trials of the time that the search lost: no compiler and no device worked although work
-            was available. `overhead_mean_ms` is the mean.
+        elapsed_s: running time in seconds, without pauses.
+        overhead_ms: median over trials of the time that the search lost because no compiler and no device worked
+            although work was available. `overhead_mean_ms` is the mean.
         delivery_ms: median over trials of the transport time of leases and results, during which the device worked.
-        priority: workers serve searches with a higher priority first; among equal priorities, older searches first.
-        cost: cost of running so far, if the budget gives a rate.
-        warm_start: recorded results with which the search began.
-        webhook: URL that is notified when the search ends, and the state of the delivery.
-        requirements: requirements that a device must meet to receive work of the search.
-        proving: the confirmation or ablation that waits or runs.
-        unchallenged: why the best trial never challenged the incumbent; None if it did.
-        obstacle: why the search's work waits, as the last worker reported; None after some work was done.
+        priority: workers serve searches with a higher priority first and, at equal priority, older searches first.
+        cost: money spent so far, in the currency of the budget's hourly rate; None if the budget has no rate.
+        warm_start: recorded or predicted results with which the search began.
+        webhook: URL that is called when the search ends, and the state of the delivery.
+        requirements: requirements that a device must meet to receive jobs of the search.
+        proving: confirmation or ablation that is queued or running.
+        unchallenged: reason why the best trial never challenged the incumbent; None if it did.
+        obstacle: reason why the search's jobs wait, as last reported by a worker; None if a job has been leased or
+            reported since.
         retired: former champions of the search, newest first.
-        device_uuid: UUID of the only device that receives work of the search; None: any matching device.
+        device_uuid: UUID of the only device that receives jobs of the search; None if any matching device does.
         variant: name of the variant that the search tunes; None for the family's own implementation.
-        missing_baselines: name of a baseline that could not be timed → the reason.
-        warnings: problems of the family that do not stop the search, each with a remedy, and the texts of `quick_gaps`.
+        missing_baselines: reasons why baselines could not be timed, by baseline name.
+        warnings: problems of the family that do not stop the search, each with a remedy, followed by the texts of
+            `quick_gaps`.
     """
 
     id: int
@@ -229,7 +241,9 @@ class SearchView(Deferred):
 
     @property
     def not_compared(self) -> str | None:
-        """Text on the baselines that could not be timed, with reasons; None if all were timed, or nothing is run."""
+        """Text that lists the baselines that could not be timed, with reasons. None if all were timed, and in searches
+        of estimates.
+        """
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():
             names.setdefault(one_line(reason.strip().partition("\n")[0])[:_REASON_CHARACTERS], []).append(name)
@@ -238,37 +252,40 @@ class SearchView(Deferred):
 
     @property
     def subject(self) -> str:
-        """The family, and the variant if it is not the family's own implementation."""
+        """The family's name, with the variant in brackets if it is not the family's own implementation."""
         return subject_text(self.family, self.variant)
 
     @property
     def no_limit(self) -> str | None:
-        """Reason why no share of a limit can be stated; None if there is a limit."""
+        """Reason why the share of the roofline limit cannot be stated; None if it can."""
         if self.roofline is not None:
             return None if self.roofline.floor_us > 0 else "none: all bytes stay in the cache"
         return "the device's limits are unknown" if self.device.ceilings is None else "the family has no [work] table"
 
     @property
     def quick_gaps(self) -> tuple[str, ...]:
-        """Texts on confirmed times that differ much from the quick times, with likely causes and advice."""
+        """Texts about confirmed times that differ much from the quick times, with likely causes and advice."""
         return gap_texts(self.challenges)
 
     @property
     def place(self) -> str:
-        """Text that names the device on which the times were measured or estimated."""
+        """Name of the device on which the times were measured or estimated."""
         return place_text(self.device, self.objective)
 
     def fits(self, device: Device) -> bool:
-        """Return True if a device may work for the search: it has the same kind, model and architecture, it meets all
-        requirements and, if the search selects a unit, it is that unit.
+        """Return True if a device may work on the search.
+
+        The device must have the same kind, model and architecture, and meet all requirements. If the search is
+        restricted to one unit, the device must be that unit.
         """
         same = all(getattr(device, name) == getattr(self.device, name) for name in ("kind", "model", "architecture"))
         return same and self.device_uuid in (None, device.uuid) and self.requirements.lacking(device) is None
 
     @property
     def rolled_back(self) -> str | None:
-        """Text on the search's last rolled-back champion and the reason; None if there is none, or the search has a
-        champion now.
+        """Text about the search's last rolled-back champion, with the reason.
+
+        None if no champion was rolled back, or if the search has found the current champion.
         """
         if self.champion is not None and self.champion.search_id == self.id:
             return None
@@ -282,9 +299,10 @@ class SearchView(Deferred):
 
 
 def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
-    """Describe challenges whose confirmed time differs much from the quick time: one in full, the other ones briefly.
+    """Describe challenges whose confirmed time differs much from the quick time.
 
-    The promoted trial is described in full; if none was promoted, the first trial is.
+    The promoted trial is described in full, or the first trial if none was promoted. The other trials are listed
+    briefly.
     """
     found = [(each, rule) for each in challenges if (rule := each.verdict.quick_gap) is not None]
     if not found:

@@ -1,4 +1,4 @@
-"""A trial with its leases."""
+"""Trials and their leases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class AttemptView:
     """One lease of one job.
 
     Attributes:
-        report: report of a confirmation that ended, including samples.
+        report: report with samples, if the job is a confirmation that has ended.
     """
 
     id: int
@@ -36,18 +36,18 @@ class TrialView(Deferred):
     """One trial.
 
     Attributes:
-        time_us: time in µs: confirmed if a confirmation timed this trial or its binary, else the median of the quick
-            samples in `outcome`, or an estimate.
-        source: kind of `time_us`: confirmed, quick or estimated; None if there is no time.
-        cost: value by which trials are ranked, lowest first: the time, or the cost under the search's metric.
-        second_cost: cost under the search's second objective; None if it has only one objective.
+        time_us: time in µs: the confirmed time if this trial or its binary was confirmed, else the median of the quick
+            samples in `outcome`, or the estimate.
+        source: source of `time_us` (confirmed, quick or estimated); None if there is no time.
+        cost: number that ranks trials, lowest first: the cost under the search's metric or, without a metric, the time.
+        second_cost: cost under the search's second objective; None if the search has only one objective.
         quick_us: median of the quick samples, if `time_us` is confirmed.
         confirmed: result of the confirmation; None if there was none.
         suspect: True if the trial is so much faster than every baseline that a person should check it.
-        overhead_ms: time that the search lost on this trial: no compiler and no device worked.
+        overhead_ms: time that the search lost on this trial because no compiler and no device worked.
         delivery_ms: transport time of the trial's lease and result.
-        uncovered: name of a case that the config cannot run → the reason.
-        attempts: every lease of the trial's evaluation and confirmations; filled only if a single trial is requested.
+        uncovered: reasons why the config cannot run a case, by case name.
+        attempts: all leases of the trial's evaluation and confirmations. Only filled if a single trial is requested.
     """
 
     id: int
@@ -77,21 +77,26 @@ class TrialView(Deferred):
 
     @property
     def time(self) -> Figure | None:
-        """The leading time with its source and interval; None if there is no time."""
+        """The trial's time with its source and interval; None if there is no time."""
         return leading_time(self.time_us, self.confirmed, estimated=isinstance(self.outcome, Estimated))
 
     def speedup(self, baselines: Mapping[str, Timing]) -> Figure | None:
-        """Return the speed-up over the fastest baseline, confirmed if there is a confirmation; None without a baseline.
+        """Return the speed-up over the fastest baseline; None if there is no baseline.
+
+        The speed-up is confirmed if the trial was confirmed.
 
         Args:
-            baselines: timings of the baselines that the trial's search measured.
+            baselines: timings of the baselines, measured by the trial's search.
         """
         estimated = isinstance(self.outcome, Estimated)
         return leading_speedup(self.time_us, self.confirmed, baselines, estimated=estimated)
 
 
 def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:
-    """Map numbers of trials to the number of the earliest given trial with the same binary."""
+    """Map the number of each trial to the lowest number among the given trials with the same binary.
+
+    Trials whose binary is unknown or has no earlier copy are absent.
+    """
     first: dict[str, int] = {}
     for trial in sorted(trials, key=lambda trial: trial.number):
         if trial.binary_digest is not None:

@@ -1,4 +1,4 @@
-"""Variants of a search, the brief for their proposers, and requests to language models for them."""
+"""Variants of a search, the brief for their proposers, and requests to language models for new variants."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +14,12 @@ from evo.trial.objective import Objective
 
 @dataclass(frozen=True, kw_only=True)
 class FailureView:
-    """Trials of a variant that ended in the same way without a time.
+    """Trials of a variant that failed in the same way.
 
     Attributes:
         outcome: kind of outcome.
-        trial, config: number and config of the first trial that failed in this way.
+        count: number of these trials.
+        trial, config: number and config of the first of these trials.
         detail: compiler messages, the wrong case, or the limit that was exceeded.
     """
 
@@ -36,7 +37,7 @@ class VariantSource:
     Attributes:
         kind: device kind of the implementation.
         table: the implementation's table, as in a family.toml.
-        files: name of each file → its text.
+        files: contents of the files by name.
     """
 
     number: int
@@ -50,23 +51,24 @@ class VariantView:
     """One variant of a search, with the results of its trials so far.
 
     Attributes:
-        search_id: the search to which the variant was submitted.
+        search_id: id of the search to which the variant was submitted.
         number: number of the variant in that search; 0 is the family's own implementation.
         parents: numbers of the variants from which it is derived.
-        tuning_id: the search that tunes the variant; `search_id` itself for number 0.
-        most_trials: maximum number of trials; None: only the search's limits apply.
-        ratio: best time of the variant over the best time of the family's own implementation, each from the search that
-            tunes it; below 1 the variant is faster. Under a metric, the ratio of costs; below 1 the variant is better.
+        tuning_id: id of the search that tunes the variant; equal to `search_id` for number 0.
+        most_trials: maximum number of trials; None if only the search's limits apply.
+        ratio: best time of the variant divided by the best time of the family's own implementation, each from the
+            search that tunes it. Values below 1 mean that the variant is faster. In a search with a metric, the ratio
+            of costs; values below 1 mean that the variant is better.
         speedup: speed-up over the fastest baseline.
-        share: share of the device's limit that the best trial reaches; None if no limit is known.
-        tuning_gain: time of the first measured config over the time of the best config; under a metric, the ratio of
-            costs.
+        share: fraction of the roofline limit that the best trial reaches; None if no limit is known.
+        tuning_gain: time of the first measured config divided by the time of the best config; in a search with a
+            metric, the ratio of costs.
         champion: True if the problem's champion is a config of this variant.
-        mechanisms: mechanisms that the binary of the best trial uses, which define the variant's niche; empty if they
-            are not known.
-        same_as: the first earlier variant that has a trial with the same binary as this variant's best trial.
-        failures: failed trials by kind of outcome, the most frequent first.
-        objective: the search's objective, by which variants are compared.
+        mechanisms: hardware mechanisms that the best trial's binary uses. They define the variant's niche. Empty if
+            unknown.
+        same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
+        failures: failed trials grouped by cause, the most frequent first.
+        objective: the search's objective; it is the basis on which variants are compared.
     """
 
     search_id: int
@@ -102,8 +104,9 @@ class VariantView:
 
     @property
     def best_text(self) -> str:
-        """The best time as text, preceded by the metric's value if there is a metric: ``812 at 10.8 µs``; empty if
-        nothing was timed.
+        """The best time as text; empty if nothing was timed.
+
+        In a search with a metric, the metric's value precedes the time: ``812 at 10.8 µs``.
         """
         if self.best is None:
             return ""
@@ -112,7 +115,7 @@ class VariantView:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Sort key of variants that have a time, the best first."""
+        """Sort key of variants that have a time; the best variant has the lowest key."""
         return (0.0 if self.best is None else self.best.rank), self.number
 
     @property
@@ -126,12 +129,12 @@ class VariantView:
 
     @property
     def usable(self) -> bool:
-        """True if at least one config passed every case and was timed."""
+        """True if at least one config passed all cases and was timed."""
         return self.best is not None
 
 
 def elites(views: Sequence[VariantView]) -> list[VariantView]:
-    """Return the best variant of each niche, the best first; copies of earlier variants do not count."""
+    """Return the best variant of each niche, best first. Copies of earlier variants are skipped."""
     found: dict[str, VariantView] = {}
     for view in sorted((each for each in views if each.best is not None and each.same_as is None), key=_rank):
         found.setdefault(view.niche, view)
@@ -152,14 +155,14 @@ class ProposalView:
 
     Attributes:
         number: number of the proposal in the search, from 1.
-        operator, information: how the request was made, see `evo.variants.evolve.operators`.
+        operator, information: how the request was composed; see `evo.variants.evolve.operators`.
         repairs: number of the failed proposal that this proposal repairs; None for a new idea.
-        answer: the model's answer; None until it arrives, and if the program was killed before.
-        usd: cost; until the answer arrives, the maximum cost of the request.
-        asked_s: seconds since `asked_at` by the service's clock, which may differ from the reader's.
-        insight: insight that the model states in its answer.
-        error: why the answer gave no variant.
-        variant: number of the variant that was submitted.
+        answer: the model's answer. None before it arrives, and if the program that waited for it was killed.
+        usd: cost in US dollars; before the answer arrives, the maximum cost of the request.
+        asked_s: seconds since `asked_at` on the service's clock, which may differ from the reader's clock.
+        insight: what the model has learned from earlier results, as stated in its answer.
+        error: reason why the answer contained no usable variant.
+        variant: number of the submitted variant.
     """
 
     number: int
@@ -181,8 +184,9 @@ class ProposalView:
 
     @property
     def state(self) -> ProposalState:
-        """State of the request: ``asked`` while it waits for an answer, ``abandoned`` if no program waits for it any
-        longer.
+        """State of the request, derived from its result.
+
+        The state is ``asked`` while a program waits for the answer, and ``abandoned`` if that program has ended.
         """
         if self.variant is not None:
             return "submitted"
@@ -195,12 +199,12 @@ class ProposalView:
 
 @dataclass(frozen=True, kw_only=True)
 class TriedView:
-    """A variant with its source.
+    """A variant with its source and build facts.
 
     Attributes:
         config: the variant's best config; None if none was timed.
-        resources: registers, shared memory and so on of the best config, as the compiler reports them.
-        profile: profiler counters, if the variant's champion was profiled.
+        resources: registers, shared memory and other resources of the best config, as reported by the compiler.
+        profile: hardware counters; empty if the variant has no champion that was profiled.
     """
 
     view: VariantView
@@ -212,19 +216,20 @@ class TriedView:
 
 @dataclass(frozen=True, kw_only=True)
 class BriefView:
-    """Contract, device and earlier variants, in a fixed order.
+    """What a proposer of variants needs to know: the contract, the device and earlier variants, in a fixed order.
 
     Attributes:
         signature: signature of the function to write, for the problem's dtypes.
         arguments: name, role, dtype, shape and tolerance of each argument of the problem, as text.
-        cases: correctness cases as text; of hidden cases only the number.
+        cases: public correctness cases as text.
+        hidden_cases: number of hidden correctness cases.
         device: facts about the device that a kernel author needs.
-        floor_us, bound: the least time that the problem takes on this device, and the resource that limits it; None if
+        floor_us, bound: shortest possible time of the problem on this device, and the resource that limits it; None if
             unknown.
-        baselines: time in µs of each baseline.
+        baselines: time in µs of each baseline, by name.
         tried: variants with a time, fastest first.
-        failed: variants of which no config was measured, latest first.
-        unexplored: hints at mechanisms that no variant uses yet.
+        failed: variants without a measured config, latest first.
+        unexplored: hints at hardware mechanisms that no variant uses yet.
     """
 
     search_id: int

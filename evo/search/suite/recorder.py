@@ -1,4 +1,4 @@
-"""Records a program's calls of tensor functions as the calls of a suite, weighted by their number."""
+"""Records a program's calls of tensor functions as a suite. The weight of a problem is its number of calls."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 class Tensor(Protocol):
-    """Shape, dtype and memory layout of a tensor."""
+    """Interface of a tensor: its shape, dtype and memory layout."""
 
     @property
     def shape(self) -> Sequence[int]: ...
@@ -36,8 +36,8 @@ class Recorder:
     """Counts calls by problem.
 
     Attributes:
-        counts: number of calls by family and problem.
-        skipped: number of calls that no family computes, by function and reason.
+        counts: number of calls, by family and problem.
+        skipped: number of calls for which there is no family, by function and reason.
     """
 
     def __init__(self) -> None:
@@ -102,9 +102,12 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
 
 
 def _layout(query: Tensor) -> dict[str, Value]:
-    """Return the problem field for the memory layout of the queries; exported packages copy keys and values into it.
+    """Return the problem field for the memory layout of the queries; empty for the default layout.
 
-    The result is empty for the default layout.
+    Exported packages copy keys and values into the same layout.
+
+    Raises:
+        NotServed: the queries have a layout that no family supports.
     """
     if query.is_contiguous():
         return {}

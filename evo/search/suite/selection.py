@@ -20,12 +20,13 @@ class Measurements:
     """Times or costs of configs on the problems of one family.
 
     Attributes:
-        problems: name of each call → its complete problem.
-        weights: name of each call → its weight.
+        problems: complete problem of each call, by the call's name.
+        weights: weight of each call, by the call's name.
         configs: the candidate configs.
-        costs: for each call, index in `configs` → time in µs, or cost under the searches' metric; unmeasured pairs are
-            absent.
-        goal: ``worst`` chooses sets by the largest ratio of a problem, other goals by the geometric mean of the ratios.
+        costs: for each call, the times in µs (or the costs under the searches' metric) by index in `configs`. Pairs
+            that were not measured are absent.
+        goal: ``worst`` selects sets by the largest ratio of any problem, other goals by the geometric mean of the
+            ratios.
     """
 
     problems: Mapping[str, Problem]
@@ -43,13 +44,13 @@ class Measurements:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigSet:
-    """A set of configs and the config that each problem gets.
+    """A set of configs and the assignment of a config to each problem.
 
     Attributes:
-        members: indices in the measurements' `configs`.
-        table: config index by call; calls on which no member was measured are absent.
-        cost: weighted geometric mean of the times relative to each problem's best config; 1.0 is no loss. Calls that
-            are absent from the table are left out.
+        members: indices in `Measurements.configs`.
+        table: config index by call. Calls on which no member was measured are absent.
+        cost: weighted geometric mean, over the calls in the table, of each time relative to the problem's best config.
+            1.0 means no loss.
         worst: largest ratio of a problem's time to the best time of that problem.
     """
 
@@ -60,7 +61,10 @@ class ConfigSet:
 
 
 def best_set(measured: Measurements, size: int) -> ConfigSet:
-    """Return the best set of at most `size` configs: sets that cover more calls come first, then the goal decides."""
+    """Return the best set of at most `size` configs.
+
+    A set that covers more calls is better. Among sets that cover equally many, the goal decides.
+    """
     candidates = sorted({candidate for times in measured.costs.values() for candidate in times})
     size = min(size, len(candidates))
     if math.comb(len(candidates), size) <= EXHAUSTIVE:
@@ -70,7 +74,7 @@ def best_set(measured: Measurements, size: int) -> ConfigSet:
 
 
 def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
-    """Return a set with its table and cost."""
+    """Return the config set with these members, with its table and its cost."""
     table, logs, weights = dict[str, int](), list[float](), list[float]()
     for call, times in measured.costs.items():
         available = [candidate for candidate in members if candidate in times]
@@ -84,20 +88,21 @@ def evaluate(measured: Measurements, members: Sequence[int]) -> ConfigSet:
 
 
 def config_for(problem: Problem, chosen: ConfigSet, problems: Mapping[str, Problem]) -> int:
-    """Return the config index for an unmeasured problem: the entry of the nearest problem in the table."""
+    """Return the config index for an unmeasured problem: the config of the most similar problem in the table."""
     return chosen.table[min(chosen.table, key=lambda call: distance(problem, problems[call]))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unseen:
-    """Result of leaving each problem out once.
+    """Result of a leave-one-out test over the problems.
 
     Attributes:
-        loss: geometric mean of the times of the picked configs relative to the best config of each problem; None if no
-            left-out problem could be judged.
-        worst: largest ratio of a picked config's time to the best time of the problem; None as for `loss`.
-        judged: number of problems whose picked config was measured on them.
-        unmeasured: number of problems whose picked config was not measured on them.
+        loss: geometric mean of the times of the selected configs, relative to the best config of each problem. None if
+            no problem could be judged.
+        worst: largest ratio of a selected config's time to the best time of the problem. None if no problem could be
+            judged.
+        judged: number of problems on which the selected config was measured.
+        unmeasured: number of problems on which the selected config was not measured.
     """
 
     loss: float | None
@@ -107,8 +112,9 @@ class Unseen:
 
 
 def leave_one_out(measured: Measurements, size: int) -> Unseen:
-    """Return the loss on unseen problems: each problem is left out once, and gets a config of the best set for the
-    others.
+    """Estimate the loss on problems that are not in the table.
+
+    Each problem is left out once and gets a config from the best set for the other problems.
     """
     logs, unmeasured = list[float](), 0
     for call, problem in measured.problems.items():
@@ -142,7 +148,7 @@ def _grown(measured: Measurements, candidates: Sequence[int], size: int) -> list
 
 
 def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[int]) -> list[int]:
-    """Exchange single members as long as that lowers the cost (the swap step of k-medoids)."""
+    """Exchange one member at a time while this improves the set (the swap step of k-medoids)."""
     while True:
         others = [candidate for candidate in candidates if candidate not in members]
         swaps = [[new if each == old else each for each in members] for old in members for new in others]
@@ -153,7 +159,7 @@ def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[
 
 
 def _trimmed(measured: Measurements, members: Sequence[int]) -> ConfigSet:
-    """Remove configs that the table assigns to no problem."""
+    """Remove the configs that the table does not assign to any problem."""
     found = evaluate(measured, members)
     used = [candidate for candidate in members if candidate in found.table.values()]
     return evaluate(measured, used)

@@ -1,4 +1,4 @@
-"""Suite: problems of one or more families with weights, as a TOML document describes them."""
+"""Suite: weighted problems of one or more families, read from a TOML document."""
 
 import itertools
 import re
@@ -28,9 +28,9 @@ class Call:
     """One problem of a suite.
 
     Attributes:
-        family: a family's name, or the path of its folder.
-        problem: the given fields; other fields have their defaults.
-        weight: number of calls, in the workload that the suite represents.
+        family: name of the family, or path of its folder.
+        problem: values of the given problem fields; other fields have their defaults.
+        weight: number of calls of this problem in the workload that the suite represents.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Suite:
     """Problems that are tuned together.
 
     Attributes:
-        goal: the quantity to save. ``time``: the calls' total time, so that a long call counts more than a short one;
-            ``ratio``: each call's time relative to its first time, so that only the weights count. ``worst``: the
-            largest loss of any call; weights do not count.
-        source: name of the suite, or path of its file, for commands.
+        goal: quantity that the suite minimises. ``time`` is the total time of the calls, so that a long call counts
+            more than a short one. ``ratio`` is each call's time relative to its first measured time, so that only the
+            weights count. ``worst`` is the largest loss of any call, regardless of weights.
+        source: name of the suite or path of its file, for commands.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Suite:
         """Return the suite with only the calls of one family.
 
         Raises:
-            InvalidInput: it has no call of that family.
+            InvalidInput: the suite has no call of this family.
         """
         kept = tuple(call for call in self.calls if call.family == family)
         if not kept:
@@ -76,15 +76,15 @@ class Suite:
 
 
 def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suite:
-    """Return the suite that a document describes.
+    """Return the suite described by a document.
 
     Args:
-        document: ``goal``, and a list ``call`` of tables with name, family, problem and weight. A field of a problem
-            may hold several values, as a list, or a range of lengths (``"1..4096"``): each value is a separate call,
-            and these calls share the weight.
+        document: ``goal``, and a list ``call`` of tables with name, family, problem and weight. A problem field may
+            have a list of values, or a range of lengths (``"1..4096"``). Each value is then a separate call, and these
+            calls share the weight.
 
     Raises:
-        InvalidInput: names the key in the document and what is accepted there.
+        InvalidInput: a key or value of the document is not accepted. The message states the key and what is accepted.
     """
     for key in document:
         if key not in ("goal", "call"):
@@ -142,7 +142,7 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _values(entry: Any, where: str) -> list[Value]:
-    """Return the values of one field, each once, in order."""
+    """Return the values of one field in order, without duplicates."""
     found: list[Value] = []
     for each in entry if isinstance(entry, list) else [entry]:
         if not isinstance(each, bool | int | float | str):

@@ -1,4 +1,4 @@
-"""Report on a confirmation: times of challenger and incumbent, all other evidence, and time by stage."""
+"""Report on a confirmation: times of challenger and incumbent, the other evidence, and the time per stage."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ class Stages:
     """Seconds that a job spent in each stage.
 
     Attributes:
-        wait_s: waiting for a compiler, for other trials of the batch, and for the device.
+        wait_s: time spent waiting for a compiler, for other trials of the batch, and for the device.
         total_s: time from the arrival of the claim to the end of the work.
-        overhead_s: time the search lost on this trial, as docs/reference/measuring.md defines it; None: not known.
+        overhead_s: time that the search lost on this trial, as defined in docs/reference/measuring.md. None if unknown.
     """
 
     render_s: float = 0.0
@@ -32,7 +32,7 @@ class Step:
     """One step of a confirmation.
 
     Attributes:
-        process: number of the fresh process that ran it; 0: it ran after the processes.
+        process: number of the fresh process that ran the step, counted from 1. 0 if the step ran after all processes.
         name: e.g. ``start``, ``device``, ``references``, ``verify challenger``, ``rounds``, ``sanitizers``.
     """
 
@@ -47,9 +47,9 @@ class Sanitized:
 
     Attributes:
         findings: one line per finding.
-        skipped: why the sanitizer did not run or did not finish; None if it finished.
-        cases: correctness cases that it ran on; empty if that is not known.
-        left_out: cases for which there was no time.
+        skipped: reason why the sanitizer did not run or did not finish; None if it finished.
+        cases: names of the correctness cases on which it ran; empty if unknown.
+        left_out: names of the cases that were skipped for lack of time.
     """
 
     tool: str
@@ -61,11 +61,12 @@ class Sanitized:
 
 @dataclass(frozen=True, kw_only=True)
 class Profiled:
-    """Counters of one launch on the searched problem.
+    """Hardware counters of one launch on the searched problem.
 
     Attributes:
-        figures: values by the names of `evo.device.counters.FIGURES`; counters that the device lacks are left out.
-        skipped: why there are no counters; None if there are.
+        figures: counter values, by the names in `evo.device.counters.FIGURES`. Counters that the device lacks are
+            absent.
+        skipped: reason why there are no counters; None if there are counters.
     """
 
     tool: str
@@ -75,10 +76,12 @@ class Profiled:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeat:
-    """The comparison of the confirmation in one more fresh process; entry i of both series was taken in round i.
+    """The comparison of a confirmation, repeated in one more fresh process.
+
+    Entry i of both series was taken in round i.
 
     Attributes:
-        other: times of the kernel that is compared; None if there was none.
+        other: times of the kernel that the challenger is compared with, None if there is no such kernel.
     """
 
     challenger: Timing
@@ -87,13 +90,13 @@ class Repeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """Times of the challenger on new and on repeated inputs; entry i of each was taken in round i.
+    """Times of the challenger on new and on repeated inputs. Entry i of each series was taken in round i.
 
     Attributes:
-        new: calls on inputs that the kernel was not called with before.
+        new: calls on inputs that the kernel has never received before.
         known: calls on inputs with which the kernel was timed before.
-        elements: number of elements of all inputs of one call.
-        same: as many calls on one set of buffers; None in older reports.
+        elements: total number of elements of all inputs of one call.
+        same: the same number of calls on a single buffer set; None in older reports.
     """
 
     new: Timing
@@ -104,11 +107,13 @@ class Repetition:
 
 @dataclass(frozen=True, kw_only=True)
 class Changing:
-    """Consecutive calls while their inputs are written at the same addresses; entry i of both was taken in round i.
+    """Times of consecutive calls whose inputs are rewritten in place between the calls.
+
+    Entry i of both series was taken in round i.
 
     Attributes:
         different: two different inputs are written alternately.
-        same: the same inputs are written repeatedly.
+        same: the same inputs are written each time.
     """
 
     different: Timing
@@ -117,16 +122,20 @@ class Changing:
 
 @dataclass(frozen=True, kw_only=True)
 class OverwriteCheck:
-    """Calls of the challenger on separate outputs with known contents; entry i of both was taken in round i.
+    """Times of calls of the challenger on separate output buffers with known contents.
+
+    The check finds kernels that do less work if an output already holds the result. Entry i of each series was taken in
+    round i.
 
     Attributes:
         answered: all outputs held the right result before the call, as in a timed loop.
         poisoned: the outputs held no valid result before the call.
-        repeated: as many calls on one set of outputs; None if it was not requested.
-        repetition: calls on repeated inputs; None if the kernel has no inputs, or in older reports.
-        changing: calls whose inputs change between calls; None if the device cannot do that, or in older reports.
-        unclear: text on repeated calls that were faster than the limit allows while other programs used the device;
-            empty if there were none.
+        repeated: the same number of calls on one set of outputs, None if not requested.
+        repetition: times on new and repeated inputs. None if the kernel has no inputs, and in older reports.
+        changing: times of calls whose inputs change between calls. None if the device does not support this, and in
+            older reports.
+        unclear: message if repeated calls were faster than the limit allows while other programs used the device; else
+            empty.
     """
 
     answered: Timing
@@ -142,10 +151,11 @@ class OutputChecks:
     """Correctness of the outputs of timed calls.
 
     Attributes:
-        judged: number of calls whose outputs were checked: the last one of each sample, and all of `OverwriteCheck`.
-        wrong: number of judged calls with wrong outputs.
+        judged: number of calls whose outputs were checked: the last call of each sample, and all calls of
+            `OverwriteCheck`.
+        wrong: number of checked calls with wrong outputs.
         first: description of the first fault.
-        inputs: number of different inputs of the judged calls; 0: not known.
+        inputs: number of different inputs among the checked calls; 0 if unknown.
     """
 
     judged: int
@@ -156,20 +166,21 @@ class OutputChecks:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmReport:
-    """Report on a confirmation. Samples are interleaved: entry i of every timing was taken in round i.
+    """Report on a confirmation. The samples are interleaved: entry i of every timing was taken in round i.
 
     Attributes:
-        challenger_again: a second series of the challenger in the same rounds, for the A/A spread of the session.
-        uncovered: reason why the challenger cannot run a case, by the case's name; these cases were not tested.
+        challenger_again: a second series of the challenger in the same rounds, from which the A/A spread of the session
+            is computed.
+        uncovered: reasons why the challenger cannot run a case, by case name. These cases were not tested.
         overwrite_check: times that show whether calls do less work if their outputs already hold the result.
         answers: correctness of the timed calls of all processes.
-        repeats: results of further fresh processes, which run only if the first process would lead to a promotion.
-        repeated_against: kernel with which `repeats` compared: ``incumbent``, a baseline's name, or None for no
-            comparison.
-        profiles: by ``challenger`` and ``incumbent``; empty if this kind of device has no profiler.
-        failure: set, with the timings None, when challenger or incumbent could not be measured.
-        failed: which of the two failed.
-        sanitizers: tools under which the challenger ran; empty if this kind of device has none.
+        repeats: results of further fresh processes. They run only if the first process would lead to a promotion.
+        repeated_against: kernel that the challenger is compared with in `repeats`: ``incumbent`` or a baseline's name.
+            None if there is no such kernel.
+        profiles: hardware counters, by ``challenger`` and ``incumbent``; empty if this kind of device has no profiler.
+        failure: outcome of the challenger or incumbent if it could not be measured; the timings are then None.
+        failed: which of the two kernels failed; None if neither failed.
+        sanitizers: results of the sanitizers under which the challenger ran; empty if this kind of device has none.
         steps: steps of the confirmation with their times, in order; empty in older reports.
         resources: resources of the builds, by ``challenger`` and ``incumbent``; empty in older reports.
     """
@@ -197,7 +208,7 @@ class ConfirmReport:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Return the schema by which Pydantic reads reports, those of older databases and workers included."""
+        """Return a Pydantic schema that also reads reports from older databases and workers."""
         from pydantic_core import core_schema  # runners use these classes without Pydantic
 
         return core_schema.no_info_before_validator_function(_renamed, handler(source))
@@ -208,7 +219,7 @@ _FORMER_NAMES = {"witness": "overwrite_check"}
 
 
 def _renamed(document: Any) -> Any:
-    """Return a document of an older version with the current names of its fields."""
+    """Return the document with field names of older versions replaced by the current names."""
     if not isinstance(document, dict):
         return document
     return {_FORMER_NAMES.get(name, name): value for name, value in document.items()}

@@ -14,9 +14,9 @@ class EvaluateReport:
     """Report on a trial.
 
     Attributes:
-        binary_digest: digest of the compiled artefact; equal binaries are measured once.
-        uncovered: reason why the config cannot run a case, by the case's name.
-        artefacts: name (``source``, ``compiler.log``, ``binary``, ``headers``) → digest in the artefact store.
+        binary_digest: digest of the compiled artefact. Configs with equal binaries are measured once.
+        uncovered: reasons why the config cannot run a case, by case name.
+        artefacts: digests in the artefact store by name (``source``, ``compiler.log``, ``binary``, ``headers``).
         environment: clocks, temperature and software versions during the measurement.
     """
 
@@ -31,12 +31,13 @@ class EvaluateReport:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineReport:
-    """Report on the baselines: timings by name.
+    """Report on a job that times the baselines.
 
     Attributes:
-        unavailable: baselines that could not run, with the reason.
+        timings: times by the baseline's name.
+        unavailable: reasons why a baseline could not run, by the baseline's name.
         warnings: problems of the family that do not stop the search, e.g. a tunable without effect.
-        failure: why no baseline was timed; None if the timing process ended normally.
+        failure: outcome if no baseline could be timed; None if the timing process ended normally.
     """
 
     timings: Mapping[str, Timing]
@@ -50,12 +51,12 @@ class BaselineReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablated:
-    """One changed config timed alongside its champion: entry i of every timing was taken in round i.
+    """One changed config, timed alongside its champion. Entry i of every timing was taken in round i.
 
     Attributes:
         champion_again: a second series of the champion in the same rounds.
-        failure: why the changed config has no times.
-        same_binary: True if the changed config compiles to the champion's binary, so that there was nothing to time.
+        failure: reason why the changed config has no times; None if it was timed.
+        same_binary: True if the changed config compiles to the champion's binary and was therefore not timed.
     """
 
     champion: Timing | None = None
@@ -67,10 +68,11 @@ class Ablated:
 
 @dataclass(frozen=True, kw_only=True)
 class AblateReport:
-    """Report on an ablation: the changed configs in the order of the job.
+    """Report on an ablation.
 
     Attributes:
-        failure: why the champion itself could not be measured; `changes` is then empty.
+        changes: results of the changed configs, in the order of the job.
+        failure: reason why the champion itself could not be measured; `changes` is then empty.
     """
 
     changes: tuple[Ablated, ...] = ()
