@@ -27,7 +27,7 @@ class LaunchError(EvoError, RuntimeError):
 
 
 class DeviceLostError(EvoError, RuntimeError):
-    """The device no longer responds in this process. The outcome is Crashed, and the runner ends.
+    """The device no longer responds in this process. The trial then has the outcome Crashed, and the runner ends.
 
     Attributes:
         killed: True if the kernel's process was ended by a signal that another process may have sent.
@@ -52,13 +52,13 @@ class InvalidMeasurementError(EvoError, RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Position of buffers in memory, which determines the memory next to them.
+    """Position of buffers in memory. The position determines which memory lies directly before and after a buffer.
 
     Attributes:
-        where: ``page``: the buffer begins at the start of a page, with a guard band on both sides. ``first``: it begins
-            at the start of a page that follows an inaccessible page. ``last``: it ends directly before an inaccessible
-            page. ``unaligned``: it begins at an element within a page.
-        shift: number of that element for ``unaligned``; any number.
+        where: ``page``: the buffer begins at the start of a page, and has a guard band on both sides. ``first``: the
+            buffer begins at the start of a page, and the page before is inaccessible. ``last``: the buffer ends
+            directly before an inaccessible page. ``unaligned``: the buffer begins at an element inside a page.
+        shift: for ``unaligned``, the number of the element at which the buffer begins. Any integer is valid.
     """
 
     where: Literal["page", "first", "last", "unaligned"] = "page"
@@ -70,8 +70,8 @@ class CallMode:
     """How a kernel is called when its output is checked.
 
     Attributes:
-        own_thread: call the kernel on a new thread with a stack of `stack_bytes`.
-        perturb: fill memory that the kernel allocates with arbitrary bytes.
+        own_thread: True to call the kernel on a new thread with a stack of `stack_bytes`.
+        perturb: True to fill each block of memory that the kernel allocates with arbitrary bytes.
     """
 
     own_thread: bool = False
@@ -92,11 +92,11 @@ class Pace(Protocol):
         ...
 
     def halt_after_next(self) -> int:
-        """End the calls after the first call that certainly begins after this request.
+        """Stop the batch after the next call that starts.
 
         Returns:
-            The number of calls that had ended, plus the call that may have been running. If more calls were made, the
-            last one began after the request.
+            An upper bound for the number of calls that started before this request: the ended calls plus one. If the
+            batch made more calls than this, its last call started after the request.
         """
         ...
 
@@ -137,10 +137,11 @@ class Buffers(Protocol):
         ...
 
     def sibling(self) -> "Buffers":
-        """Return a set that shares the inputs of this set. Its outputs and workspaces are new, guarded and poisoned.
+        """Return a set that shares the inputs of this set. The new set has its own outputs and workspaces, which are
+        guarded and filled with poison.
 
         Raises:
-            MemoryError: the buffers do not fit into memory.
+            MemoryError: the new buffers do not fit into memory.
         """
         ...
 
@@ -149,7 +150,8 @@ class Buffers(Protocol):
         ...
 
     def place(self, placement: Placement) -> None:
-        """Move all buffers to another placement. Inputs keep their contents; other buffers are poisoned.
+        """Move all buffers to another placement. Inputs keep their contents. Outputs and workspaces are filled with
+        poison.
 
         GPU buffers do not move.
         """
@@ -160,7 +162,8 @@ class Buffers(Protocol):
         ...
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Overwrite an element or a slice of an input, in memory order. Call `renew` afterwards.
+        """Overwrite an element or a slice of an input. `place` counts elements in memory order. Call `renew`
+        afterwards.
 
         Requires `Session.places`.
         """
@@ -244,8 +247,8 @@ class Session(Protocol):
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Limit the memory that kernels allocate, if the device can count it separately. The limit applies to kernels
-        that are loaded afterwards.
+        """Limit the memory that kernels allocate, if the device can count this memory separately. The limit applies to
+        kernels that are loaded afterwards.
         """
         ...
 
@@ -258,10 +261,12 @@ class Session(Protocol):
         *,
         elsewhere: int | None = None,
     ) -> Any:
-        """Load a kernel, perhaps in the background. Deleting the returned opaque handle unloads the kernel.
+        """Load a kernel, and return an opaque handle. Loading may continue in the background. Deleting the handle
+        unloads the kernel.
 
         Args:
-            elsewhere: number that selects cores on which nothing is timed; None: the cores for timing.
+            elsewhere: number that selects a group of cores on which nothing is timed. If None, the kernel runs on the
+                cores for timing.
 
         Raises:
             LaunchError: the binary is not loadable, lacks the entry, or the launch exceeds the device's limits. If
@@ -270,7 +275,7 @@ class Session(Protocol):
         ...
 
     def allocate(self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]]) -> Buffers:
-        """Copy the inputs to new guarded buffers, and poison the outputs and workspaces.
+        """Copy the inputs to new guarded buffers, and fill the outputs and workspaces with poison.
 
         Raises:
             MemoryError: the buffers do not fit into memory.
@@ -294,34 +299,36 @@ class Session(Protocol):
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
         """Call the kernel on the first half of the sets in rotation, while another thread calls it on the second half.
 
-        The other thread calls it at least once on each of its sets. Requires `places`. Returns the µs per call.
+        The other thread calls the kernel at least once on each set of the second half. Requires `Session.places`.
+        Return the average time of a call in µs.
 
         Args:
             calls: number of calls on the first half of the sets.
-            jitter: seed of random waits between the calls of the other thread; 0: both threads begin each call
+            jitter: seed of random waits between the calls of the other thread. If 0, both threads begin each call
                 together.
         """
         ...
 
     def call_while(self, kernel: Any, buffers: Buffers, calls: int, change: Change) -> Overlap | None:
-        """Call the kernel repeatedly while another core changes buffers. Requires `places`.
+        """Call the kernel repeatedly while another core changes buffers. Requires `Session.places`.
 
         Args:
             calls: number of calls, unless `change` ends them earlier.
-            change: function that changes buffers. It starts with the first call, and may wait before the change.
+            change: function that changes buffers. The function starts together with the first call, and may wait before
+                it changes the buffers.
 
         Returns:
-            None if there is no other core.
+            The calls that were made, or None if no other core is available.
         """
         ...
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
         """Return a timer that calls the kernel on the sets in rotation.
 
-        One set gives hot times, many sets give cold times.
+        With one set, the timer measures hot times. With many sets, it measures cold times.
 
         Args:
-            once: True if a sample makes one call per set, even if that is very short.
+            once: True if a sample makes exactly one call per set, even if such a sample is very short.
         """
         ...
 
@@ -346,12 +353,12 @@ class Session(Protocol):
         ...
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Describe threads and processes that calls have left running; None if there are none.
+        """Return a description of threads and processes that calls have left running, or None if there are none.
 
         Args:
-            kernel: the kernel that was called; None: all loaded kernels.
-            brief: True to check only for traces that later calls could remove. A complete check of the same kernel must
-                follow.
+            kernel: the kernel that was called. If None, all loaded kernels are checked.
+            brief: True to check only for traces that later calls could remove. A check with `brief=False` must follow
+                for the same kernel.
         """
         ...
 
@@ -376,7 +383,7 @@ class Driver(Protocol):
     """Python modules that a session imports. A runner that is started in advance imports them before it has a job."""
 
     def discover(self, folder: Path) -> list[Device]:
-        """Return all devices of this kind on this machine; none if their libraries or drivers are missing.
+        """Return all devices of this kind on this machine. The list is empty if their libraries or drivers are missing.
 
         Args:
             folder: cache folder of the worker, for results that are measured or compiled once per machine.
@@ -384,7 +391,7 @@ class Driver(Protocol):
         ...
 
     def compiler(self) -> Compiler:
-        """Return the compiler for this kind.
+        """Return the compiler for devices of this kind.
 
         Raises:
             EvoError: no compiler is installed. The message says how to install one.
@@ -411,7 +418,7 @@ def driver(kind: DeviceKind) -> Driver:
 
     Raises:
         NotFound: no backend provides this kind.
-        EvoError: the package that adds the kind has no driver.
+        EvoError: the package that adds the kind provides no driver.
     """
     kind_of(kind)
     if any(kind == each.name for each in BUILTIN):

@@ -22,10 +22,12 @@ class Distance:
     """Result of comparing one output with its reference.
 
     Attributes:
-        unwritten: number of elements that still have the poison value; None for integers, for which it may be correct.
-        not_finite: number of elements that are NaN or infinite, including unwritten ones.
+        unwritten: number of elements that still have the poison value. None for integers, because the poison value can
+            be a correct integer.
+        not_finite: number of elements that are NaN or infinite, including unwritten elements.
         squares: sum of the squared differences of finite elements.
-        max_abs: largest difference of finite elements. For integers, it is never less than the exact difference.
+        max_abs: largest absolute difference of finite elements. For integers, the value is rounded up if float64 cannot
+            represent it exactly.
     """
 
     elements: int
@@ -42,7 +44,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
 
     Args:
         values, reference: arrays of the same shape. For integers the reference may be integers or float64.
-        dtype: dtype that the values encode, if NumPy has no such dtype.
+        dtype: dtype that the values encode. Needed only if NumPy has no such dtype.
     """
     dtype = dtype or values.dtype.name
     floating = is_floating(dtype)
@@ -50,8 +52,8 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
     poison = int.from_bytes(bytes([POISON]) * values.itemsize)
 
     def judge(piece: slice) -> tuple[int, int, float, float]:
-        """Return the number of unwritten elements, that of non-finite elements, the sum of squares, and the largest
-        difference.
+        """Return four values for one piece: the number of unwritten elements, the number of non-finite elements, the
+        sum of squared differences, and the largest difference.
         """
         written, wanted = flat[piece], right[piece]
         difference = decoded(written, dtype).astype(np.float64) - wanted if floating else _subtracted(written, wanted)
@@ -84,7 +86,7 @@ def not_below(difference: float) -> float:
 def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
     """Return integers or bools minus their reference.
 
-    The result is exact up to `EXACT_INTEGERS`, else the nearest float64.
+    Differences up to `EXACT_INTEGERS` are exact. Larger differences are rounded to float64.
     """
     integral = np.floor(reference) if reference.dtype.kind == "f" else reference
     if values.dtype.kind == "b":  # so that bytes other than 0 and 1 are not True

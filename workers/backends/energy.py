@@ -23,7 +23,7 @@ class EnergyMeter(Protocol):
         ...
 
     def read_uj(self) -> float:
-        """Return the energy in microjoules that the device has consumed since a fixed time. It never decreases.
+        """Return the energy in microjoules that the device has consumed since a fixed time. The value never decreases.
 
         Raises:
             NoMeterError: the counter can no longer be read.

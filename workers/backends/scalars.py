@@ -18,10 +18,10 @@ _TYPES: Mapping[str, type[Any]] = {
 
 
 def scalar(argument: Argument) -> Any:
-    """Return a scalar as ctypes passes it.
+    """Return a scalar argument as a ctypes value.
 
     Raises:
-        LaunchError: scalars of this dtype cannot be passed.
+        LaunchError: ctypes has no type for the scalar's dtype.
     """
     if argument.dtype not in _TYPES:
         raise LaunchError(f"scalar `{argument.name}`: {argument.dtype} cannot be passed; use {', '.join(_TYPES)}")

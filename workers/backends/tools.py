@@ -13,16 +13,17 @@ from workers.system.interruption import Interruption
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One case of a candidate for a tool, which calls the compiled kernel or compiles the kernel again.
+    """One case of a candidate that a tool examines. The tool calls the compiled kernel, or compiles the kernel again.
 
     Attributes:
         unit: source for the problem of this case, with the data that is needed to compile it.
         inputs: folder with the bytes of each input, ``NAME.bin``.
         threads: number of threads that the kernel may use.
         device_uuid: UUID of the device that timed the candidate.
-        interruption: interruption of the job that examines the candidate.
-        call_us: time of a call on the device; None if it is unknown.
-        builds: folder in which a tool keeps programs for further cases of the kernel; None: there are no further cases.
+        interruption: object that signals that the job must stop.
+        call_us: time of a call on the device, or None if unknown.
+        builds: folder in which a tool keeps its programs for further cases of the kernel. None if there are no further
+            cases.
     """
 
     kernel: KernelFile
@@ -38,7 +39,7 @@ class Subject:
 class Sanitizer(Protocol):
     """Contract of a sanitizer. Faults of a candidate and missing tools are results, never exceptions.
 
-    `examine` is thread-safe.
+    Several threads may call `examine` at once.
 
     Attributes:
         at_once: maximum number of subjects that may be examined concurrently.

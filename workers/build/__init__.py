@@ -1,4 +1,4 @@
-"""Contract of a compiler: from a source to a binary for a given target."""
+"""Contract of a compiler, which translates a source to a binary for a given target."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ from evo.trial.outcome import CompileFailed, OverResources
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Launch configuration of a GPU kernel. CPU kernels have None instead.
+    """Launch configuration of a GPU kernel. For CPU kernels, None takes the place of this object.
 
     Attributes:
-        grid, block: numbers of blocks and threads, (x, y, z).
-        shared_memory_bytes: dynamic shared memory per block.
+        grid, block: number of blocks in the grid, and number of threads in a block, each as (x, y, z).
+        shared_memory_bytes: dynamic shared memory per block, in bytes.
         tensor_maps: tensor maps of arguments, passed after the arguments.
         programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
-        entry: kernel function of the launch; empty: the entry of the unit.
-        arguments: names of the function's arguments in order; empty: all arguments of the call.
-        further: further launches of the same call, in order.
+        entry: kernel function of the launch. If empty, the entry of the unit is launched.
+        arguments: names of the function's arguments in order. If empty, the function gets all arguments of the call.
+        further: launches of the same call after this launch, in order.
     """
 
     grid: tuple[int, int, int]
@@ -62,16 +62,17 @@ class Unit:
 
     Attributes:
         architecture: target architecture, as in `Device.architecture`.
-        entry: name of the exported function.
-        further: other functions that a call launches.
+        entry: name of the function that a call starts with.
+        further: names of further functions that a call launches.
         flags: flags of the family, passed after the compiler's defaults. Relative paths are relative to the family's
             folder.
         language: language of the source.
-        folders: header folders, searched before those of the flags. Their contents do not change while the process
-            runs, and the binary does not depend on their paths.
+        folders: header folders, searched before the header folders in `flags`. Their contents do not change while the
+            process runs, and the binary does not depend on their paths.
         root: folder of the family.
-        compiler: name of the compiler; empty: the default compiler of the language.
-        untrusted: True for unreviewed code from a proposer, which is compiled in a sandbox if the system supports it.
+        compiler: name of the compiler. If empty, the default compiler of the language is used.
+        untrusted: True for unreviewed code from a proposer, which is compiled in a sandbox if the system supports
+            sandboxes.
     """
 
     source: str
@@ -109,7 +110,7 @@ class Resources:
     Attributes:
         registers: registers per thread.
         shared_memory_bytes: static and dynamic shared memory per block.
-        occupancy: theoretical occupancy, 0 to 1.
+        occupancy: theoretical occupancy, a fraction from 0 to 1.
     """
 
     registers: int | None = None
@@ -129,8 +130,8 @@ class Artefact:
 
     Attributes:
         log: complete output of the compiler, including warnings.
-        figures: resource use from the log, which does not depend on the launch, by the compiler's names.
-        ptx: PTX of a CUDA kernel, which drivers compile for GPUs that cannot run the binary.
+        figures: resource use that the compiler reported, by the compiler's names. It does not depend on the launch.
+        ptx: PTX of a CUDA kernel. Drivers compile it for GPUs that cannot run the binary.
         reads: absolute paths of the files that the compiler read in addition to the source; None if unknown.
         searched: absolute paths of the compiler's header folders, without those of the unit.
     """
@@ -151,9 +152,9 @@ class Artefact:
 class Compiler(Protocol):
     """Compiles units without a device.
 
-    Contract: `compile` is thread-safe and never uses a device. Its result depends only on the unit, the `version`, the
-    contents of the files that it reads, and the absence of files that it would read instead. These are the keys of
-    caches.
+    `compile` is thread-safe and never uses a device. Its result depends only on the unit, the `version`, the contents
+    of the files that the compiler reads, and the absence of files that the compiler would read in their place. Cache
+    keys contain exactly these data.
     """
 
     @property
@@ -167,10 +168,10 @@ class Compiler(Protocol):
         ...
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
-        """Compile one unit. A compile error or a timeout is returned as an outcome with the log.
+        """Compile one unit. After a compile error or a timeout, return an outcome with the log.
 
         Raises:
-            EvoError: no working compiler is installed. The message says how to install one.
+            EvoError: no working compiler is installed.
         """
         ...
 
@@ -186,6 +187,6 @@ class Compiler(Protocol):
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
         """Return the device limit that the launch exceeds, or None.
 
-        `workers.build.build` checks the limits of the policy.
+        The limits of the policy are checked in `workers.build.build`.
         """
         ...

@@ -94,9 +94,9 @@ def _under_c(name: str, unit: Unit) -> str:
 
 
 def _elsewhere(name: str, unit: Unit) -> str:
-    """Return advice on a missing header.
+    """Return advice on a header that the compiler did not find.
 
-    For a variant, it does not suggest flags, because variants cannot name folders.
+    For a variant, the advice does not suggest flags, because variants cannot name folders.
     """
     if unit.untrusted:
         return f"{name} was not submitted with the source: submit it too, and include it by its name"
@@ -166,11 +166,11 @@ _CPP_SOURCE = re.compile(r"^[ \t]*(template\s*<|namespace\b|using\s+\w)", re.MUL
 
 @dataclass(frozen=True, kw_only=True)
 class Macros:
-    """The macros that are defined before a plain source.
+    """The macros that kernel-evo defines before a source that is not a template.
 
     Attributes:
-        kinds: kind of each macro, e.g. ``problem field``, by name.
-        table: table of family.toml, e.g. ``cpu``.
+        kinds: kind of each macro by macro name, e.g. ``problem field``.
+        table: table of family.toml that declares the source, e.g. ``cpu``.
         file: name of the source file in compiler messages.
         text: text of the source file.
     """
@@ -183,11 +183,11 @@ class Macros:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """Compiler message about a line. `word` is the word at which its caret points.
+    """One line of a source to which a compiler message refers.
 
     Attributes:
-        word: the word at its caret.
-        defined: the macro that the printed line defines.
+        word: the word to which the caret of the message points.
+        defined: the macro that the line defines.
     """
 
     file: str
@@ -198,10 +198,10 @@ class _Place:
 
 
 def advised(log: str, unit: Unit, macros: Macros | None) -> str:
-    """Return the log. If there is advice on it, the advice comes first.
+    """Return the log of a compilation, after advice on its errors if there is any.
 
     Args:
-        macros: macros before the source; None for a rendered template, which has none.
+        macros: macros that are defined before the source. None for a rendered template, which has no macros.
     """
     locations = [_place(found) for found in _PLACE.finditer(log)]
     replaced = redefinition(log, unit, macros)
@@ -237,9 +237,9 @@ def _limits(log: str) -> Iterator[str]:
 
 
 def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
-    """Return an error message if a header redefines a macro of the family; None if no header does.
+    """Return an error message if a header redefines a macro of the family, else None.
 
-    The source itself may redefine a macro after its last use.
+    Redefinitions in the source itself are allowed, because they may follow the last use of the macro.
     """
     if macros is None:
         return None
@@ -283,10 +283,10 @@ def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macro
 
 
 def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
-    """Yield the macros that a line of the source or of a header uses as names of its own.
+    """Yield the macros whose names a line of the source or of a header uses for something else.
 
     Args:
-        misread: True if the compiler expected a name in the line.
+        misread: True if the compiler expected an identifier in the line.
     """
     line = _line(location, macros)
     pointed = [location.word, *(match[1] or match[2] for match in _EXPANDED.finditer(location.text))]

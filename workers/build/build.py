@@ -61,16 +61,16 @@ class Built:
     """Result of building a config.
 
     Attributes:
-        refusal: outcome of a config that cannot be measured; None if `kernels` are ready.
-        kernels: kernels by case name. Their files are in `folder` until `discard` is called.
-        uncovered: reasons by case, for cases on whose problem the config is not valid.
-        digest: digest of all binaries and launches. Candidates with equal digests behave in the same way.
+        refusal: outcome of a config that cannot be measured. None if `kernels` are ready.
+        kernels: kernels by case name. `folder` contains their files until `discard` is called.
+        uncovered: cases for whose problem the config is not valid, with the reason for each.
+        digest: digest of all binaries and launches. Candidates with equal digests have identical kernels.
         source, binary, ptx: source, binary and PTX of the kernel for the searched problem.
         sources: sources by case name.
-        headers: paths of the files that `source` includes, by their names in an export.
+        headers: paths of the files that `source` includes, by file name in an export.
         log: output of the compiler for all cases.
-        resources: resource use of the kernel for the searched problem, also if it is the reason of the refusal.
-        mechanisms: mechanisms of that kernel, see `workers.build.kernel`.
+        resources: resource use of the kernel for the searched problem, also if the config was refused because of it.
+        mechanisms: mechanisms of the kernel for the searched problem, see `workers.build.kernel.mechanisms`.
     """
 
     folder: Path
@@ -97,8 +97,8 @@ class Built:
 class Builder:
     """Builds candidates for one kind of device. `build` may be called from several threads.
 
-    If a search has a target, a candidate is first built for the target, and the gates apply to that build. A second
-    build, for the device, is the one that is timed. It need only be launchable on the device.
+    If a search has a target GPU, a candidate is built twice. The resource gates of the policy apply to the build for
+    the target. The build for the device is timed, and must only be launchable on the device.
 
     Args:
         scratch: folder for the binaries that runners load.
@@ -138,9 +138,9 @@ class Builder:
 
 
 def _with_timed_binary(judged: Built, timed: Built) -> Built:
-    """Return the build for the device with the resources of the build for the target.
+    """Return the build for the device with the resource use of the build for the target.
 
-    Resources of the build for the device are named ``native_…``.
+    The resource use of the build for the device is added, with the prefix ``native_`` before each name.
     """
     digests = f"{judged.digest} {timed.digest}".encode()
     return replace(
@@ -263,7 +263,7 @@ class _Build:
         )
 
     def _require_fit(self, resources: Resources, step: Step | None, ptx: bytes) -> None:
-        """Refuse a launch that exceeds a limit of the device or the policy.
+        """Raise `_Refused` if a launch exceeds a limit of the device or the policy.
 
         `step` is None for a plain function call.
         """

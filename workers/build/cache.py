@@ -1,4 +1,4 @@
-"""Cache folder of checksummed entries. Entries only save time; any entry may be deleted."""
+"""Cache folder of checksummed entries. Any entry may be deleted at any time."""
 
 import contextlib
 import hashlib
@@ -29,8 +29,8 @@ def cache_key(*parts: str) -> str:
 class Cache:
     """Cache of compiled binaries on disk.
 
-    Entries are written atomically. Their checksums are verified when they are read, and a corrupt entry counts as
-    absent.
+    Entries are written atomically. The checksum of an entry is verified whenever the entry is read. A corrupt entry
+    counts as absent.
 
     Args:
         folder: cache folder, created on the first write. Several processes may share it.
@@ -88,8 +88,9 @@ class Cache:
             self._evict()
 
     def _evict(self) -> None:
-        """Delete the least recently used entries until a tenth of the limit is free, so that only few writes need
-        this.
+        """Delete the least recently used entries until a tenth of the limit is free.
+
+        The free tenth has the effect that few writes cause deletions.
         """
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)

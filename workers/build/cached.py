@@ -1,9 +1,9 @@
 """Cache of artefacts, so that every unit is compiled once on this machine.
 
-The files that a compilation reads are known only afterwards. An entry therefore has two parts, as in ccache's direct
-mode (https://ccache.dev/manual/latest.html#_the_direct_mode). The first part, stored under the unit, lists the files
-that the compiler read and those that it did not find. The second part is the artefact, stored under the unit and the
-contents of the files.
+The files that a compilation reads are known only after the compilation. An entry therefore has two parts, as in
+ccache's direct mode (https://ccache.dev/manual/latest.html#_the_direct_mode). The first part, stored under the unit,
+lists the files that the compiler read, and the paths at which it found no file. The second part is the artefact, stored
+under the unit and the contents of the files that were read.
 """
 
 import json
@@ -34,9 +34,12 @@ from workers.system.exhaustion import refuse_exhaustion
 def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
     """Return the artefact of a unit from the cache, or compile the unit.
 
-    Failures are not cached, because a busy machine can cause a timeout. Artefacts are not cached in four cases: the
-    compiler does not report the files it read; one of these files changed during the compilation; assembler code in the
-    source may read files; or the source tests for headers whose names only a preprocessor can determine.
+    Failures are not cached, because a busy machine can cause a timeout. An artefact is not cached in four cases:
+
+    - The compiler does not report the files that it read.
+    - One of these files changed during the compilation.
+    - The source contains assembler code that may read files.
+    - The source tests for headers whose names only a preprocessor can determine.
 
     Raises:
         MachineExhausted: the disk is full, which is not a fault of the unit.
@@ -71,9 +74,9 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
 
 
 def _question(compiler: Compiler, unit: Unit) -> str | None:
-    """Return the key of an entry's first part; None if the folders have too many files.
+    """Return the key of an entry's first part, or None if the header folders have too many files.
 
-    It covers the unit and the names of all files in the folders that are searched for headers.
+    The key depends on the unit and on the names of all files in the header folders.
     """
     offered = [digest_of_names(str(folder), lasting=True) for folder in unit.folders]
     offered += [digest_of_names(folder) for folder in header_folders(unit.placed_flags)]
@@ -94,7 +97,8 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
 
 
 def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> list[str] | None:
-    """Return the absent paths at which a new file would change the build; None if they are unknown.
+    """Return the paths at which no file exists, but at which a new file would change the build. Return None if these
+    paths are unknown.
 
     A header in quotes is first searched in the folder of the file that includes it.
     """

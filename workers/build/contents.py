@@ -1,8 +1,9 @@
-"""Files that compilations read: their digests, which are kept in memory until a file changes, and absent headers.
+"""Digests of the files that compilations read, and paths at which a new header would change a build.
 
 A compiler searches for a header in one folder after another. A binary therefore depends on the files that were read,
-and on the absence of files in earlier folders. ccache documents that its direct mode does not detect such new files
-(https://ccache.dev/manual/latest.html#_the_direct_mode). This module therefore records the absent paths.
+and on the absence of files in earlier folders. The direct mode of ccache does not detect new files in earlier folders
+(https://ccache.dev/manual/latest.html#_the_direct_mode). This module detects them, because it also records the paths of
+absent files.
 """
 
 import hashlib
@@ -63,9 +64,10 @@ def new_since(time_s: float, paths: Iterable[str]) -> bool:
 
 
 def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
-    """Return a digest of the names of all files below a folder; None if there are too many.
+    """Return a digest of the names of all files below a folder, or None if there are too many files.
 
-    Names matter even if no compiler has read the files, because a new file may replace a header from another folder.
+    The names of files that no compiler has read also matter, because a compiler may read a new file in place of a
+    header from a later folder.
 
     Args:
         lasting: True if the folder does not change while the process runs.
@@ -118,8 +120,9 @@ def is_library(path: str) -> bool:
 
 
 def _names_libraries(path: str, content: bytes) -> bool:
-    """Return True for a linker script or a thin archive outside system folders: the linker reads the files that it
-    lists.
+    """Return True if a file is a linker script or a thin archive outside the system folders.
+
+    The linker also reads the files that such a file lists.
     """
     return not path.startswith(("/usr/", "/lib")) and (content.startswith(b"!<thin>") or b"\0" not in content)
 
@@ -158,15 +161,15 @@ def asked_headers(source: str) -> list[str] | None:
 
 
 def vacancies(reads: Iterable[str], asked: Iterable[str], folders: Sequence[str]) -> list[str]:
-    """Return the absent paths at which a new file might be read instead of a file that was read.
+    """Return the paths at which no file exists, but at which a compiler would read a new file.
 
     If parent folders of a path are missing, the topmost missing folder is listed instead. A symbolic link without a
     target counts as absent, as it does for a compiler.
 
     Args:
         reads: absolute paths of the files that were read.
-        asked: headers whose presence the sources test; names or absolute paths.
-        folders: absolute paths of the searched folders, in any order.
+        asked: names or absolute paths of the headers whose presence the sources test.
+        folders: absolute paths of the header folders, in any order.
     """
     read = {os.path.normpath(path) for path in reads}
     roots = {folder: {folder, os.path.realpath(folder)} for folder in folders}

@@ -1,8 +1,8 @@
-"""Finds tunables without effect: compiles configs that differ in one tunable, and compares their kernels.
+"""Finds tunables without effect. It compiles configs that differ in one tunable, and compares their kernels.
 
-A tunable without effect makes the space larger and the search longer, and is often a typing error. Only the binary
-shows all causes: a name that the source lacks, that a header redefines, or that is assigned but never used.
-`Effects.warnings` also reports files that a kernel names but cannot access.
+A tunable without effect makes the space larger and the search longer, and is often a typing error. Comparing binaries
+finds all causes: the source does not contain the tunable's name, a header redefines the name, or the source assigns the
+name and never uses it. `Effects.warnings` also reports files that a kernel names but cannot access.
 """
 
 import os
@@ -58,8 +58,9 @@ class Idle:
     """A tunable for which all tested values gave the same kernel.
 
     Attributes:
-        values: number of values that were compared with the default, with the other tunables at their defaults.
-        contexts: number of further configs in which another value gave the same kernel.
+        values: number of values that were compared with the default value, while all other tunables had their default
+            values.
+        contexts: number of further configs in which a changed value of the tunable gave the same kernel.
     """
 
     tunable: str
@@ -72,7 +73,7 @@ class OutOfTime(Exception):
 
 
 def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tuple[Idle, ...]:
-    """Return the tunables without effect. Configs that differ only in a tunable without effect give the same kernel.
+    """Return the tunables without effect. Changing the value of such a tunable does not change the kernel.
 
     Args:
         differ: function that returns True if two configs give different kernels. If it raises `OutOfTime`, the check
@@ -94,8 +95,8 @@ def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tup
 
 
 def _neighbours_of(space: Space, config: Config, name: str) -> list[Config]:
-    """Return at most `VALUES` valid configs that differ only in this tunable: with its
-    last, first and middle values.
+    """Return at most `VALUES` valid configs that differ from `config` only in the tunable `name`. The configs have the
+    last, the first and the middle value of the tunable.
     """
     found = [each for each in space.neighbours(config, "hamming") if each[name] != config[name]]
     indices = dict.fromkeys((len(found) - 1, 0, len(found) // 2)) if found else {}
@@ -117,7 +118,7 @@ def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config
 
 
 class Effects:
-    """Warnings about the tunables of searches. Thread-safe.
+    """Finds warnings about the tunables of searches. Several threads may use one object.
 
     Args:
         compiler: function that creates the compiler when it is first needed.
@@ -156,9 +157,9 @@ class Effects:
 
 @dataclass(kw_only=True)
 class _Kernels:
-    """Kernels of one search by config, compiled when they are first compared.
+    """Kernels of one search by config. A kernel is compiled when it is first compared.
 
-    `log` is the output of all compilations.
+    The attribute `log` contains the output of all compilations.
     """
 
     work: Assignment
@@ -262,8 +263,8 @@ MOST = 3
 def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
     """Yield a warning for each path in a source or flag that is below a folder without execute permission for others.
 
-    Yields nothing if the source never calls access(), or if the worker is not root: kernels of such a worker run as the
-    same user.
+    Nothing is yielded in two cases: the source never calls ``access()``, or the worker does not run as root. In the
+    second case, kernels run as the user of the worker and can enter the same folders.
     """
     if os.geteuid() != 0 or not _ASKS.search(source):
         return

@@ -1,4 +1,4 @@
-"""Families of leases: found on this machine or fetched from the service, and checked by digest."""
+"""Families that leases refer to. They are found on this machine or fetched from the service, and checked by digest."""
 
 import codecs
 import shutil
@@ -30,7 +30,7 @@ def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
     """Write the files of a family below `folder`, and return the folder of the family.
 
     Raises:
-        EvoError: the service does not have the family, or its content does not match the digest.
+        EvoError: the service does not have the family, or the fetched files do not match the digest.
     """
     files = unpack(fetch(ref.digest))
     if (digest := digest_of(files)) != ref.digest:
@@ -50,7 +50,8 @@ class FamilyMismatch(EvoError, LookupError):
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """The files of a family at the time when its digest was checked. Later edits of the family do not change the copy.
+    """A copy of a family's files, made when the digest of the family was checked. Later edits of the family do not
+    change the copy.
 
     Attributes:
         folder: folder with reference.py and all files that sources include.
@@ -91,7 +92,8 @@ class Assignment:
 
     Attributes:
         timed_only: True if correctness is checked on the timed inputs only.
-        incumbent: family of a confirmation's incumbent if it is another variant; None if it is `copy`.
+        incumbent: family of the incumbent in a confirmation, if the incumbent belongs to another variant. None if it
+            belongs to `copy`.
     """
 
     terms: SearchTerms
@@ -118,7 +120,7 @@ class Families:
     """Finds families by reference, and keeps copies of them in a folder of this process.
 
     Args:
-        fetch: function that fetches uploaded families; None: only families on this machine are found.
+        fetch: function that fetches uploaded families. If None, only families on this machine are found.
     """
 
     def __init__(self, folder: Path, fetch: Fetch | None = None) -> None:
@@ -131,8 +133,9 @@ class Families:
         """Return a copy of the family with exactly this digest.
 
         Raises:
-            FamilyMismatch: the family is missing on this machine or has another digest, or its files cannot be written.
-            ServiceUnreachable, ServiceError: the service cannot be reached or fails.
+            FamilyMismatch: the family is missing on this machine or has a different digest, or the copy cannot be
+                written.
+            ServiceUnreachable, ServiceError: the service cannot be reached, or answers with an error.
         """
         with self._finding:
             try:

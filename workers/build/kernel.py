@@ -1,6 +1,7 @@
-"""A compiled kernel with the data needed to call it, and its mechanisms, which are read from its instructions.
+"""A compiled kernel with the data needed to call it, and the mechanisms of a kernel.
 
-Variants with equal mechanisms share a niche.
+Mechanisms are hardware features that a kernel uses, such as tensor cores. They are read from the kernel's instructions.
+Variants with equal mechanisms share a niche of the population.
 """
 
 import re
@@ -25,11 +26,12 @@ class Argument:
 
     Attributes:
         dtype: dtype, e.g. ``float32``.
-        shape: number of elements per dimension; empty for a scalar.
-        value: value of a scalar; None for a buffer.
-        alignment: alignment in bytes that the kernel may rely on, in addition to that of the dtype.
-        init: value of every element before a call; None: unspecified.
-        init_timed: True if the (timed) call fills the buffer with `init`; False if its caller does.
+        shape: number of elements per dimension. Empty for a scalar.
+        value: value of a scalar, or None for a buffer.
+        alignment: alignment in bytes that the kernel may rely on, in addition to the alignment of the dtype.
+        init: value of every element before a call, or None if the value is unspecified.
+        init_timed: True if the time of a call includes filling the buffer with `init`. False if the buffer is filled
+            before the call.
     """
 
     name: str
@@ -114,10 +116,10 @@ class Step:
 
 
 def dynamic_shared_bytes(launches: Sequence[Step]) -> dict[str, int]:
-    """Return the maximum dynamic shared memory of the launches of each function.
+    """Return the maximum dynamic shared memory of the launches of each function, in bytes by function name.
 
-    A function needs permission to use it if its static and dynamic shared memory together exceed 48 KiB. The permission
-    is an attribute of the function, so a value for a later launch would replace an earlier one.
+    A function with more than 48 KiB of static and dynamic shared memory needs an attribute that permits this size. A
+    function has only one such attribute, so it must be set to the maximum of all launches.
     """
     most: dict[str, int] = {}
     for each in launches:
@@ -161,9 +163,11 @@ _ANSWER_S = 20.0
 
 
 def mechanisms(artefact: Artefact) -> tuple[str, ...]:
-    """Return the mechanisms of a kernel; empty if its instructions cannot be read on this machine.
+    """Return the names of the mechanisms of a kernel. The result is empty if the instructions cannot be read on this
+    machine.
 
-    The PTX of a GPU kernel is searched. A CPU library is disassembled by ``objdump`` of GNU binutils or LLVM.
+    The mechanisms of a GPU kernel are found in its PTX. The library of a CPU kernel is disassembled by ``objdump`` from
+    GNU binutils or LLVM.
     """
     if artefact.ptx:
         return of_ptx(artefact.ptx.decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Launch checks: determine from a build whether its CUDA kernel can be launched as declared, before any launch.
+"""Checks before any launch whether a CUDA kernel can be launched as its family declares.
 
 Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Kernel parameters"; PTX ISA,
 "Performance-Tuning Directives" and "Cluster Dimension Directives".
@@ -42,7 +42,7 @@ _DIRECTIVE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+([\d,\s]+)")
 class Parameter:
     """One kernel parameter or argument, with its size and alignment in bytes.
 
-    `kind` is ``integer``, ``float`` or ``bytes``, or for arguments also ``pointer``.
+    `kind` is ``integer``, ``float`` or ``bytes``. The kind of an argument can also be ``pointer``.
     """
 
     kind: str
@@ -52,14 +52,15 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """Launch limits that the code of a kernel declares. A limit is None if the kernel does not declare it.
+    """Requirements on the launch that the code of a kernel declares. An attribute is None if the kernel does not
+    declare the requirement.
 
     Attributes:
         most_threads: maximum threads per block (``__launch_bounds__``).
         block: the only block size that the kernel accepts.
-        cluster: blocks per cluster, (x, y, z).
+        cluster: number of blocks per cluster, (x, y, z).
         counts_clusters: True if the grid counts clusters instead of blocks.
-        dynamic_shared: name of an ``extern __shared__`` array that the kernel uses; empty if there is none.
+        dynamic_shared: name of an ``extern __shared__`` array that the kernel uses. Empty if there is none.
     """
 
     parameters: tuple[Parameter, ...]
@@ -71,10 +72,10 @@ class Declared:
 
 
 def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | LaunchFailed | None:
-    """Return why the driver would refuse a launch, or why the kernel would misread its parameters; None if neither.
+    """Return the reason why the driver would refuse a launch or the kernel would misread its parameters, else None.
 
     Args:
-        ptx: PTX of the build; empty if the declarations of the kernel are unknown.
+        ptx: PTX of the build. Empty if the declarations of the kernel are unknown.
     """
     entry, launch, arguments = step.entry, step.launch, step.arguments
     declared = read_declared(ptx.decode(errors="replace"), entry)
@@ -180,8 +181,8 @@ def _passed(argument: Argument) -> Parameter:
 def _contradictions(
     entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared, device: Device
 ) -> Iterator[str]:
-    """Yield a sentence for each contradiction between the declared launch and the kernel. Exceeded limits are checked
-    elsewhere.
+    """Yield a sentence for each contradiction between the declared launch and the kernel. Exceeded limits are not
+    checked here, but in `_limits`.
     """
     if launch.tensor_maps and device.limits.get("compute_capability", _TENSOR_MAPS_SINCE) < _TENSOR_MAPS_SINCE:
         yield (
@@ -220,9 +221,9 @@ def _contradictions(
 
 
 def _garbled(passed: Parameter, taken: Parameter) -> bool:
-    """Return True if the kernel would read an argument as another type than the passed one.
+    """Return True if the type of a passed argument does not match the type of the kernel's parameter.
 
-    Reading a wider integer as a narrower one is allowed.
+    The parameter may be a narrower integer than the argument.
     """
     if passed.kind == "pointer":
         return taken.size != passed.size or taken.kind == "float"

@@ -1,4 +1,6 @@
-"""Headers that belong to a kernel, among the files that a compiler read. An export contains them with the source."""
+"""Finds the headers that belong to a kernel among the files that a compiler read. An export contains these headers
+together with the source.
+"""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -31,8 +33,9 @@ def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
 
 
 def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the contents of headers by name; empty if a header is missing or they are too large to store with a
-    trial.
+    """Return the contents of headers by name.
+
+    The result is empty if a header is missing, or if the headers are too many or too large to store with a trial.
     """
     try:
         total = sum(Path(path).stat().st_size for path in headers.values())

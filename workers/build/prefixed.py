@@ -1,4 +1,4 @@
-"""Sources that begin with macros: writes them for a compiler, and finds macros that headers replace or remove."""
+"""Writes sources that begin with macros for a compiler, and finds macros that headers redefine or remove."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ def write_source(source: str, folder: Path, suffix: str) -> str:
     """Write a source, and return the name of its file.
 
     A compiler that prints a line of a source reads it from the file that ``#line`` names, so that file is written as
-    well. The source with its macros has other line numbers and gets another file name.
+    well. The source with its macros has different line numbers, so it gets a different file name.
     """
     name, named = f"kernel{suffix}", _LINE.search(source)
     own = "" if named is None else PurePosixPath(named[1]).name
@@ -31,12 +31,12 @@ _PUSHED = re.compile(r'#pragma push_macro\("(\w+)"\)')
 def replaced_macros(preprocessed: str, names: Collection[str], *, own: str) -> Iterator[str]:
     """Yield a warning, in the format of gcc, for each macro of the source that a header redefines or removes.
 
-    No warning is given if a header outside the system folders only removes a macro, because it may do so after the last
-    use. Neither is one given for a macro that ``push_macro`` saves.
+    There is no warning in two cases: a header outside the system folders only removes a macro, perhaps after its last
+    use, or ``push_macro`` saves the macro.
 
     Args:
         names: macros of the source.
-        own: name of the source's file, which defines the macros first.
+        own: file name of the source, which defines the macros first.
     """
     wanted = {*names}.difference(_PUSHED.findall(preprocessed))
     values, changed = dict[str, str](), dict[str, tuple[str, str]]()
@@ -67,10 +67,13 @@ _LONGEST_HEADER = 1 << 20
 
 
 def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]]:
-    """Return header and line of an ``#undef`` by macro, for macros at the start of a source that the source does not
-    change itself.
+    """Return the header and the line of an ``#undef`` for each macro that a header may remove.
 
-    The compiler may skip this line of the header. `removal_test` checks whether it does.
+    Only macros at the start of the source are considered, and only if the source does not redefine or remove them
+    itself.
+
+    The compiler may skip the ``#undef``, for example because of an ``#if``. `removal_test` shows whether the compiler
+    skips it.
     """
     named = _LINE.search(source)
     if named is None or _INCLUDE.search(source, named.end()) is None:
@@ -89,10 +92,10 @@ def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]
 
 
 def removal_test(source: str, names: Iterable[str]) -> str:
-    """Return a source without code, whose compilation reports which macros the headers of a source change.
+    """Return a source without code. Compiling this source reports which macros the headers change.
 
-    The returned source ends after the last ``#include``, with an ``#error`` for each macro that is then undefined or
-    has another number.
+    The returned source ends after the last ``#include``, with an ``#error`` for each macro that is undefined or has a
+    different number at this place.
     """
     values = dict(_DEFINED.findall(source))
     parts = [source[: max(each.end() for each in _INCLUDE.finditer(source))]]

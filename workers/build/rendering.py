@@ -1,7 +1,7 @@
-"""Renders templates of variants in a separate process, with limited time and memory.
+"""Renders templates of variants in a separate process, with limits on time and memory.
 
-Jinja2's sandbox protects Python objects from a template, but does not limit its time and output. Run as ``python -m
-workers.build.rendering``, this module answers each line of JSON with a line of JSON.
+Jinja2's sandbox protects Python objects from a template, but does not limit the template's time and output. Run as
+``python -m workers.build.rendering``, this module answers each line of JSON with a line of JSON.
 """
 
 import json
@@ -41,7 +41,7 @@ class Renderer:
     def render(
         self, package: Package, kind: DeviceKind, config: Config, problem: Problem, derived: Mapping[str, Value]
     ) -> str:
-        """Return the source that `templates.render.render` returns.
+        """Render a kernel, in a separate process if it is a template of a variant, and return the source.
 
         Raises:
             RenderError: the template is invalid, or needs too much time or memory.

@@ -10,8 +10,11 @@ _OF_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 
 def surroundings(*, nvcc: bool = False) -> str:
-    """Return the environment variables that affect compilers, with their values, each after a space. With `nvcc`,
-    variables of nvcc are included.
+    """Return the environment variables that affect compilers, as one text with ``NAME=value`` for each variable that is
+    set.
+
+    Args:
+     nvcc: True to include the variables that affect only nvcc.
     """
     names = (*_OF_C, *_OF_NVCC) if nvcc else _OF_C
     return "".join(f" {name}={os.environ[name]}" for name in names if name in os.environ)

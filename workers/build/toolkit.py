@@ -28,10 +28,10 @@ def _version(path: Path) -> list[int]:
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """Return the folders of CUDA's headers. Since CUDA 13, its C++ library has a folder of its own.
+    """Return the folders of CUDA's headers. Since CUDA 13, the headers of the C++ library are in a folder of their own.
 
-    PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. In that case, the library of
-    an installed CUDA toolkit with the same major version is used.
+    PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. If that package is missing,
+    the C++ library of an installed CUDA toolkit with the same major version is used.
     """
     found = sorted({header.parent for header in in_wheels("include", "cuda_runtime.h")})
     folders = [each for root in found or [_TOOLKIT] for each in (root, root / "cccl")]

@@ -1,4 +1,4 @@
-"""Claims of one device: requests jobs in advance, and loads their families."""
+"""Claims jobs for one device in advance, and loads the families of the jobs."""
 
 import threading
 import time
@@ -46,12 +46,13 @@ class WorkerContext:
 
 
 class Claims:
-    """Requests jobs for one device, in the background while the device is busy. Only the thread of the slot may use it.
+    """Requests jobs for one device, in the background while the device is busy. Only the thread of the slot may use
+    this object.
 
     Args:
-        meter: clock from which time without available work is subtracted.
-        release: function that gives a lease back without counting a failure.
-        unfit: function that gives a lease back whose job this machine cannot do.
+        meter: idle clock of the slot. Time in which the service has no work is not counted as idle time.
+        release: function that returns a lease to the service without counting a failure of the job.
+        unfit: function that returns a lease to the service because this machine cannot do the job.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Worker of a machine: registers the devices, runs a slot for each device, and renews leases."""
+"""The worker of a machine. It registers the devices, runs a slot for each device, and renews leases."""
 
 import contextlib
 import signal
@@ -60,11 +60,12 @@ class Settings:
 
     Attributes:
         url: URL of the service.
-        token: worker token, or a join token that is exchanged for a worker token, which is stored in `data`.
+        token: worker token or join token. A join token is exchanged for a worker token, and the worker token is stored
+            in `data`.
         data: folder for the worker's id and undelivered results.
-        cache: folder for binaries and references. It may be deleted.
+        cache: cache folder for binaries and expected outputs. The folder may be deleted.
         kinds: device kinds to offer.
-        worker_id: explicit id; None: the id stored in `data`.
+        worker_id: id of the worker. If None, the id stored in `data` is used.
         exit_when_idle_s, drain_after_s: see `workers.daemon.idle_clock.Ending`.
         replay_scale: see `workers.jobs.replayed.Replay`.
     """
@@ -82,10 +83,10 @@ class Settings:
 
 
 def serve(settings: Settings, *, stopping: threading.Event | None = None) -> None:
-    """Run a worker until SIGTERM, SIGINT or `stopping`.
+    """Run a worker until the process gets SIGTERM or SIGINT, or until `stopping` is set.
 
     Raises:
-        NoDevice: there is no usable device. The message states what each device kind needs.
+        NoDevice: there is no usable device.
         EvoError: the service refuses this worker.
     """
     stopping = stopping or threading.Event()
@@ -163,7 +164,7 @@ class Worker:
         self._away = Backoff(stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
 
     def run(self) -> None:
-        """Register, run the slots until the worker stops, and give held leases back.
+        """Register, run the slots until the worker stops, and return the held leases to the service.
 
         Raises:
             EvoError: the service refuses this worker.
@@ -250,11 +251,11 @@ class Worker:
         _LOG.info("worker.registered", worker=self._context.worker_id, devices=[each.model for each in self._devices])
 
     def _register_when_there(self) -> None:
-        """Register. Wait for the service if it cannot be reached yet.
+        """Register the worker. If the service cannot be reached yet, wait for it.
 
         Results of an earlier process are delivered first, because the registration ends all earlier leases of the
-        worker. During the first `STARTING_S` seconds, the service is checked often, because it may start together with
-        this worker.
+        worker. During the first `STARTING_S` seconds, the worker checks often whether the service answers, because both
+        may start together.
         """
         soon_s = time.monotonic() + STARTING_S
         while not self._context.client.answers() and time.monotonic() < soon_s:
@@ -314,7 +315,7 @@ class Worker:
 def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
     """Stop the worker on SIGTERM and SIGINT, and kill child processes at the end.
 
-    Does nothing outside the main thread.
+    Outside the main thread, this context does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

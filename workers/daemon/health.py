@@ -1,7 +1,7 @@
-"""Health of a device. A device counts as faulty only if a known kernel fails on it.
+"""Health of a device. A device counts as faulty only if a known-good kernel fails on it.
 
-A crash of a candidate does not count against the device if a known kernel succeeds afterwards, because searches of
-difficult kernels have dozens of crashes. The device must be inspected by a person if the known kernel fails after
+A crash of a candidate does not count against the device if the known-good kernel succeeds afterwards, because searches
+of difficult kernels have dozens of crashes. A person must inspect the device if the known-good kernel fails after
 `MOST_CANDIDATES` different candidates, or `MOST_TESTS` times in a row.
 """
 

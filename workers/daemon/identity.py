@@ -1,4 +1,6 @@
-"""Identity of a worker: its id, which survives restarts so that old leases are found, and its token."""
+"""Identity of a worker, which consists of an id and a token. The id survives restarts, so that the worker finds its old
+leases.
+"""
 
 import fcntl
 import json
@@ -25,7 +27,7 @@ class Identity:
 
 
 def claim_identity(folder: Path) -> Identity:
-    """Reserve the first id in `folder` that no running worker uses. Create one if all are in use.
+    """Reserve the first id in `folder` that no running worker uses. If all ids are in use, create an id.
 
     Raises:
         IdentityError: the folder cannot be written.
@@ -67,7 +69,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
     """Return the token that the worker uses.
 
     Args:
-        given: token that was given to the worker. The same join token may be given at every start.
+        given: worker token or join token from the settings. The same join token may be given at every start.
         kept: file for the worker token that was received for a join token.
         join: function that exchanges the join token.
 

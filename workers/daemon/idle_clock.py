@@ -1,4 +1,6 @@
-"""Idle time of slots, and the end of idle or old workers, which may be paid by the hour."""
+"""Measures the idle time of slots, and ends workers that are idle or old. This saves money on machines that are paid by
+the hour.
+"""
 
 import threading
 import time
@@ -8,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 class IdleClock:
-    """Counts the seconds in which a slot neither builds nor performs a job. Thread-safe.
+    """Counts the seconds in which a slot neither builds nor executes a job. Several threads may use one clock.
 
     Args:
         clock: monotonic clock, in seconds.
@@ -66,9 +68,10 @@ class Ending:
     """Decides when a worker ends. All times are seconds on the monotonic clock.
 
     Attributes:
-        begun_s: start of the worker.
-        idle_s: idle seconds after which the worker ends; None: no limit.
-        drain_after_s: age from which the worker requests no more jobs, and ends after its held jobs; None: no limit.
+        begun_s: time at which the worker started.
+        idle_s: idle seconds after which the worker ends. None if there is no limit.
+        drain_after_s: age of the worker in seconds at which it stops requesting jobs. The worker ends when its held
+            jobs are done. None if there is no limit.
     """
 
     begun_s: float
@@ -87,7 +90,7 @@ class Ending:
         """Return the reason why the worker should end now, or None.
 
         Args:
-            busy: True if the worker has jobs or undelivered results.
+            busy: True if the worker has jobs or undelivered results now.
         """
         if busy:
             self._worked_s = now_s

@@ -7,12 +7,12 @@ from evo.messages.job import Lease
 
 
 class Held:
-    """Held and revoked leases. Thread-safe.
+    """Held and revoked leases. Several threads may use one object.
 
-    Leases are identified by id and token, because a restored or new database assigns the same ids again.
+    A lease is identified by its id and token, because a restored or new database may assign an id again.
 
     Attributes:
-        drain: True if the service grants no more jobs.
+        drain: True if the service has told the worker that it grants no more jobs.
         closing: True if the worker requests no more jobs because it will end.
     """
 

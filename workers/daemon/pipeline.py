@@ -1,4 +1,4 @@
-"""Jobs of a slot between claim and device: built in parallel, and performed one at a time."""
+"""Jobs of a slot between claim and device. They are built in parallel, and executed one at a time."""
 
 import time
 from collections import deque
@@ -50,7 +50,7 @@ class Pending:
 
     Attributes:
         claimed_s: time of the claim, on the monotonic clock.
-        share_s: share of this job in the idle time before the claim.
+        share_s: share of this job in the idle time before the claim, in seconds.
     """
 
     lease: Lease
@@ -63,17 +63,20 @@ class Pending:
 class Pipeline:
     """Builds jobs in advance, unless that would disturb measurements.
 
-    On a CPU with few cores, jobs come in batches: all jobs of a batch are built, and then performed while no compiler
-    runs. Otherwise, jobs are built during measurements; on a CPU, the compilers avoid the core that measures. On a
-    recorded space, one trial is performed at a time, because the order of its trials must not depend on timing. The
-    first candidate of a search is performed before its baselines, so that a first time appears early. The pipeline
-    holds only enough jobs to keep the device busy, because jobs that are proposed early cannot use later results.
+    On a CPU with few cores, jobs are processed in batches. All jobs of a batch are built, and then executed while no
+    compiler runs. On all other devices, jobs are built during measurements. If such a device is a CPU, the compilers
+    avoid the core that measures.
+
+    On a recorded space, the pipeline holds one job at a time, because the order of trials must not depend on timing.
+    The first candidate of a search is executed before the baselines of the search, so that users see a first time
+    early. The pipeline holds only enough jobs to keep the device busy, because the strategy proposes a config with all
+    results that it has at that time.
 
     Args:
-        meter: clock that counts builds as working time.
+        meter: idle clock of the slot. Builds count as working time.
 
     Attributes:
-        in_order: True if each job is reported before the next is requested.
+        in_order: True if each job is reported before the next job is requested.
     """
 
     def __init__(self, kind: DeviceKind, performer: Performer, meter: IdleClock) -> None:
@@ -115,9 +118,9 @@ class Pipeline:
             self._queue.append(pending)
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
-        """Return the next built job, after waiting for it. There must be a job.
+        """Wait until a job is built, and return this job. The pipeline must not be empty.
 
-        Return None if `stopped` becomes true.
+        Return None if `stopped` returns True.
         """
         eligible = self._eligible()
         futures = [pending.building for pending in (self._queue if self._batches else eligible)]
@@ -134,9 +137,9 @@ class Pipeline:
         return ready
 
     def _eligible(self) -> list[Pending]:
-        """Return the jobs that may be performed next.
+        """Return the jobs that may be executed next.
 
-        Baselines, which take long, wait for the first candidate of a search.
+        Baselines take long, so they wait until the first candidate of their search was executed.
         """
         first = {
             pending.lease.terms.key for pending in self._queue if isinstance(pending.lease.job, Evaluate)
@@ -174,11 +177,11 @@ class Pipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Performed:
-    """A report of a performed job, with the times that it does not contain.
+    """The report of an executed job, and durations that the report does not contain.
 
     Attributes:
-        lock_s: seconds in which another process held the device.
-        proof_s: seconds spent on a known kernel after the candidate crashed.
+        lock_s: seconds of waiting for another process that held the device.
+        proof_s: seconds spent on running a known-good kernel after the candidate crashed.
     """
 
     report: Report
@@ -188,11 +191,11 @@ class Performed:
     def accounted(
         self, pending: Pending, prepared: Prepared, *, begun_s: float, ended_s: float, still_s: float
     ) -> Report:
-        """Return the report with the seconds of all stages.
+        """Return the report with the duration of every stage.
 
         Args:
-            begun_s, ended_s: start and end of the performed job, on the monotonic clock.
-            still_s: idle seconds since the previous job.
+            begun_s, ended_s: time on the monotonic clock at which the execution of the job began and ended.
+            still_s: idle seconds of the slot since the previous job.
         """
         stages = self.report.stages
         built_s, performed_s = prepared.ended_s - prepared.begun_s, ended_s - begun_s

@@ -1,4 +1,4 @@
-"""Slot of one device: claims jobs, performs them one at a time, and reports their results."""
+"""The slot of one device claims jobs, executes them one at a time, and reports their results."""
 
 import threading
 import time
@@ -51,10 +51,12 @@ _LOG = structlog.get_logger()
 
 
 class Slot:
-    """Loop of one device. `run` runs in its own thread; other threads may call the other methods.
+    """Runs the jobs of one device, one at a time. It claims a job, executes it, and reports the result.
+
+    `run` occupies a thread of its own. All other methods may be called from other threads.
 
     Args:
-        status: current step of a long job, which the performer sets.
+        status: text with the current step of a long job. The `Performer` that executes the job writes it.
     """
 
     def __init__(
@@ -149,9 +151,10 @@ class Slot:
             self._finish(pending)
 
     def _ask(self) -> None:
-        """Request jobs.
+        """Request jobs from the service, and add them to the pipeline.
 
-        After an idle time, request only a few jobs first, because a new search takes a second to propose many trials.
+        After an idle time, only a few jobs are requested first, because the service takes a second to propose many
+        trials of a new search.
         """
         few, self._idle = self._idle, False
         self._add(self._claims.ask(min(FEW_JOBS, self._pipeline.room) if few else self._pipeline.room))
@@ -319,10 +322,11 @@ class Slot:
             self._release(pending.lease, reason)
 
     def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
-        """Give a lease back. A stopping worker instead gives all its leases back when it leaves.
+        """Return a lease to the service. A stopping worker does nothing here, because it returns all leases when it
+        ends.
 
         Args:
-            unfit: True if this machine can do no job of the search.
+            unfit: True if this machine cannot do any job of the search.
         """
         self._context.held.drop(lease)
         if self._context.stopping.is_set():

@@ -1,4 +1,4 @@
-"""Outbox: delivers results to the service in batches, with the artefacts that the service lacks."""
+"""Delivers results to the service in batches, with the artefacts that the service does not have."""
 
 import hashlib
 import threading
@@ -49,7 +49,7 @@ class Outbox:
     """Stores every result on disk until the service has accepted or refused it. A background thread delivers results.
 
     Attributes:
-        stuck: True if the service accepts no results now, so that no more jobs should be requested.
+        stuck: True if the service accepts no results now. The worker then requests no more jobs.
     """
 
     def __init__(self, client: Client, folder: Path) -> None:
@@ -99,7 +99,7 @@ class Outbox:
         self._due.set()
 
     def flush(self) -> bool:
-        """Deliver the waiting results, oldest first. Return True if all were delivered.
+        """Deliver the waiting results, oldest first. Return True if all results were delivered.
 
         Raises:
             AccessDenied: the service refuses this worker. Undelivered results stay on disk.
@@ -142,7 +142,7 @@ class Outbox:
             return list(self._waiting.values())[:MOST_AT_ONCE]
 
     def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
-        """Deliver these results. Return False if the service cannot accept them now.
+        """Deliver the results in `parcels`. Return False if the service cannot accept results now.
 
         A result that cannot be delivered does not prevent the delivery of other results.
         """
@@ -237,9 +237,10 @@ class Outbox:
         return True
 
     def _set_aside(self, parcel: Parcel, reason: str) -> None:
-        """Keep a refused result for inspection. The job is repeated; after repeated refusals, it is reported as failed.
+        """Keep a refused result for inspection. The job is repeated. After repeated refusals, the job is reported as
+        failed.
 
-        Otherwise the same job would be leased and its result refused forever.
+        Without this limit, the job would be leased and its result refused forever.
         """
         _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=reason)
         self._spool.set_aside(parcel)

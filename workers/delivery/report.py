@@ -1,4 +1,4 @@
-"""Reports: possible causes of an outcome, and reports of jobs that cannot be done."""
+"""Creates reports of jobs that cannot be done, and adds possible causes to outcomes."""
 
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease
 from evo.trial.outcome import Crashed, LaunchFailed, Outcome, TimedOut
@@ -14,7 +14,8 @@ def job_of(lease: Lease) -> str:
 def refused(job: Job, built: Preparation) -> bool:
     """Return True if the build refused the config of a job, so that no device is needed.
 
-    An ablation needs only the config of its champion. Refused changes are reported with the measured ones.
+    An ablation needs a device unless the config of its champion was refused. Refused changes are reported together with
+    measured changes.
     """
     needed = [built["champion"]] if isinstance(job, Ablate) and built else built.values()
     return any(each.refusal is not None for each in needed)
@@ -46,10 +47,10 @@ def died(report: Report) -> bool:
 
 
 def failure(of: Job | Report, reason: str) -> Report:
-    """Return the report that a job has failed permanently on this machine.
+    """Return a report which states that a job failed permanently on this machine.
 
     Args:
-        of: the job, or its report, which the service refuses.
+        of: the failed job, or its report if the service rejected the report.
     """
     match of:
         case Evaluate() | EvaluateReport():

@@ -1,4 +1,4 @@
-"""Spool: stores each result in a file until the service has accepted or refused it."""
+"""Stores each result in a file until the service has accepted or refused the result."""
 
 import hashlib
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Spool:
     """Folder with one file per parcel. Files are written atomically, so a killed process leaves no partial file.
 
     Attributes:
-        trouble: reason why the latest parcel is only in memory; None if it is on disk.
+        trouble: reason why the latest parcel is only in memory. None if the parcel is on disk.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,6 @@
-"""Ablation: compares a champion with configs that differ from it by one change, interleaved in a fresh process."""
+"""Ablation compares a champion with configs that differ from it by one change. The kernels are timed in turn in one
+fresh process.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,11 +34,14 @@ class ChangeFault(CandidateFault):
 
 
 class Ablation:
-    """Measures the changes of one ablation job. `report` may be called once, by the slot that holds the device.
+    """Measures the changes of one ablation job.
+
+    The slot that holds the device calls `report` once.
 
     Args:
         status: object that receives the current step.
-        built: builds by ``champion`` and by the index of each changed config in the job.
+        built: build of the champion under the key ``champion``, and build of each changed config under its index in the
+            job.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Confirmation: interleaved samples of a challenger in fresh processes.
+"""Confirmation times a challenger, the incumbent and the baselines in turn in fresh processes.
 
-A challenger that the samples would promote is also sanitized and profiled.
+If the samples would promote the challenger, it is also examined with sanitizers and a profiler.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ class Confirmation:
         self._most = self._terms.policy.confirm_processes if job.incumbent is None else looks(self._terms.policy)[-1]
 
     def report(self) -> ConfirmReport:
-        """Measure the challenge and return the report, which contains the failure of a bad candidate.
+        """Measure the challenge and return the report. A failure of a candidate is part of the report.
 
         Raises:
             UnfitError: the device is faulty.
@@ -111,8 +111,8 @@ class Confirmation:
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """Repeat the comparison of a leading challenger in further processes until the promotion is decided.
 
-        The first process verified the challenger on every case. Each further process verifies it on its own timed
-        inputs.
+        The first process verifies the challenger on every case. Each further process verifies the challenger only on
+        the inputs that the process times.
         """
         policy, given = self._terms.policy, [report.answers]
         if policy.confirm_processes == 1 or not promising(report, policy, self._costs(report)):
@@ -181,12 +181,12 @@ class Confirmation:
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     def _draws(self, process: int) -> tuple[int, ...]:
-        """Return the seeds of the inputs of a process.
+        """Return the seeds for drawing the inputs of a process.
 
         The first process draws the inputs of all cases. On a device where processes are prepared during measurements,
         all further processes share one set of timed inputs, so that its expected outputs are computed once. Kernels of
-        such devices cannot write files, so a process cannot leave results for later ones. On other devices, each
-        process has inputs of its own.
+        such devices cannot write files, so a process cannot leave results for later processes. On all other devices,
+        each process has inputs of its own.
         """
         if process == 1:
             return (self._job.seed,)
@@ -293,9 +293,9 @@ class Confirmation:
     def _subject(
         self, child: Child, side: Side, case: str, asking: AbstractContextManager[object]
     ) -> Iterator[Subject]:
-        """Save the inputs of a case, and yield its description for a tool.
+        """Save the inputs of a case, and yield the description of the case for a tool.
 
-        `asking` is locked while the runner is used.
+        `asking` is a lock that is held while the runner saves the inputs.
         """
         built, device = self._built[side], self._terms.device
         with scratch() as folder:
@@ -323,7 +323,7 @@ def compare(child: Child, request: Compare, work: Assignment) -> Compared:
 
 
 def overlaps(kind: DeviceKind) -> bool:
-    """Return True if references may be computed while a device of this kind measures.
+    """Return True if expected outputs may be computed while a device of this kind measures.
 
     The device must not be a CPU, and the machine must have spare cores.
     """

@@ -1,4 +1,6 @@
-"""Estimates: each config is compiled for the target, and its time is estimated from the compiler's figures."""
+"""Executes jobs of estimates. Each config is compiled for the target GPU, and its time is estimated from the resource
+use that the compiler reports.
+"""
 
 import math
 import threading
@@ -25,10 +27,10 @@ NOT_RUN = "nothing is run in a search of estimates"
 
 
 class Estimator:
-    """A `workers.jobs.evaluation.Performer` without a device.
+    """A `workers.jobs.evaluation.Performer` that needs no device.
 
     Args:
-        compiler: function that creates the compiler on first use, so that a worker without searches of estimates need
+        compiler: function that creates the compiler on first use. A worker without searches of estimates therefore does
             not load the compiler.
         folder: cache folder of the worker.
         place: folder for temporary files of this process.

@@ -1,7 +1,7 @@
 """Steps that evaluate a candidate (build, verify, quick gate), and jobs that only time kernels.
 
-A slot takes these steps for leases; `workers.jobs.single` takes them without a service. Candidates of a search that
-compile to the same binary are measured once.
+A slot takes these steps for the jobs that it leased. `workers.jobs.single` takes them without a service. Candidates of
+a search that compile to the same binary are measured once.
 """
 
 import threading
@@ -55,7 +55,7 @@ class Performer(Protocol):
         ...
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """Perform the job while the caller holds the device. A bad candidate gives an outcome, never an exception.
+        """Execute the job while the caller holds the device. A bad candidate gives an outcome, never an exception.
 
         Raises:
             UnfitError: the device is faulty, so the candidate was not judged.
@@ -64,11 +64,11 @@ class Performer(Protocol):
         ...
 
     def prove(self, work: Assignment) -> None:
-        """Run a known kernel after a crash, while the caller holds the device.
+        """Run a known-good kernel after a crash, while the caller holds the device.
 
         Raises:
-            UnfitError: the known kernel fails.
-            TroubleError: the family cannot be opened.
+            UnfitError: the known-good kernel fails.
+            TroubleError: the family's reference.py fails.
             GaveUp: the job was interrupted.
         """
         ...
@@ -85,14 +85,15 @@ class Performer(Protocol):
 
 
 class Evaluator:
-    """Evaluates candidates on one kind of device. `build` may run in several threads, the other methods in one.
+    """Evaluates candidates on one kind of device. `prepare` may run in several threads at once, all other methods only
+    in one thread.
 
     Args:
         folder: cache folder of the worker.
         place: folder for files of this process.
         status: object that receives the current step of a long job.
-        raise_trouble: True to raise a `TroubleError` if the family or the machine is at fault. A slot needs an outcome
-            instead.
+        raise_trouble: True to raise a `TroubleError` if the family or the machine is at fault. False to return an
+            outcome, as a slot needs.
     """
 
     def __init__(
@@ -151,8 +152,9 @@ class Evaluator:
                 return replace(self.baseline(work), warnings=self._effects.warnings(work))
 
     def _prepare_runner(self, work: Assignment) -> None:
-        """Compute the references of a new search during the build of its first candidate, if that disturbs no
-        measurement.
+        """Compute the expected outputs of a new search while its first candidate is built.
+
+        Do nothing if this would disturb a measurement.
         """
         with self._beginning:
             begun = work.terms.key in self._begun
@@ -215,8 +217,9 @@ class Evaluator:
         return undisturbed(lambda: Confirmation(self._instruments, work, job, sides).report())
 
     def ablate(self, work: Assignment, job: Ablate, built: Preparation) -> AblateReport:
-        """Time the champion (twice) and each changed config in interleaved rounds, in a fresh process with new
-        inputs.
+        """Time the champion (twice) and each changed config.
+
+        The kernels are timed in interleaved rounds in a fresh process with new inputs.
         """
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
@@ -269,8 +272,8 @@ class Evaluator:
         return measured, sampled.environment
 
     def _bars(self, work: Assignment, job: Evaluate) -> Bars:
-        """Return the limits from which a trial counts as slow. A trial that was proposed before the first result has no
-        limits of its own.
+        """Return the times above which a trial counts as slow. For a trial that was proposed before the first result,
+        the limits are derived from the kernels that this worker has measured.
         """
         if job.bars != Bars():
             return job.bars
@@ -339,9 +342,10 @@ class Duplicates:
             self._of(lease.terms).expected.add(lease.job.number)
 
     def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial with the same binary; None if there is none or the service fails.
+        """Return the report of an earlier trial with the same binary, or None if there is none or the service does not
+        answer.
 
-        For a variant, the trial may belong to another variant of the family.
+        If the search has variants, the earlier trial may belong to a different variant.
         """
         if (known := self._of(lease.terms).reports.get(digest)) is not None:
             return known
@@ -360,7 +364,7 @@ class Duplicates:
         return self._searches.get(terms.key, _Search)
 
     def _measured_all_before(self, lease: Lease) -> bool:
-        """Return True if this process measured all earlier trials of the search, so that the service has no other
+        """Return True if this process measured all earlier trials of the search. The service then has no further
         reports.
         """
         if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:

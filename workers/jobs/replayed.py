@@ -1,4 +1,4 @@
-"""Jobs on a recorded space: outcomes are read from a recording. Used to study strategies."""
+"""Executes jobs on a recorded space, whose outcomes are read from a recording. This is used to study strategies."""
 
 import time
 
@@ -19,7 +19,7 @@ class Replay:
     """A `workers.jobs.evaluation.Performer` that looks results up in a recording.
 
     Args:
-        time_scale: seconds to sleep per second of a recorded evaluation; 0: do not sleep.
+        time_scale: seconds to sleep per second of a recorded evaluation. If 0, the job does not sleep.
     """
 
     def __init__(self, time_scale: float = 0.0) -> None:

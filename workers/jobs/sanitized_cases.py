@@ -1,4 +1,6 @@
-"""Order of the correctness cases for sanitizers: the smallest, the searched problem, then all others by size."""
+"""Runs sanitizers on the correctness cases. The smallest case comes first, then the searched problem, then all other
+cases by size.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +11,8 @@ from workers.build.kernel import KernelFile
 
 
 def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]:
-    """Return the order in which cases are examined. The smallest comes first, because it shows a fault soonest.
+    """Return the order in which cases are examined. The smallest case comes first, because it shows a fault in the
+    shortest time.
 
     Args:
         kernels: kernels by case name.

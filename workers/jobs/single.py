@@ -30,9 +30,10 @@ class EvaluatedConfig:
     """Result of evaluating one config.
 
     Attributes:
-        built: source, compiler log, resources and uncovered cases. Its files no longer exist.
-        waited_s: seconds of waiting while another process held the device.
-        baselines: baselines timed after the config, if requested and if the config has a time.
+        built: result of the build. The files of the build no longer exist.
+        waited_s: seconds of waiting for another process that held the device.
+        baselines: report of the baselines, which are timed after the config. None if baselines were not requested or
+            the config has no time.
     """
 
     report: EvaluateReport
@@ -59,13 +60,14 @@ def evaluate_config(
     Args:
         problem: complete problem, as `Family.problem` returns it.
         device: a CPU or GPU of this machine.
-        folder: the worker's cache.
-        baselines: True to time the baselines of the family too, on the same terms.
-        on_busy: called if another process holds the device, with the id of that process (None if unknown).
+        folder: cache folder of the worker.
+        baselines: True to time the baselines of the family as well, with the same objective and policy.
+        on_busy: function that is called if another process holds the device. Its argument is the id of that process, or
+            None if unknown.
 
     Raises:
         EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or breaks its
-            contract. A bad candidate is an outcome instead.
+            contract. A bad candidate gives an outcome and raises no exception.
     """
     if not structlog.is_configured():  # by default, structlog would print to standard output
         lines = cast("TextIO", LogStream())

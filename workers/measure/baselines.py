@@ -1,4 +1,6 @@
-"""Baselines: other implementations of the problem, from reference.py. This module is used in runners only."""
+"""Prepares and checks baselines, which are further implementations of the problem in reference.py. Only runners use
+this module.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -41,8 +43,8 @@ def prepare_baselines(
     Args:
         function: name of the function in reference.py, e.g. ``baselines``.
         sets: function that returns the number of copies of the inputs for each baseline, given the number of baselines.
-            Calls use the copies in rotation; one copy gives hot times.
-        only: name of the only baseline to prepare; None: all.
+            Calls use the copies in rotation, so a single copy gives hot times.
+        only: name of the only baseline to prepare. If None, all baselines are prepared.
     """
     ready = Baselines()
     offer = reference.function(function)
@@ -75,8 +77,8 @@ def _prepare(
 
 
 def _check(result: Any, golden: ExpectedOutput) -> None:
-    """Reject a baseline whose result clearly differs from the reference. A result that is not a single array is not
-    checked.
+    """Reject a baseline whose result clearly differs from the reference. A result that does not consist of a single
+    array is not checked.
     """
     if len(golden.reference) != 1:
         return

@@ -1,4 +1,6 @@
-"""A device that a runner opened for one problem: session, buffers and expected outputs, which all requests use."""
+"""A device that a runner opened for one problem. All requests to the runner share its session, buffers and expected
+outputs.
+"""
 
 import math
 from collections.abc import Mapping
@@ -55,9 +57,9 @@ class Bench:
     """A device that is opened for one problem.
 
     Attributes:
-        candidates: verified candidates, by the name that requests use.
+        candidates: verified candidates, by the name that requests give them.
         mixtures: expected outputs of mixtures of the cases' inputs.
-        proofs: further checks of a candidate, in the form in which they are stored with the measurement.
+        proofs: results of further checks of the candidates, in the form in which they are stored with the measurement.
         loads: number of kernels that were loaded.
     """
 
@@ -73,10 +75,10 @@ class Bench:
 
     @classmethod
     def open(cls, prepared: Prepared, session: Session) -> "Bench":
-        """Limit the memory of this process, and return its bench.
+        """Limit the memory of this process, and return the bench of a prepared problem.
 
         Raises:
-            FamilyError: reference.py does not keep its contract.
+            FamilyError: reference.py violates its contract.
         """
         prepared = prepared.complete()
         terms, reference, golden = prepared.terms, prepared.reference, prepared.golden
@@ -94,7 +96,7 @@ class Bench:
 
     @cached_property
     def meter(self) -> EnergyMeter | None:
-        """Energy meter of the device; None if the search's metric needs none.
+        """Energy meter of the device, or None if the metric of the search needs no energy meter.
 
         Raises:
             NoMeterError: the metric needs an energy meter, and the device has none.
@@ -143,10 +145,10 @@ def require_undamaged(buffers: Buffers, where: str) -> None:
 
 
 def proven(request: Prove) -> Session:
-    """Open the device in this process and check that a known kernel succeeds.
+    """Open the device in this process, check that a known-good kernel succeeds, and return the session.
 
     Raises:
-        DeviceUnfitError: the device cannot be opened or gives a wrong result.
+        DeviceUnfitError: the device cannot be opened, or the known-good kernel fails.
     """
     session = driver(request.device.kind).open(request.device, request.objective, Path(request.folder))
     try:

@@ -1,4 +1,4 @@
-"""Buffer sets for the searched problem and its cases, and the expected outputs for their contents."""
+"""Buffer sets for the searched problem and its cases, and the expected outputs for the contents of the sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class BufferSets:
     """Allocates buffer sets on a device, and keeps them for candidates with the same arguments.
 
     Attributes:
-        golden: expected outputs by case name, one for each content of the case's inputs.
+        golden: expected outputs by case name. There is one entry for each set of inputs of the case.
     """
 
     terms: Open
@@ -57,8 +57,8 @@ class BufferSets:
         return self.golden[self._timed_case][-1]
 
     def sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return the sets that timed calls use in rotation: one set for hot calls; for cold calls, more sets than the
-        caches hold.
+        """Return the sets that timed calls use in rotation. Hot calls use one set. Cold calls use more sets than the
+        caches can hold.
         """
         hot = self.of_case(self._timed_case, arguments)
         if mode == "hot":
@@ -91,14 +91,15 @@ class BufferSets:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
-        """Return buffers. Candidates with the same arguments share them; arguments usually differ only in the shapes of
-        workspaces.
+        """Return cached buffer sets for the arguments, or allocate them.
+
+        Candidates with equal arguments share the sets. Arguments usually differ only in the shapes of their workspaces.
         """
-        shelf = self._kept.setdefault(key, {})
-        buffers = shelf.pop(arguments, None)
+        kept = self._kept.setdefault(key, {})
+        buffers = kept.pop(arguments, None)
         if buffers is None:
-            while len(shelf) >= _KEPT_SETS:
-                del shelf[next(iter(shelf))]
+            while len(kept) >= _KEPT_SETS:
+                del kept[next(iter(kept))]
             buffers = self.session.allocate_sets(arguments, golden.inputs_of(arguments), count)
-        shelf[arguments] = buffers
+        kept[arguments] = buffers
         return buffers

@@ -1,4 +1,6 @@
-"""Verifies a candidate on all cases of its problem, also at other placements, with mixed inputs, and in two threads."""
+"""Verifies a candidate on all cases, with several positions of the buffers in memory, with mixed inputs, and in two
+threads.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -88,7 +90,7 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
 
 
 def _require_hope(bench: Bench, durations_us: Sequence[float], hopeless_us: float | None) -> None:
-    """Stop the verification of a candidate that is far too slow.
+    """Stop the verification of a candidate that is far slower than the best trials.
 
     Raises:
         HopelessError: the shortest call took longer than `hopeless_us`.
@@ -107,8 +109,9 @@ def verify_deferred(bench: Bench, candidate: Candidate) -> None:
 
 
 def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
-    """Verify concurrent calls of two threads: one uses the timed buffers, the other a second set with the first
-    inputs.
+    """Verify concurrent calls of two threads.
+
+    One thread uses the timed buffers. The second thread uses a separate set with the first of the timed inputs.
     """
     if not (bench.session.places and bench.terms.reentrant):
         return
@@ -125,9 +128,9 @@ def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) ->
 
 
 def _verify_mixtures(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
-    """Verify one call on each mixture of the cases' inputs, at the timed addresses.
+    """Verify one call on each mixture of the cases' inputs, in the timed buffers.
 
-    Before the first mixture, the kernel is called on the nominal inputs, which differ little from that mixture.
+    Before the first mixture, the kernel is called on the nominal inputs, which differ little from the first mixture.
     """
     kernel, arguments, contents = candidate.kernel, candidate.arguments, bench.buffers.contents(candidate.arguments)
     before, deterministic = contents.of(buffers), bench.terms.objective.deterministic

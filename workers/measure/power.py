@@ -30,12 +30,12 @@ def measure_power(
     budget_s: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Power]:
-    """Return the power of each timer's kernel. The kernels are measured in alternation, so that drift affects all
-    equally.
+    """Return the power that each timer's kernel draws. The kernels are measured in turn, so that drift affects all
+    kernels equally.
 
     Args:
-        rng: generator that draws the order of each round.
-        budget_s: seconds after which no further round begins, except for the first `LEAST_SPANS` rounds.
+        rng: random generator that draws the order of the kernels in each round.
+        budget_s: seconds after which no new round begins. The first `LEAST_SPANS` rounds always begin.
 
     Raises:
         InvalidMeasurementError: the meter does not advance.
@@ -57,10 +57,10 @@ def measure_power(
 
 
 def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple[float, float]:
-    """Return the average power in watts, and the microseconds per call, between two increments of the meter.
+    """Return the average power in watts and the average time of a call in µs.
 
-    Calls continue from the first reading to the last, so that idle time is negligible. Readings are taken when the
-    counter advances.
+    Both values are measured between two increments of the meter. The kernel is called without pauses from the first
+    reading to the last, so that idle time is negligible.
     """
     before_uj, _ = _advance(timer, meter, clock, meter.read_uj())
     began_s, batches = clock(), list[float]()

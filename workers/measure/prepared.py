@@ -20,7 +20,7 @@ class Prepared:
 
     Attributes:
         drawn: inputs of each case and seed.
-        golden: expected outputs; None if the reference needs the GPU and was not computed yet.
+        golden: expected outputs by case name. None if the reference needs the GPU and was not computed yet.
     """
 
     terms: Open
@@ -30,11 +30,12 @@ class Prepared:
 
     @classmethod
     def ahead(cls, request: Prepare) -> "Prepared | None":
-        """Compute inputs and, if possible, expected outputs without the GPU, on which another process may be measuring.
-        Return None if both need the GPU.
+        """Compute inputs and, if possible, expected outputs, without using the GPU.
+
+        Another process may be measuring on the GPU. Return None if the inputs themselves need the GPU.
 
         Raises:
-            FamilyError: reference.py does not keep its contract.
+            FamilyError: reference.py violates its contract.
         """
         with without_gpu(), suppress(GpuNeededError), _importing(request.terms.modules):
             prepared = cls._begun(request.terms)
@@ -49,7 +50,7 @@ class Prepared:
         """Compute inputs and expected outputs. Functions of reference.py may use the GPU.
 
         Raises:
-            FamilyError: reference.py does not keep its contract.
+            FamilyError: reference.py violates its contract.
         """
         with _importing(terms.modules):
             return cls._begun(terms).complete()
@@ -60,11 +61,11 @@ class Prepared:
         return cls(terms=terms, reference=reference, drawn=reference.drawn(terms.cases), golden=None)
 
     def complete(self) -> "Prepared":
-        """Return a copy in which all missing references are computed.
+        """Return a copy with all expected outputs.
 
         Raises:
-            FamilyError: reference.py does not keep its contract.
-            GpuNeededError: see `Reference.goldens`.
+            FamilyError: reference.py violates its contract.
+            GpuNeededError: a reference needs a GPU, but this function was called inside `without_gpu`.
         """
         if self.golden is not None:
             return self

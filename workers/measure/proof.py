@@ -1,7 +1,7 @@
-"""Proof plan: conditions under which a candidate is verified, drawn at random for each kernel process.
+"""Draws the conditions under which a candidate is verified, at random for each kernel process.
 
-A kernel that is correct only under the conditions of timing is wrong. In the quick gate and in confirmations, the plan
-therefore varies the placement of buffers, the thread, the cores and the content of allocated memory.
+A kernel that is correct only under the conditions of timing is wrong. The quick gate and confirmations therefore vary
+the placement of buffers, the thread, the cores and the content of allocated memory.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlan:
-    """Further conditions under which a candidate is verified in one kernel process.
+    """Conditions, other than those of timing, under which a candidate is verified in one kernel process.
 
     Attributes:
         core: number that selects the cores of a process that is not timed.
-        launches: verified calls after the calls at the timed placement.
+        launches: calls that are verified after the calls at the timed placement of the buffers.
     """
 
     core: int
@@ -37,7 +37,7 @@ class ProofPlan:
 
     @classmethod
     def draw(cls, seed: Sequence[int], process: int) -> "ProofPlan":
-        """Draw a plan.
+        """Draw a plan at random.
 
         Args:
             seed: seed of the first inputs of the process.

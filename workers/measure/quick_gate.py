@@ -17,8 +17,10 @@ from workers.runner.protocol import Measure, Sampled
 
 
 def measure(bench: Bench, request: Measure) -> Sampled:
-    """Run the quick gate. Take samples in the ranking cache mode and, for candidates that may be the fastest, in the
-    other mode.
+    """Take the samples of the quick gate.
+
+    Samples are taken in the cache mode that ranks trials. Candidates that may be the fastest are also sampled in the
+    second cache mode.
     """
     candidate = bench.candidates[request.candidate]
     ranking, moment = bench.terms.objective.cache, bench.reference_timers.now()

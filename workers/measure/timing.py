@@ -1,7 +1,6 @@
-"""Takes samples for the quick gate and for interleaved rounds, and times the anchor and the empty call. This module is
-used in runners only.
+"""Takes samples for the quick gate and for interleaved rounds, and times the anchor and the empty call.
 
-A change to how samples are taken raises `evo.trial.objective.PROTOCOL_VERSION`.
+Only runners use this module. A change of how samples are taken must increase `evo.trial.objective.PROTOCOL_VERSION`.
 """
 
 import gc
@@ -60,8 +59,10 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Microseconds per call of each sample. `pruned` is True if sampling stopped early because the candidate is
-    slow.
+    """Samples of one candidate: average time of a call in µs, for each sample.
+
+    Attributes:
+     pruned: True if sampling stopped early because the candidate is slow.
     """
 
     samples_us: tuple[float, ...]
@@ -78,15 +79,16 @@ def take(
     after: Callable[[], None] | None = None,
     warm: bool = False,
 ) -> Taken:
-    """Take consecutive samples. Stop early if the first fifth of them shows that the candidate is slow.
+    """Take consecutive samples. Stop early if the first fifth of the samples shows that the candidate is slow.
 
     Args:
-        bars: limits in µs. If the median of the first fifth is above `Bars.prune_us`, sampling stops. If the lower
-            quartile is above `Bars.shorten_us`, only one more sample is taken, after `before_last`.
-        promising: called once after the first fifth of the samples, unless these exceed a limit.
-        before_last: called before the last sample, e.g. to poison the outputs.
-        after: called after each sample, e.g. to verify the outputs.
-        warm: True to take an uncounted sample after each call of `after` if samples are short, because `after` may have
+        bars: limits of the time of a call. If the median of the first fifth is above `Bars.prune_us`, sampling stops.
+            If the lower quartile is above `Bars.shorten_us`, only one more sample is taken, after `before_last`.
+        promising: function that is called once after the first fifth of the samples, unless these samples exceed a
+            limit.
+        before_last: function that is called before the last sample, e.g. to fill the outputs with poison.
+        after: function that is called after each sample, e.g. to verify the outputs.
+        warm: True to call the kernel without timing after each call of `after`, if samples are short. `after` may have
             changed the contents of the caches.
     """
     early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
@@ -133,11 +135,12 @@ def interleave(
     half of the rounds.
 
     Args:
-        rng: generator that draws the orders. In a confirmation, it is derived from the search's seed.
-        warm: True to make calls for `WARM_US` before each sample, unless a sample lasts that long. Otherwise a timer
-            that follows a baseline with a large footprint would look slow.
-        after: called after each sample with the name of the timer, e.g. to verify the outputs.
-        enough: called after each round with the samples so far. If it returns True, the rounds end.
+        rng: random generator that draws the orders. In a confirmation, its seed is derived from the seed of the search.
+        warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Without these
+            calls, a kernel that runs after a baseline with a large memory footprint would look slow.
+        after: function that is called after each sample with the name of the timer, e.g. to verify the outputs.
+        enough: function that is called after each round with the samples so far. If it returns True, no further round
+            follows.
     """
     names = list(timers)
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -210,10 +213,11 @@ _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Remove baselines that would take too much of the budget, and return the number of rounds that fits the budget.
+    """Remove baselines that would take too much of the budget, and return the number of rounds that fit into the
+    budget.
 
     A baseline that is requested by name is never removed, because a confirmation needs it in every process. Without an
-    incumbent, the fastest baseline is not removed either, because the candidate is compared with nothing else.
+    incumbent, the fastest baseline is also kept, because the candidate is compared only with this baseline.
     """
     typical_us = {name: _typical_us(timer) for name, timer in (*timers.items(), *baselines.timers.items())}
     cost_s = {name: _round_s(timer, typical_us[name]) for name, timer in (*timers.items(), *baselines.timers.items())}
@@ -232,8 +236,8 @@ def _left_out(
     typical_us: Mapping[str, float],
     cost_s: Mapping[str, float],
 ) -> dict[str, str]:
-    """Return the reasons, by name, for leaving out baselines: much slower than the candidates, or too slow for the
-    budget.
+    """Return the baselines to leave out, with the reason for each. A baseline is left out if it is much slower than the
+    candidates, or too slow for the budget.
     """
     if not timers:
         return {}

@@ -1,4 +1,4 @@
-"""Verification: checks that a candidate's outputs are correct and that it changes nothing else."""
+"""Checks that a candidate's outputs are correct and that the candidate changes nothing else."""
 
 import math
 import sys
@@ -41,8 +41,10 @@ SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the 
 
 
 class HopelessError(EvoError, RuntimeError):
-    """The candidate is too slow to be of interest. `outcome` is the outcome of the trial. The process remains
-    usable.
+    """The candidate is too slow to be of interest. The kernel process remains usable.
+
+    Attributes:
+     outcome: outcome of the trial.
     """
 
     def __init__(self, outcome: Pruned) -> None:
@@ -63,8 +65,8 @@ class VerifiedCase:
     """Result of the calls on one set of inputs of a case.
 
     Attributes:
-        errors: error of each output of the first launch.
-        durations_us: duration of each call, including the request to the device.
+        errors: errors of the outputs of the first call, one per output.
+        durations_us: duration of each call in µs, including the request to the device.
     """
 
     errors: tuple[CaseError, ...]
@@ -87,15 +89,16 @@ def verify(
 
     Args:
         buffers: buffers with the inputs of `golden`.
-        deterministic: reject results whose bits differ between launches.
-        stale: True if the first launch finds the outputs of an earlier launch on other inputs.
-        fixed: True if the author of the kernel cannot change the family's contract, as for a variant. The reason then
-            suggests no change of the contract.
-        brief: True if a complete check for threads, processes and changed state follows later. Otherwise, that check
-            follows the last call.
+        deterministic: True to reject results whose bits differ between calls.
+        stale: True if the outputs still contain the results of an earlier call on different inputs when the first call
+            starts.
+        fixed: True if the author of the kernel cannot change the family's contract, as for a variant. The error message
+            then suggests no change of the contract.
+        brief: True if a complete check for threads, processes and changed state follows later. False to make this check
+            after the last call.
 
     Raises:
-        WrongAnswerError: with a reason that names the case, the output and the rule.
+        WrongAnswerError: a result is wrong, or the kernel did something forbidden.
     """
     first: dict[str, NDArray[Any]] = {}
     cases: tuple[CaseError, ...] = ()
@@ -161,14 +164,16 @@ def verify_elsewhere(
     right: Mapping[str, Remembered],
     fixed: bool = False,
 ) -> None:
-    """Call a kernel on the same inputs at other placements, check every result, and restore the placements.
+    """Call a kernel on the same inputs with different placements of the buffers, and check every result. Afterwards,
+    the buffers have their original placement.
 
     Args:
-        right: correct outputs for the same inputs. Outputs with equal bytes are not compared with the reference again.
-        fixed: as for `verify`.
+        right: correct outputs for the same inputs. Outputs with the same bytes are not compared with the reference
+            again.
+        fixed: True if the author of the kernel cannot change the family's contract, as for a variant.
 
     Raises:
-        WrongAnswerError: as `verify` does.
+        WrongAnswerError: a result is wrong, or the kernel did something forbidden.
     """
     for number, launch in enumerate(launches, start=1):
         buffers.place(launch.placement)
@@ -217,8 +222,10 @@ def _launch(
     *,
     brief: bool,
 ) -> float:
-    """Call the kernel once, reject it if it left threads, processes or changed state behind, and return the duration in
-    µs.
+    """Call the kernel once, and return the duration of the call in µs.
+
+    Raises:
+     WrongAnswerError: the kernel accessed forbidden memory, or left threads, processes or changed state behind.
     """
     began_ns = time.perf_counter_ns()
     try:

@@ -1,4 +1,6 @@
-"""Starts a runner for a slot, also in advance, sends requests to it, and kills it after a time-out."""
+"""Starts a runner for a slot, perhaps in advance, sends requests to the runner, and kills the runner after a
+time-out.
+"""
 
 import contextlib
 import os
@@ -39,7 +41,8 @@ _THREAD_VARIABLES = (
 
 
 class ChildDiedError(EvoError, RuntimeError):
-    """The runner ended before it replied. The message contains the signal or exit status, and its last output.
+    """The runner ended before it replied. The message contains the signal or exit status, and the last output of the
+    runner.
 
     Attributes:
         killed: True if the runner was ended by a signal that another process may have sent.
@@ -58,7 +61,8 @@ class Child:
     """One runner process, started by its guardian in a separate session.
 
     Args:
-        threads: number of threads of numeric libraries in the runner. The libraries read it when they are loaded.
+        threads: number of threads that numeric libraries use in the runner. The libraries read this number when they
+            are loaded.
     """
 
     def __init__(self, *, threads: int) -> None:
@@ -169,8 +173,8 @@ class Child:
 
 
 class _Tail:
-    """Reads a stream in a thread and keeps the end of the output. Endless output therefore neither blocks nor fills
-    memory.
+    """Reads a stream in a thread and keeps the end of the output. Endless output therefore neither blocks the process
+    nor fills the memory.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -202,8 +206,8 @@ def _shortened(text: str) -> str:
 
 
 def _watched(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when a process ends, even if child processes keep its pipes open. None
-    except on Linux.
+    """Return a descriptor that becomes readable when a process ends, even if child processes keep the pipes of the
+    process open. Return None on systems other than Linux.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -237,11 +241,11 @@ def _close(stream: IO[bytes]) -> None:
 
 
 class Ahead:
-    """A runner started in advance, which opens no device until it is taken.
+    """A runner that is started in advance. The runner opens no device until `taken` returns it.
 
     Args:
-        request: the request that the runner carries out in advance.
-        limit_s: time limit in seconds.
+        request: request that the runner executes in advance.
+        limit_s: time limit of the request, in seconds.
     """
 
     def __init__(

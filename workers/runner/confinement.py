@@ -26,8 +26,8 @@ class Channel:
 
 
 def take_channel() -> Channel:
-    """Move the pipes from standard input and output to other descriptors. Afterwards, stdout goes to stderr, and stdin
-    is empty.
+    """Move the pipes to the slot from standard input and output to new descriptors, and return them. Afterwards, output
+    to stdout goes to stderr, and stdin is empty.
     """
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -38,8 +38,8 @@ def take_channel() -> Channel:
 
 
 def die_with(parent: int) -> None:
-    """End this process when its parent ends. On Linux, the kernel does this; on other systems, a thread watches the
-    parent.
+    """Make this process end when its parent ends. On Linux, the system kills the process. On all other systems, a
+    thread watches the parent.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -56,11 +56,12 @@ def adopt() -> None:
 
 
 def limit(memory_bytes: int, *, address_space: bool) -> None:
-    """Forbid core files, limit the size of files, and limit further memory to `memory_bytes` or half of the free
-    memory.
+    """Forbid core files, limit the size of files, and limit the memory that this process may still allocate. The limit
+    is `memory_bytes` or half of the free memory, whichever is smaller.
 
     Args:
-        address_space: False for devices whose driver reserves far more memory than it uses. Memory is then not limited.
+        address_space: True to limit the memory by its address space. False for devices whose driver reserves far more
+            addresses than it uses memory. The memory is then not limited.
     """
     limit_core()
     _lower("RLIMIT_FSIZE", max(_FILE_BYTES, memory_bytes))
@@ -75,8 +76,8 @@ def limit_core() -> None:
 
 
 def _lower(name: str, value: int) -> None:
-    """Lower a soft and a hard limit. Do nothing if the system lacks the limit or refuses the change (macOS for
-    memory).
+    """Lower the soft and the hard limit of a resource. Do nothing if the system lacks the limit, or refuses the change
+    as macOS does for memory.
     """
     try:
         import resource

@@ -1,9 +1,9 @@
-"""The parent process of a runner. If a candidate kills it, only the runner is lost.
+"""The parent process of a runner. If a candidate kills its parent process, only the runner is lost.
 
-Started by a slot as ``python -m workers.runner.guardian WORKER_PID``. If a candidate kills its parent process or its
-process group, the guardian ends, the system kills the runner, and the slot reports a crash. The worker continues. The
-guardian forks before it imports anything large, and ends with the runner's status. This protects only against
-accidents: a program that kills every process of its user also kills the worker.
+A slot starts the guardian as ``python -m workers.runner.guardian WORKER_PID``. If a candidate kills its parent process
+or its process group, the guardian ends, the system kills the runner, and the slot reports a crash. The worker
+continues. The guardian forks before it imports anything large, and ends with the runner's status. The guardian protects
+only against accidents. A program that kills every process of its user also kills the worker.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Repeats jobs whose processes were killed from outside, because the candidate did not cause that.
+"""Repeats jobs whose processes were killed from outside, because the candidate is not to blame.
 
 An operator, a batch system or the system's out-of-memory killer may end any process of a worker. A kernel can end its
 own process with the same signals, so a job is repeated only a few times.
@@ -33,8 +33,9 @@ def undisturbed(perform: Callable[[], R]) -> R:
     """Execute a job, and repeat it if its processes are killed from outside.
 
     Returns:
-        The report of the first attempt without a kill. After `MOST_ATTEMPTS` attempts, the last report, whose outcome
-            states the kills: a kernel process that is killed every time probably kills itself.
+        The report of the first attempt in which no process was killed. If a kernel process was killed in all
+        `MOST_ATTEMPTS` attempts, it probably killed itself. The last report is then returned, and its outcome mentions
+        the kills.
 
     Raises:
         KilledError: the runner was killed in every attempt. The runner contains no machine code of a candidate, so the

@@ -1,4 +1,6 @@
-"""First request to a runner: the correctness cases of a problem, with unpredictable seeds."""
+"""Creates the `Open` request to a runner, which contains the correctness cases of a problem with unpredictable
+seeds.
+"""
 
 import ast
 import zlib
@@ -16,10 +18,10 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
     """Return the `Open` request to a runner of a search.
 
     Args:
-        folder: the worker's cache.
+        folder: cache folder of the worker.
         fresh: additional entropy, so that a confirmation draws inputs that its challenger has not seen.
-        process: number of the process, if several processes use the same inputs.
-        modules: see `Open`.
+        process: number of the process within a job, if several processes use the same inputs.
+        modules: Python modules that the runner imports in advance.
     """
     terms, family = work.terms, work.copy.family
     return Open(
@@ -38,7 +40,8 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 
 
 def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
-    """Return Python modules that a runner should import in advance: modules of the device and of baselines.
+    """Return the names of the Python modules that a runner should import in advance. They are the modules that the
+    device and the baselines need.
 
     Functions of reference.py import large libraries when they first need them, which takes seconds.
 
@@ -58,7 +61,7 @@ def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
     """Return the plans of all cases of a search. The first case, which is also timed, has several seeds.
 
-    Candidates receive the inputs of the last of these seeds only after all timing.
+    Candidates receive the inputs of the last seed only after all timing.
     """
     terms, family = work.terms, work.copy.family
     plans: list[CasePlan] = []

@@ -1,4 +1,4 @@
-"""Runners of a slot: one per search. A runner is opened when it is needed, and replaced after a fault."""
+"""Runners of a slot, one per search. A runner is started when it is needed, and replaced after a fault."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -87,8 +87,8 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
     Raises:
         CandidateFault: the candidate was refused, or the runner died or timed out while running it.
         UnfitError: the device is at fault.
-        MachineExhausted: the machine's disk is full.
-        TroubleError: any other failure.
+        MachineExhausted: the disk of this machine is full.
+        TroubleError: the family or the machine is at fault.
     """
     try:
         reply = child.ask(request, limit_s)
@@ -118,8 +118,8 @@ def trouble(error: TroubleError) -> Outcome:
 
 
 def open_limit_s(policy: Policy) -> float:
-    """Return the time in seconds that a runner may take to import reference.py and compute inputs and expected
-    outputs.
+    """Return the time limit in seconds for opening a runner, which imports reference.py and computes inputs and
+    expected outputs.
     """
     return max(LEAST_OPEN_S, OPEN_SHARE * policy.verify_timeout_s)
 
@@ -138,7 +138,7 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
 
 
 def _worth_another(outcome: Outcome, attempt: int) -> bool:
-    """Return True if another attempt to open a runner must be made: the last one ended with a crash, and attempts
+    """Return True if opening a runner must be tried again, because the last attempt ended with a crash and attempts
     remain.
     """
     if not isinstance(outcome, Crashed):
@@ -168,14 +168,16 @@ def _not_opened(outcome: Outcome) -> str:
 
 
 class Runners:
-    """Opens, keeps and ends runners. One thread opens them; `prepare` and `interrupt` are thread-safe.
+    """Opens, keeps and ends runners. Only one thread may open runners. `prepare` and `interrupt` may be called from any
+    thread.
 
     Args:
-        folder: the worker's cache, from which runners read references.
+        folder: cache folder of the worker, from which runners read expected outputs.
 
     Attributes:
-        interruption: interruption of the job, which also covers its other programs.
-        opening: seconds of each step of the latest opening.
+        interruption: ends the runner and all further processes of the current job, such as compilers, profilers and
+            sanitizers.
+        opening: durations of the steps of the last runner start, in seconds.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -206,11 +208,11 @@ class Runners:
             self._spare.wait()
 
     def of(self, work: Assignment) -> Child:
-        """Return the runner of a search for one more trial. Open a runner if necessary.
+        """Return the runner of a search for one more trial. If the search has no usable runner, open a new one.
 
         Raises:
             TroubleError: the runner cannot be opened.
-            UnfitError: the device fails on a known kernel.
+            UnfitError: a known-good kernel fails on the device.
             GaveUp: the job was interrupted.
         """
         child = self._kept.pop(work.terms.key, None)
@@ -233,25 +235,26 @@ class Runners:
         modules: tuple[str, ...] = (),
         another: bool = False,
     ) -> Child:
-        """Return a new runner with its own inputs. The caller must end the runner.
+        """Return a new runner that has drawn its own inputs. The caller must end the runner.
 
-        A runner that ends while it is opened is replaced. The number of attempts is limited.
+        If the runner ends while it is opened, a new runner is started. The number of attempts is limited.
 
         Args:
             another: True to start a standby runner while this runner is opened.
 
         Raises:
             TroubleError: the runner cannot be opened.
-            UnfitError: the device fails on a known kernel.
+            UnfitError: a known-good kernel fails on the device.
             GaveUp: the job was interrupted.
         """
         request = open_request(work, self._folder, *entropy, process=process, modules=modules)
         return self._opened(work, request, attempt=1, another=another)
 
     def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
-        """Start the runner that `fresh` will return for the same arguments. It computes inputs and references.
+        """Start the runner that `fresh` will return for the same arguments. The runner computes inputs and expected
+        outputs in advance.
 
-        Several runners may be prepared at the same time. `discard` ends those that are not needed.
+        Several runners may be prepared at the same time. `discard` ends the prepared runners that were not used.
         """
         request = open_request(work, self._folder, *entropy, process=process, modules=modules)
         ahead = Prepare(terms=request)
@@ -273,7 +276,8 @@ class Runners:
 
     @contextmanager
     def drawn(self, work: Assignment, *entropy: int) -> Iterator[Child]:
-        """Yield a process that has drawn the inputs of the cases for `Save` requests. The process opens no device.
+        """Yield a runner that has drawn the inputs of the cases and answers `Save` requests. The runner opens no
+        device.
 
         Raises:
             TroubleError: reference.py fails to draw the inputs.
@@ -343,11 +347,12 @@ class Runners:
         return self._opened(work, request, attempt=attempt + 1, another=another)
 
     def _prove(self, child: Child, work: Assignment) -> None:
-        """Run a known kernel before candidates are judged, because a crashed runner may have left the device broken.
+        """Run a known-good kernel before candidates are judged, because a crashed runner may have left the device
+        broken.
 
         Raises:
-            _UnprovenError: the known kernel does not succeed.
-            UnfitError: the known kernel gives a wrong result.
+            _UnprovenError: the runner died or timed out while it ran the known-good kernel.
+            UnfitError: the known-good kernel gives a wrong result.
         """
         terms = work.terms
         request = Prove(device=terms.device, objective=terms.objective, folder=str(self._folder))

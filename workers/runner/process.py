@@ -1,8 +1,8 @@
-"""The runner process: imports a family's reference.py, and loads and times candidates.
+"""The runner process imports a family's reference.py, and loads and times candidates.
 
-Its guardian (`workers.runner.guardian`) forks it. It answers one request at a time until its input ends. It may crash,
-hang or be killed at any time, so all its data can be computed again. Candidates for CPUs run in further processes
-(`workers.backends.cpu.kernel_process`).
+The guardian (`workers.runner.guardian`) forks the runner. The runner answers one request at a time until its input
+ends. It may crash, hang or be killed at any time, so it holds only data that can be computed again. Candidates for CPUs
+run in separate processes (`workers.backends.cpu.kernel_process`).
 """
 
 import os
@@ -167,7 +167,7 @@ class Drawn:
         """Draw the inputs with the seeds of an `Open` request.
 
         Raises:
-            FamilyError: reference.py does not keep its contract.
+            FamilyError: reference.py violates its contract.
         """
         reference = Reference(Path(terms.reference), terms.family_digest, Cache(Path(terms.folder)))
         with ThreadPoolExecutor(max(1, len(terms.cases))) as pool:

@@ -1,6 +1,6 @@
-"""Protocol between a slot and its runner: one JSON document per line, over two pipes.
+"""Protocol between a slot and its runner. Each message is one line of JSON, sent through a pipe.
 
-The runner may run hostile machine code, so the slot reads only JSON from it, never pickles.
+The runner may execute hostile machine code, so the slot parses its replies as JSON and never as pickles.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ class CasePlan:
 
     Attributes:
         distribution: name of the distribution of the inputs in reference.py.
-        seeds: seeds of the generators, one for each set of inputs.
-        operands: inputs and outputs of the problem as the family declares them, including those that a kernel does not
-            take.
-        mixed: True if elements and rows of its inputs may be replaced by those of other cases.
+        seeds: seeds of the random generators, one for each set of inputs.
+        operands: inputs and outputs of the problem as the family declares them, including operands that a kernel does
+            not take.
+        mixed: True if elements and rows of the inputs may be replaced by elements and rows of further cases.
     """
 
     name: str
@@ -52,10 +52,10 @@ class CasePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Prove:
-    """Open the device and run a known kernel on it. This is the first request of a slot.
+    """Request to open the device and to run a known-good kernel on it. This is the first request to a runner.
 
     Attributes:
-        folder: the worker's cache.
+        folder: cache folder of the worker.
     """
 
     device: Device
@@ -66,17 +66,19 @@ class Prove:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Compute inputs and expected outputs for the device. This request follows `Prove`.
+    """Request to compute inputs and expected outputs for the device. This request follows `Prove`.
 
     Attributes:
         reference: path of the family's reference.py.
-        folder: the worker's cache.
-        memory_limit_bytes: memory that the runner may allocate after this request.
-        reentrant: False if the family says that two threads may not call its kernels at the same time.
-        fixed: True for a variant, whose author cannot edit family.toml. Errors then suggest no change of family.toml.
-        process: number of the process within a job. Processes with the same cases and different numbers differ in all
-            other random draws: orders of rounds, further inputs, and changes between samples.
-        modules: Python modules that the process will need. It imports them while it computes.
+        folder: cache folder of the worker.
+        memory_limit_bytes: memory that the runner may allocate after this request, in bytes.
+        reentrant: False if the family declares that two threads must not call its kernels at the same time.
+        fixed: True for a variant, whose author cannot edit family.toml. Error messages then suggest no change of
+            family.toml.
+        process: number of the process within a job. Processes with the same cases but different numbers draw different
+            orders of rounds, further inputs, and changes between samples.
+        modules: Python modules that the process will need. The process imports them while it computes the expected
+            outputs.
     """
 
     device: Device
@@ -100,9 +102,9 @@ class Open:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Compute inputs and expected outputs of a later `Open` request in advance, without the device.
+    """Request to compute inputs and expected outputs of a later `Open` request in advance, without the device.
 
-    Another runner may be measuring on the device, so references are computed on CPU cores.
+    Another runner may be measuring on the device, so the expected outputs are computed on CPU cores.
     """
 
     terms: Open
@@ -119,8 +121,8 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Draw the first inputs of each case for `Save` requests. No device is needed, and no expected outputs are
-    computed.
+    """Request to draw the first inputs of each case for `Save` requests. No device is needed, and no expected outputs
+    are computed.
     """
 
     terms: Open
@@ -129,15 +131,15 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Verify:
-    """Load a candidate and verify it on every case for which it has a kernel.
+    """Request to load a candidate and to verify it on every case for which it has a kernel.
 
     Attributes:
         candidate: name of the candidate in later requests.
         kernels: kernels by case name.
-        launches: calls with the first inputs of each case, which must all give the same result.
-        deferred: True to postpone the checks with mixed inputs and with two threads. `Measure` makes them if early
-            samples show that the candidate may be among the fastest.
-        hopeless_us: see `evo.trial.timing.Bars`.
+        launches: number of calls with the first inputs of each case. All calls must give the same result.
+        deferred: True to postpone the checks with mixed inputs and with two threads. `Measure` makes these checks if
+            early samples show that the candidate may be among the fastest.
+        hopeless_us: call time in µs above which the verification stops, see `evo.trial.timing.Bars`.
     """
 
     candidate: str
@@ -150,8 +152,11 @@ class Verify:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Time a verified candidate in the quick gate. `other_samples` is the number of samples in the cache mode that does
-    not rank.
+    """Request to time a verified candidate in the quick gate.
+
+    Attributes:
+     samples: number of samples in the cache mode that ranks trials.
+     other_samples: number of samples in the second cache mode.
     """
 
     candidate: str
@@ -163,16 +168,17 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Time several series and, if requested, baselines in interleaved rounds. Sample i of each series is of round i.
+    """Request to time several series and, if requested, baselines in interleaved rounds. Sample i of each series was
+    taken in round i.
 
     Attributes:
-        series: name of the series → candidate; two series of the same candidate are timed independently.
-        only: name of the only baseline to time; None: all.
-        overwrite_check: name of the series for the overwrite check; None: no check.
+        series: name of the candidate by name of the series. Two series of the same candidate are timed independently.
+        only: name of the only baseline to time. If None, all baselines are timed.
+        overwrite_check: name of the series for which the overwrite check is made. If None, the check is not made.
         policy: limits of the overwrite check and the minimum number of rounds.
-        inputs: number of further inputs on which the challenger is judged after the rounds, if time allows.
-        budget_s: time for the rounds, in seconds. Baselines that would exceed it are left out. If there are only
-            baselines, the number of rounds is reduced instead.
+        inputs: number of further inputs on which the challenger is verified after the rounds, if there is time left.
+        budget_s: time for the rounds, in seconds. Baselines that would exceed the budget are left out. If only
+            baselines are timed, the number of rounds is reduced, and no baseline is left out.
     """
 
     series: Mapping[str, str]
@@ -215,8 +221,9 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """Samples of the quick gate. If a limit of `Measure.bars` was exceeded, there are fewer than requested, and no
-    `other`.
+    """Samples of the quick gate.
+
+    If a limit of `Measure.bars` was exceeded, there are fewer samples than requested, and `other` is None.
     """
 
     timing: Timing
@@ -228,10 +235,11 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Samples of interleaved rounds by series and by baseline, and the reasons why other baselines were not timed.
+    """Samples of interleaved rounds, by series and by baseline. `unavailable` contains the reasons why the remaining
+    baselines were not timed.
 
     Attributes:
-        answers: output checks by candidate. Candidates with wrong outputs were timed, too.
+        answers: results of the output checks by candidate. Candidates with wrong outputs were also timed.
         seconds: duration of each step of the comparison in seconds, in order.
     """
 
@@ -265,7 +273,7 @@ class Trouble:
     """The family or the machine is faulty. No candidate can be judged on this machine until the fault is repaired.
 
     Attributes:
-        exhausted: True if the machine's disk is full, so that another machine must do the work.
+        exhausted: True if the disk of the machine is full, so that the work must be done on another machine.
     """
 
     reason: str

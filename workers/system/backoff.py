@@ -1,4 +1,4 @@
-"""Backoff: growing pauses with jitter, so that workers do not all retry at the same time."""
+"""Growing pauses with jitter between retries, so that workers do not all retry at the same time."""
 
 import random
 import threading
@@ -8,7 +8,8 @@ class Backoff:
     """Growing pauses with jitter. A pause ends early when the worker stops.
 
     Args:
-        first_s: seconds of the pause after the first failure. Pauses double up to `longest_s`.
+        first_s: length of the pause after the first failure, in seconds. Each pause is twice as long as the previous
+            one, up to `longest_s`.
     """
 
     def __init__(self, stopping: threading.Event, *, first_s: float, longest_s: float) -> None:

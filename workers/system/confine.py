@@ -1,13 +1,13 @@
 """Starts a command that can access only given folders, and neither the network nor other processes.
 
-This is a separate script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. In a
-``--list`` folder, the command can read only the names of files. ``--kernel yes`` is for candidates that are built with
-sanitizers: they may reserve any number of addresses, because sanitizers reserve terabytes, and may not send signals.
-Without a command, the script prints the mechanisms that work on this system.
+The module is run as a script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. In
+a ``--list`` folder, the command can read only the names of files. ``--kernel yes`` is used for candidates that are
+built with sanitizers. Such candidates may reserve any amount of address space, because sanitizers reserve terabytes,
+but must not send signals. Without a command, the script prints the mechanisms that work on this system.
 
 Landlock restricts files, ports and signals (https://docs.kernel.org/userspace-api/landlock.html), and a seccomp filter
-refuses sockets and system calls on other processes. Without Landlock, bubblewrap (``--bubblewrap PATH``) starts the
-command with a file system that contains only these folders.
+refuses sockets and system calls on other processes. If the system has no Landlock, bubblewrap (``--bubblewrap PATH``)
+starts the command with a file system that contains only the given folders.
 """
 
 import ctypes
@@ -144,8 +144,8 @@ def _filter(*, signals: bool) -> bool:
 
 
 def _bubblewrap(path: str, reads: list[str], writes: list[str]) -> list[str]:
-    """Return the first arguments of a command that runs another command in separate namespaces, with access to only
-    these folders.
+    """Return the first part of a command line that runs a command in separate namespaces. The command has access only
+    to the folders in `reads` and `writes`.
     """
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--dev", "/dev", "--tmpfs", "/tmp"]
     for each in reads:

@@ -1,6 +1,6 @@
-"""Processes that a candidate started. They are found from its runner and killed with it.
+"""Finds and kills the processes that a candidate started.
 
-This also finds processes that left the process group of the runner.
+Processes that left the process group of the candidate's runner are found as well.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ def children() -> frozenset[int]:
 
 
 def _children_at_once() -> frozenset[int]:
-    """Return what `children` returns. If there are no children, this takes one system call.
+    """Return the child processes, like `children`. If there are none, this takes only one system call.
 
-    Listing children may examine every process of the machine.
+    `children` may examine every process of the machine, which takes longer.
     """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -48,9 +48,9 @@ def _children_at_once() -> frozenset[int]:
 
 @contextmanager
 def excused() -> Iterator[None]:
-    """Record the processes that trusted code starts in the block; `of_trusted_code` returns them.
+    """Record the processes that trusted code starts in the block. `of_trusted_code` returns these processes.
 
-    Only processes of the same user count. Kernels run as other users if the machine allows it.
+    Only processes of this user are recorded, because kernels run as other users if the machine allows it.
     """
     before = _children_at_once()
     try:

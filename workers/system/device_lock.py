@@ -1,4 +1,6 @@
-"""Device lock: one process measures on a device at a time. The system releases the lock when the process ends."""
+"""Device lock, which ensures that only one process measures on a device at a time. The system releases the lock when
+the process ends.
+"""
 
 import fcntl
 import os
@@ -36,18 +38,19 @@ def exclusive(
     unwanted: Callable[[], bool] = lambda: False,
     on_busy: Callable[[int | None], None] = log_busy,
 ) -> Iterator[float]:
-    """Lock a device, after waiting for other processes. Yield the seconds of waiting.
+    """Wait for other processes, lock a device, and yield the duration of the wait in seconds.
 
-    Waiting processes form a queue, which has its own lock. The first in the queue is next, even if the holder requests
-    the device again at once. If no lock file can be created, the measurement continues without a lock.
+    Waiting processes form a queue, which has its own lock. The first process in the queue gets the device next, even if
+    the current holder requests the device again at once. If no lock file can be created, the measurement continues
+    without a lock.
 
     Args:
-        unwanted: function that ends the wait by returning True.
-        on_busy: called once after `BUSY_S` seconds of waiting, with the id of the process that holds the device, if
-            known.
+        unwanted: function that returns True to end the wait.
+        on_busy: function that is called once after `BUSY_S` seconds of waiting. Its argument is the id of the process
+            that holds the device, or None if unknown.
 
     Raises:
-        GaveUp: the measurement is no longer needed.
+        GaveUp: `unwanted` returned True.
     """
     with _opened(f"{device_uuid}.queue") as queue, _opened(device_uuid) as device:
         if queue is None or device is None:

@@ -19,7 +19,7 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def refuse_exhaustion(said: str) -> None:
-    """Check the output of a failed program, in the C locale, for errors of a full disk.
+    """Check the output of a failed program for errors of a full disk. The program must have run in the C locale.
 
     Raises:
         MachineExhausted: the output shows that the disk is full or read-only.

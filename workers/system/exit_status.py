@@ -6,10 +6,10 @@ _SENT = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
 
 
 def ended(status: int) -> str:
-    """Return how a process ended, e.g. ``killed by SIGKILL``.
+    """Return a description of how a process ended, e.g. ``killed by SIGKILL``.
 
     Args:
-        status: exit status; for a signal, its negative number.
+        status: exit status. If a signal ended the process, the negative number of the signal.
     """
     if status >= 0:
         return f"ended with status {status} in the middle of its work"
@@ -23,7 +23,7 @@ def sent_from_outside(status: int) -> bool:
     """Return True if a process was ended by a signal that users, batch systems or the out-of-memory killer send.
 
     Args:
-        status: exit status; for a signal, its negative number.
+        status: exit status. If a signal ended the process, the negative number of the signal.
     """
     return -status in _SENT
 

@@ -1,4 +1,4 @@
-"""Interruption of a job from another thread: kills its programs and refuses new ones."""
+"""Interrupts a job from another thread, by killing the job's programs and refusing to start new programs."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Process that answers requests line by line, e.g. a compiler or the renderer of templates."""
+"""Starts a process that answers requests line by line, e.g. a compiler or the renderer of templates."""
 
 import contextlib
 import json
@@ -24,11 +24,12 @@ _LAST_WORDS_BYTES = 4096
 class LineProcess:
     """Process of one module that answers each line of JSON with a line of JSON.
 
-    It ends when its owner ends, because its input is then closed.
+    The process ends when the process that started it ends, because its standard input is then closed.
 
     Args:
         module: module to run with ``python -m``.
-        reads: files and folders that the confined process may read in addition to its own; None: it is not confined.
+        reads: files and folders that the confined process may read in addition to its own. If None, the process is not
+            confined.
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None) -> None:
@@ -51,9 +52,9 @@ class LineProcess:
         self._end = weakref.finalize(self, _end, self._popen, resources)  # at the interpreter's end as well
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
-        """Return the answer, or a description of how the process ended.
+        """Return the answer to a request, or a description of how the process ended.
 
-        Return None after a timeout, which kills the process.
+        After a timeout, kill the process and return None.
         """
         late = threading.Event()
         watchdog = threading.Timer(timeout_s, self._stop, (late,))

@@ -1,6 +1,6 @@
-"""The logger.
+"""Returns the logger of the workers.
 
-The logging library is imported with the first message, because runners rarely log and must start fast.
+The logging library is imported when the first message is logged, because runners rarely log and must start fast.
 """
 
 from typing import TYPE_CHECKING

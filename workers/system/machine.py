@@ -1,4 +1,4 @@
-"""Facts about the processor of this machine, from the operating system."""
+"""Facts about the processor of this machine, as reported by the operating system."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Runs a program and returns its output: a compiler, or a compiled program with a tool."""
+"""Runs a program, such as a compiler or a sanitizer, and returns its output."""
 
 import os
 import re
@@ -35,10 +35,11 @@ def run(
     *,
     interruption: Interruption | None = None,
 ) -> tuple[int | None, str]:
-    """Return the exit status (None: the time limit was reached) and the beginning of the output.
+    """Run a program, and return its exit status and the beginning of its output. The exit status is None if the time
+    limit was reached.
 
-    Child processes of the program end with it. A program that is killed from outside is run again, `MOST_RUNS` times at
-    most.
+    Child processes of the program are killed when the program ends. A program that is killed from outside is run again,
+    at most `MOST_RUNS` times in total.
 
     Raises:
         GaveUp: the run was interrupted.
@@ -112,9 +113,10 @@ _REFUSED, _FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
 def keeping_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which Python writes bytecode to the user's cache, if it would otherwise write none.
+    """Return the environment for a Python process. If Python would write no bytecode, it is made to write bytecode to
+    the user's cache folder.
 
-    No bytecode is written next to sources, and a folder that the user chose is kept.
+    Bytecode is not written next to the sources. A bytecode folder that the user chose is kept.
     """
     if not environment.get(_REFUSED) or environment.get(_FOLDER):
         return dict(environment)

@@ -1,4 +1,6 @@
-"""Runs commands on unreviewed code in a sandbox: they can access only given folders, and no network. See `confine`."""
+"""Runs commands on unreviewed code in a sandbox, in which they can access only given folders and no network. See
+`confine`.
+"""
 
 import os
 import shutil
@@ -39,12 +41,13 @@ def sandboxed(
     writes: Iterable[str | Path] = (),
     kernel: bool = False,
 ) -> list[str]:
-    """Return a command that runs another command in a sandbox. `sandbox_here` must not be empty.
+    """Return a command line that runs a command in a sandbox. Call this only if `sandbox_here()` returned a non-empty
+    string.
 
     Args:
-        reads: files and folders that the command may read, in addition to those of the system and of its program.
+        reads: files and folders that the command may read, in addition to the folders of the system and of the program.
         writes: folders that the command may read and write.
-        kernel: True if the command is a candidate that was built with sanitizers; see `confine`.
+        kernel: True if the command runs a candidate that was built with sanitizers, see `confine`.
     """
     program = shutil.which(command[0]) or command[0]
     own = [*_SYSTEM, *_PROCESSOR, *_home_of(program), *(_python_folders() if program == sys.executable else ())]

@@ -1,6 +1,6 @@
 """Temporary folders that are deleted at the end of their process.
 
-The next process deletes those of killed processes.
+If a process is killed, the next process deletes the folders of the killed process.
 """
 
 import fcntl
@@ -56,9 +56,9 @@ def sweep_scratch() -> None:
 
 
 def _marked(folder: Path) -> int:
-    """Create a locked file that marks the folder as in use. Return its descriptor.
+    """Create a locked file that marks the folder as in use, and return the descriptor of the file.
 
-    The file is locked before it gets its final name. Otherwise a sweep in between would delete the folder.
+    The file is locked before it gets its final name. Otherwise a sweep between the two steps would delete the folder.
     """
     unnamed = folder / f"{_MARK}-unlocked"
     descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

@@ -9,7 +9,7 @@ class Seconds:
     """Adds up the seconds of each step, in the order of the steps.
 
     Attributes:
-        taken: seconds by name of the step. Steps that raised an error are left out.
+        taken: duration of each step in seconds, by name of the step. Steps that raised an error are not included.
     """
 
     def __init__(self) -> None:

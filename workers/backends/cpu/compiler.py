@@ -46,9 +46,10 @@ class NoCompilerError(EvoError, FileNotFoundError):
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the command of the C compiler: ``$CC``, gcc, clang, or the one in `ziglang`.
+    """Return the command of the C compiler: ``$CC``, gcc, clang, or the compiler in the Python package `ziglang`.
 
-    Raises: NoCompilerError: there is no C compiler. The message contains both remedies.
+    Raises:
+     NoCompilerError: there is no C compiler.
     """
     chosen = shlex.split(environment.get("CC", ""))
     if chosen:
@@ -96,8 +97,8 @@ class CCompiler:
 
     @cached_property
     def library_folders(self) -> tuple[str, ...]:
-        """Folders in which the linker searches for libraries, after the folders of the flags; empty if the compiler
-        does not report them.
+        """Folders in which the linker searches for libraries after the folders of the flags. Empty if the compiler does
+        not report these folders.
         """
         try:
             said = self._ask("-print-search-dirs")
@@ -154,8 +155,10 @@ class CCompiler:
         *,
         interruption: Interruption | None = None,
     ) -> tuple[int | None, str]:
-        """Run the compiler on a unit in a folder, in a sandbox if the unit is untrusted. Return the result of
-        `program.run`.
+        """Run the compiler on a unit in a folder, and return the exit status and the output.
+
+        An untrusted unit is compiled in a sandbox, if the system supports one. The exit status is None if the compiler
+        exceeded the time-out.
 
         Raises:
             GaveUp: the compilation was interrupted.
@@ -173,8 +176,8 @@ class CCompiler:
         return None
 
     def _redefined(self, unit: Unit, folder: Path, source: str) -> str:
-        """Return a warning for each macro of the source that a header replaces. Compilers give no warning if it is a
-        system header.
+        """Return a warning for each macro of the source that a header redefines. Compilers do not warn about
+        redefinitions in system headers.
         """
         names = set(_MACRO.findall(unit.source))
         if not names:
@@ -238,7 +241,7 @@ def _confined(unit: Unit, command: Sequence[str], folder: Path) -> list[str]:
 def _exports(binary: bytes, name: str) -> bool:
     """Return True if the library exports a function of this name.
 
-    A Mach-O file is only searched for the name as text, with the underscore that begins its names.
+    In a Mach-O file, only the text of the name is searched, with the underscore that Mach-O puts before C names.
     """
     if is_elf(binary):
         return any(each.name == name and each.defined and each.callable for each in symbols(binary))

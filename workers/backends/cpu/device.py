@@ -1,4 +1,4 @@
-"""The CPU as a device. Kernels are functions of shared libraries, which are called on pinned cores."""
+"""The CPU as a device. Kernels are functions in shared libraries and run on pinned cores."""
 
 import os
 import platform
@@ -44,11 +44,11 @@ _SELF_TEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class _AtReturn:
-    """Outputs at the end of the last call, if its process then had several threads.
+    """Contents of the outputs at the end of the last call, kept if the kernel process then had several threads.
 
     Attributes:
-        rewritten: number of times that the runner had written the outputs.
-        runs: number of requests for calls to all kernel processes of the session.
+        rewritten: number of times that the runner had written the outputs before that moment.
+        runs: number of call requests that the session had sent to its kernel processes before that moment.
     """
 
     buffers: HostBuffers
@@ -184,8 +184,8 @@ class CpuSession:
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Return what the kernels changed or left behind; None if there is nothing. Threads that were joined get a
-        moment to end.
+        """Return a description of what the kernels changed or left behind, or None if there is nothing. The check waits
+        a moment for joined threads to end.
 
         Raises:
             InvalidMeasurementError: the times that a kernel process reported are impossible.
@@ -216,8 +216,8 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return as many cores as kernels are timed on, other cores if there are enough. `index` selects where the
-        group starts.
+        """Return a group of cores, as many as kernels are timed on. The group avoids the cores for timing if the
+        machine has enough cores. `index` selects the start of the group.
         """
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
@@ -234,7 +234,7 @@ class CpuSession:
         return None
 
     def _written_since(self) -> str | None:
-        """Return the fault if outputs were written after the call returned; None if they were not.
+        """Return a description of the fault if outputs were written after the call returned, else None.
 
         A thread could write the outputs and end before `residue` counts the threads.
         """

@@ -78,15 +78,15 @@ class KernelProcess:
     Args:
         program: the compiled `kernel_process.c`.
         library: the candidate.
-        cores: cores on which the process runs; empty: the cores of the calling process.
+        cores: cores on which the process runs. If empty, the process runs on the cores of the calling process.
         threads: number of cores that the process may use at once.
         timed: True to measure calls of an empty function first, for comparison with timed calls.
-        memory_bytes: limit of the memory that the process allocates; 0: no limit.
+        memory_bytes: limit of the memory that the process allocates, in bytes. If 0, the memory is not limited.
 
     Attributes:
-        level: the isolation measures that are in force; empty until `load`.
+        level: names of the isolation measures that are in force. Empty until `load`.
         pace: progress of the calls that the process makes.
-        runs: number of requests for calls so far.
+        runs: number of call requests that were sent so far.
     """
 
     program: Path
@@ -116,10 +116,10 @@ class KernelProcess:
         self._request_map(self.pace.segment, PACED)
 
     def load(self) -> None:
-        """Wait until the process is ready, and load the library. Repeated calls do nothing.
+        """Wait until the process is ready, and load the library. Repeated calls of `load` do nothing.
 
         Raises:
-            LaunchError: the library does not load, or lacks the entry.
+            LaunchError: the library cannot be loaded, or lacks the entry function.
             DeviceLostError: the process ended.
         """
         if self._loaded:
@@ -164,14 +164,14 @@ class KernelProcess:
         """Map the memory of buffer sets in the process, and return the arguments for calls on these sets.
 
         Raises:
-            LaunchError: the library does not load, or has arguments that kernel processes cannot pass.
+            LaunchError: the library cannot be loaded, or the kernel has arguments that kernel processes cannot pass.
         """
         self.load()
         self._map(self._space.missing(sets))
         return self._space.table(sets, self._registers)
 
     def populate(self, table: Table, sets: Iterable[int]) -> None:
-        """Add page-table entries for buffer sets, so that timed calls cause no page faults.
+        """Create the page-table entries of buffer sets in advance, so that timed calls cause no page faults.
 
         Raises:
             DeviceLostError: the process ended.
@@ -195,10 +195,11 @@ class KernelProcess:
         """Call the kernel `calls` times, on the sets in rotation or in a given order.
 
         Args:
-            order: indices of the sets for consecutive calls, 4 bytes each, at most `MOST_ORDERS`. It begins with
-                `first`, and is repeated if there are more calls. Empty: the sets are used in rotation.
-            behind: True to restore a set's arguments after the call on the next set, so that their memory is no longer
-                in the caches; False to restore them just before the call.
+            order: indices of the sets for consecutive calls, 4 bytes each, at most `MOST_ORDERS` indices. The first
+                index is `first`. If there are more calls than indices, the sequence is repeated. If empty, the sets are
+                used in rotation.
+            behind: True to restore the arguments of a set after the call on the next set, so that the arguments are no
+                longer in the caches. False to restore the arguments just before the call.
             meanwhile: function called in this process during the calls.
 
         Raises:
@@ -210,10 +211,11 @@ class KernelProcess:
         return self._batch(calls, first, flags, mode.stack_bytes, meanwhile=meanwhile, order=order)
 
     def call(self, table: Table, mode: CallMode) -> None:
-        """Call the kernel once on the first set. Record changes of the process state, which `fault` reports.
+        """Call the kernel once on the first set. Changes of the process state are recorded, and reported by `fault`.
 
         Raises:
-            TrespassError, DeviceLostError: as `run` does.
+            TrespassError: the kernel accessed forbidden memory.
+            DeviceLostError: the process ended.
         """
         sent = self._new_table(table)
         self.runs += 1
@@ -227,17 +229,18 @@ class KernelProcess:
         self._changed = self._changed or changes_text(changes, signal_number)
 
     def run_together(self, table: Table, calls: int, core: int | None, jitter: int) -> float:
-        """Call the kernel `calls` times on the first half of the sets, while another thread calls it on the second
-        half.
+        """Call the kernel `calls` times on the first half of the sets, while another thread calls the kernel on the
+        second half.
 
-        Returns the µs per call.
+        Return the average time of a call in µs.
 
         Args:
-            core: core of the other thread; None: any core of the process.
-            jitter: seed of random waits between the calls of the other thread; 0: no waits.
+            core: core of the other thread. If None, the thread runs on any core of the process.
+            jitter: seed of random waits between the calls of the other thread. If 0, the thread does not wait.
 
         Raises:
-            TrespassError, DeviceLostError: as `run` does.
+            TrespassError: the kernel accessed forbidden memory.
+            DeviceLostError: the process ended.
         """
         self._send_table(table)
         batch = self._batch(calls, 0 if core is None else core + 1, EXAMINE | TOGETHER, jitter)
@@ -257,8 +260,8 @@ class KernelProcess:
             self._turn = None
 
     def worth_repeating(self, batch: Batch) -> bool:
-        """Return True if the system's figures contradict the reported time of a batch, and a repetition may show that
-        other programs caused this.
+        """Return True if the reported time of a batch is suspicious, and a repetition may show that other programs
+        caused the deviation.
         """
         return worth_repeating(batch, self.ledger, self.idle, self.threads)
 
@@ -267,7 +270,7 @@ class KernelProcess:
         return contradicts(batch, self.idle, self.threads)
 
     def fault(self) -> str | None:
-        """Return a forbidden change or leak that earlier calls caused; None if there is none.
+        """Return a description of a forbidden change or a leak that earlier calls caused, or None if there is none.
 
         Raises:
             InvalidMeasurementError: the reported times of the calls are impossible.
@@ -299,8 +302,8 @@ class KernelProcess:
         return ", ".join(levels) or "none"
 
     def _send_table(self, table: Table) -> None:
-        """Send the arguments of the next calls, and wait for the confirmation. Do nothing if the process has these
-        arguments.
+        """Send the arguments of the next calls, and wait for the confirmation. Do nothing if the process already has
+        these arguments.
         """
         if request := self._new_table(table):
             self._send(request)
@@ -356,8 +359,9 @@ class KernelProcess:
             raise TrespassError(f"changes the loop that calls it: {self.pace.made} of {calls} calls were made")
 
     def _map(self, missing: Sequence[tuple[str, Segment]]) -> None:
-        """Map segments in the process. All requests are sent before the first reply is read, because each wait for a
-        reply costs two process switches.
+        """Map segments into the memory of the process.
+
+        All requests are sent before the first reply is read, because each wait for a reply costs two process switches.
         """
         self._send(b"")
         for _, segment in missing:
@@ -415,8 +419,8 @@ class KernelProcess:
         raise DeviceLostError(how)
 
     def _mapped_bytes(self) -> tuple[int, ...]:
-        """Return the size of the process's memory without the buffers, and of its private writable part; empty if
-        unknown.
+        """Return the size of the process's memory without the buffers, and the size of its private writable part, in
+        bytes. The result is empty if the sizes are unknown.
         """
         found = self._process.memory_bytes()
         return () if found is None else (found[0] - self._space.mapped_bytes, found[1])
@@ -432,7 +436,7 @@ class KernelProcess:
         )
 
     def _rewritten(self) -> str | None:
-        """Return the fault if the kernel changed machine code; else None.
+        """Return a description of the fault if the kernel changed machine code, else None.
 
         The code is checked in the first call of `fault`, and then only if timed calls were made since the last check.
         """

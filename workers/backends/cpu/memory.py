@@ -28,7 +28,8 @@ class GuardedArray:
     """An array with guard bands directly before and after it.
 
     Args:
-        segment, room: location of the array; None: the array gets its own segment.
+        segment, room: segment, and range in the segment, that contain the array. If None, the array gets a segment of
+            its own.
 
     Attributes:
         offset: offset of the data in the segment.
@@ -85,8 +86,8 @@ class HostBuffers:
     """A `workers.backends.Buffers` in host memory. Most of the memory is shared with kernel processes.
 
     Args:
-        arrays: arrays for this set; None: new arrays are made, each in its own segment.
-        sharing: set whose inputs this set uses instead of copying inputs; None: inputs are copied.
+        arrays: arrays for this set. If None, new arrays are made, each in a segment of its own.
+        sharing: set whose inputs are also used by this set. If None, the inputs are copied.
 
     Attributes:
         arrays: arrays by argument name.
@@ -228,8 +229,8 @@ def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]],
 
 
 def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> list[dict[str, GuardedArray]]:
-    """Return `count` sets of arrays by name. Arrays that kernels only read are in one segment, all other arrays in
-    another.
+    """Return `count` sets of arrays by argument name. One segment contains the arrays that kernels only read, a second
+    segment contains all other arrays.
 
     Args:
         holes: True if the memory between two arrays is inaccessible to kernel processes.

@@ -42,8 +42,8 @@ class Zone:
 
 
 class PowercapMeter:
-    """Sum of the energy counters of all processor packages and their memory. It includes the energy that other programs
-    use.
+    """Sum of the energy counters of all processor packages and their memory. The sum includes the energy that other
+    programs use.
     """
 
     span_s = SPAN_S
@@ -57,8 +57,8 @@ class PowercapMeter:
         """Return the meter of this machine.
 
         Args:
-            folder: folder of the RAPL counters; None: the one that the environment variable `FOLDER` names, else the
-                system's folder.
+            folder: folder of the RAPL counters. If None, the value of the environment variable `FOLDER` is used if it
+                is set, else the system's folder.
 
         Raises:
             NoMeterError: there are no counters, or they cannot be read.

@@ -1,7 +1,7 @@
 """Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls the kernel.
 
-The program runs a candidate's code. If the machine supports sandboxes, the program runs in the sandbox of compilers: it
-can read its inputs and libraries, but write no files. The program does not get the worker's environment variables.
+The program runs a candidate's code. If the machine supports sandboxes, the program runs in a sandbox, in which it can
+read its inputs and libraries but cannot write files. The program does not get the worker's environment variables.
 """
 
 import hashlib
@@ -105,7 +105,8 @@ class CSanitizer:
         return Sanitized(tool=tool.name, findings=found)
 
     def _built(self, tool: Tool, subject: Subject, builds: Path, timeout_s: float) -> tuple[Path | None, str]:
-        """Return the program for a case, and the compiler's log. The program is None if it cannot be built.
+        """Return the path of the program for a case, and the compiler's log. The path is None if the program cannot be
+        built.
 
         Cases with equal sources and arguments share one build.
         """
@@ -164,8 +165,8 @@ def _flags(tool: Tool, subject: Subject, chosen: Sequence[str]) -> Iterator[str]
 
 
 def program(entry: str, arguments: Sequence[Argument]) -> str:
-    """Return a C program that calls the kernel once with buffers of exact size. The program's argument is the folder of
-    inputs.
+    """Return a C program that calls the kernel once with buffers of exact size. The command line of the program
+    consists of the folder with the inputs.
     """
     buffers = [argument for argument in arguments if argument.role != "scalar"]
     parameters = ", ".join(_C_TYPES[each.dtype] if each.role == "scalar" else "void *" for each in arguments)

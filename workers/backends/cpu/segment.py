@@ -32,17 +32,17 @@ class Room:
 class Segment:
     """An anonymous file, mapped into this process and into kernel processes.
 
-    Between two rooms lies a page that a kernel process may be forbidden to touch.
+    A page lies between each two rooms. Kernel processes may be denied access to this page.
 
     Args:
         sizes: size of each array in bytes.
         writable: True if kernel processes may write to the segment.
 
     Attributes:
-        number: unique number of the segment in this process.
+        number: number of the segment, unique in this process.
         size: total size in bytes.
         rooms: range of each array, in order.
-        holes: offsets of the pages between rooms.
+        holes: offsets of the pages between rooms that are made inaccessible to kernel processes.
     """
 
     def __init__(self, sizes: Iterable[int], *, writable: bool) -> None:
@@ -74,8 +74,8 @@ class Segment:
         return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
 
     def descriptor(self) -> int:
-        """Return a descriptor for a kernel process, with only the rights that the process needs. The caller closes the
-        descriptor.
+        """Return a file descriptor of the segment for a kernel process. It is read-only if kernel processes may not
+        write to the segment. The caller closes the descriptor.
         """
         if not self.writable and Path("/proc/self/fd").is_dir():
             return os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_CLOEXEC)

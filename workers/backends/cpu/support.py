@@ -48,14 +48,14 @@ class SupportError(EvoError, RuntimeError):
 
 
 def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) -> ctypes.CDLL:
-    """Return the loaded library. It is compiled once per compiler and cached in `folder`.
+    """Load the library compiled from `support.c`. The library is compiled once per compiler and cached in `folder`.
 
     Args:
-        path: path at which a copy of the library is stored.
+        path: path at which the library is stored before it is loaded. If None, a temporary path is used.
 
     Raises:
         SupportError: `support.c` does not compile.
-        MachineExhausted: libraries cannot be loaded from the folder of `path`.
+        MachineExhausted: the folder of `path` is mounted without the permission to execute files.
     """
     source = files("workers.backends.cpu").joinpath("support.c").read_text()
     cache, key = Cache(folder), cache_key("support", compiler.version, source)
@@ -73,7 +73,7 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
 
 
 def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
-    """Write the program that calls kernels to `target` and return its path.
+    """Write the program that calls kernels into the folder `target` and return the program's path.
 
     Args:
         folder: cache of compiled programs. Each compiler compiles the program once.
@@ -98,10 +98,12 @@ def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
 
 
 def separation_here(compiler: CCompiler, folder: Path) -> str:
-    """Test how kernel processes are isolated from the runner on this machine, with an empty kernel.
+    """Start a kernel process with an empty kernel to test how kernel processes are isolated from the runner on this
+    machine.
 
     Returns:
-        The isolation measures that are in force, as measurements record them; ``none`` if there are none.
+        The names of the isolation measures that are in force, in the form in which measurements record them, or
+        ``none``.
 
     Raises:
         SupportError, LaunchError, DeviceLostError: no kernel process can be started.
@@ -130,15 +132,16 @@ def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
-    """Return the peak rates of one thread of this machine: the highest rates measured so far, which are cached in
+    """Return the peak rates of one thread of this machine. They are the highest rates measured so far, cached in
     `folder`.
 
     The rates are measured again after `_FRESH_S`. A stored rate is never lowered, because other programs can only lower
     a measured rate.
 
     Args:
-        model: model of the processor. The rates are measured again if the stored rates are of another model.
-        last_level_bytes: size of the largest cache. Source and target of the copy are together twice as large.
+        model: model of the processor. The rates of each model are stored separately.
+        last_level_bytes: size of the largest cache in bytes. The measured copy reads at least this many bytes and
+            writes as many.
     """
     cache, key = Cache(folder), cache_key("ceilings", compiler.version, model, repr(_MEASURED))
     kept: dict[str, float] = json.loads(cache.get(key) or "{}")
@@ -156,8 +159,8 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
 
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Return the copy rates, changed so that they never increase with the size. An increase is noise in the rate of the
-    smaller copy.
+    """Return the pairs of copy size and rate, with rates raised where a larger copy was faster. A lower rate of a
+    smaller copy is noise.
     """
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 
@@ -217,8 +220,8 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Return the time in seconds of the fastest of many short runs. Even on a busy machine, at least one run is
-    undisturbed.
+    """Call the function many times, and return the duration of the fastest call in seconds. Even on a busy machine, at
+    least one of the calls is undisturbed.
     """
     call()
     seconds: list[float] = []

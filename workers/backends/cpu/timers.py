@@ -47,7 +47,7 @@ _FURTHER_SETS = 16
 
 
 class CallTimer:
-    """Times zero-argument calls in this process: baselines and the anchor.
+    """Times functions without arguments in this process, namely baselines and the anchor.
 
     Floating-point modes that a call changed are restored after each sample.
     """
@@ -78,13 +78,13 @@ class CallTimer:
 class KernelTimer:
     """Times calls in a kernel process on one or more buffer sets.
 
-    The order of several sets is drawn at random for each sample. A kernel therefore cannot know the next set and load
-    it into the cache during the call before.
+    The order of several sets is drawn at random for each sample. A kernel therefore cannot predict the set of the next
+    call and load that set into the cache in advance.
 
     Args:
-        once: True if a sample calls the kernel exactly once on each set, even if that is very short.
-        rng: generator that draws the orders, which must not be predictable.
-        calls: number of calls per sample, however short the sample is; 0: as many as a sample needs.
+        once: True if a sample calls the kernel exactly once on each set, even if such a sample is very short.
+        rng: random generator that draws the orders. A kernel must not be able to predict its numbers.
+        calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
     """
 
     def __init__(
@@ -155,10 +155,11 @@ class KernelTimer:
         return taken_s
 
     def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
-        """Add page-table entries for the sets that the next calls use, and for some further sets.
+        """Create page-table entries for the sets that the next calls use, and for some sets of later calls.
 
-        Not all sets are entered, because entering a large cold set takes longer than a call, and a quick gate uses only
-        some of the sets. A kernel could find out which sets were entered. The further sets hide which of them is next.
+        Not all sets get entries at once, because this takes longer than a call for a large cold set, and a quick gate
+        uses only some of the sets. A kernel could find out which sets have entries. The sets of later calls hide which
+        set is next.
         """
         if len(self._populated) == len(self._sets) or self._populated.issuperset(used := set(order[:calls].tolist())):
             return
@@ -172,7 +173,7 @@ class SetOrders:
     """Random orders in which calls use the buffer sets. Each order contains every set once.
 
     The first and the second half of the sets are shuffled separately. Between two calls on the same set, at least half
-    of all sets are therefore used, which removes that set from caches that hold less.
+    of all sets are therefore used. This removes the set from all caches that are smaller than half of the sets.
     """
 
     def __init__(self, sets: int, rng: np.random.Generator) -> None:
@@ -180,8 +181,8 @@ class SetOrders:
         self._due = np.empty(0, np.uint32)
 
     def next(self, calls: int) -> NDArray[np.uint32]:
-        """Return the indices of the sets for the next calls, shape (n,), at most `MOST_ORDERS`. Longer batches repeat
-        them.
+        """Return the buffer set of each of the next calls as indices, shape (min(calls, MOST_ORDERS),). A batch with
+        more calls repeats the sequence.
         """
         wanted = min(calls, MOST_ORDERS)
         order = self.upcoming(wanted)
@@ -199,7 +200,7 @@ def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
     """Return the upper limit of the restoring time that is subtracted from the time of a call, in ns.
 
     A kernel process reports the time in which it restored arguments. A kernel could make the reported time longer, so
-    the limit is derived from the time of the same copies in this process.
+    the limit is derived from the time that the same copies take in this process.
     """
     chosen = list(islice(cycle(sets), max(len(sets), _RESTORED_SETS)))
     taken_ns = []
@@ -212,7 +213,7 @@ def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
 
 
 def calibrated(take: Callable[[int], float]) -> int:
-    """Return a number of calls that together take at least `MINIMUM_SAMPLE_S`.
+    """Return the number of calls whose total duration is about `MINIMUM_SAMPLE_S`.
 
     Args:
         take: function that makes a given number of calls and returns their duration in seconds.

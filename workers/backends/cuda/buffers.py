@@ -91,7 +91,7 @@ class DeviceBuffers:
     Args:
         runtime: CuPy's ``cuda.runtime``.
         kernels: kernels that check, fill and compare memory.
-        sharing: set whose inputs the new set shares instead of copying inputs.
+        sharing: set whose inputs the new set shares. If None, the inputs are copied.
 
     Raises:
         LaunchError: there are more than `MOST_BUFFERS` arguments.

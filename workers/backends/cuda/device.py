@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as devices. Only this module and `survey` import CuPy, when a GPU is opened or listed."""
+"""NVIDIA GPUs as devices. Only this module and `survey` import CuPy. They import it when a GPU is opened or listed."""
 
 import os
 import sys
@@ -186,9 +186,9 @@ class CudaSession:
         return call
 
     def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
-        """Return a timer of calls on separate buffers.
+        """Return a timer for a kernel whose arguments are restored before each call.
 
-        A single set is copied as often as its copies fit in the cache.
+        If there is only one set, the timer also uses copies of the set, as many as fit in the L2 cache.
         """
         ring, last = list(sets), len(sets) - 1
         if len(sets) == 1:
@@ -209,8 +209,8 @@ class CudaSession:
             self._cuda.runtime.deviceSynchronize()
 
     def _warm(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Call each function before the capture, because libraries choose kernels and allocate workspaces on first
-        calls.
+        """Call each function before the calls are captured in a graph. Libraries choose kernels and allocate workspaces
+        in their first calls.
         """
         torch = sys.modules.get("torch")
         for call in [*calls[:3], *calls]:

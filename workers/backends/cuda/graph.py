@@ -16,15 +16,15 @@ SHORT_US, SHORT_CALLS = 5.0, 200
 
 
 class GraphTimer:
-    """Times zero-argument calls that enqueue work on one stream. All calls of a sample form one CUDA graph.
+    """Times functions without arguments that enqueue work on one stream. All calls of a sample form one CUDA graph.
 
-    Results that the calls allocate rotate like the inputs: a graph has as many results as there are different calls.
-    Otherwise a library would write every result to the same memory, which would stay in the L2 cache.
+    A graph keeps one result for each different call. Otherwise a library would write every result to the same memory,
+    which would stay in the L2 cache.
 
     Args:
         cuda: CuPy's ``cuda``.
-        keep: object that must live as long as the graph.
-        once: True if a sample makes each call exactly once, even if that is very short.
+        keep: object that is kept alive as long as the timer.
+        once: True if a sample calls each function exactly once, even if such a sample is very short.
     """
 
     def __init__(
@@ -72,7 +72,8 @@ class GraphTimer:
     def _capture(self) -> None:
         """Capture the calls of one sample.
 
-        PyTorch calls need PyTorch's own capture, which keeps their memory for the graph.
+        If PyTorch uses the GPU, PyTorch's own capture is used, which reserves the memory that the calls allocate for
+        the graph.
         """
         due = list(islice(self._rotation, self.calls))
         with cuda_errors():
@@ -91,14 +92,15 @@ class GraphTimer:
 class RestoredTimer:
     """Times calls that change their own arguments.
 
-    A sample is one graph, which restores the arguments of all calls and then makes the calls between two events.
+    A sample is one CUDA graph. The graph restores the arguments of all calls, and then makes the calls between two
+    events.
 
     Args:
         cuda: CuPy's ``cuda``.
         calls: functions that each enqueue one call on separate buffers.
-        restores: functions that enqueue operations which restore the arguments of all calls.
+        restores: functions that each enqueue one operation to restore arguments.
         last: index of the caller's buffer set that is called last.
-        keep: object that must live as long as the graph.
+        keep: object that is kept alive as long as the timer.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""Launches kernels through the CUDA driver, with programmatic dependent launch if requested, and translates errors."""
+"""Launches kernels through the CUDA driver, with programmatic dependent launch if requested, and raises driver errors
+as exceptions.
+"""
 
 import ctypes
 import sys
@@ -59,7 +61,7 @@ class Restore:
 
     Attributes:
         size: size in bytes.
-        original: address of the original contents; None: `pattern` is repeated.
+        original: address of the original contents. If None, the memory is filled with `pattern`.
         pattern: eight bytes that contain equal elements.
     """
 
@@ -92,11 +94,11 @@ class Restore:
 
 
 class BoundKernel:
-    """A function with its launch and its arguments, ready to be started on a stream.
+    """A kernel function with its launch configuration and its arguments, ready to be launched on a stream.
 
     Args:
         function: CUDA driver handle (CUfunction).
-        pointers: device addresses by argument name, without scalars.
+        pointers: device addresses of the buffers by argument name.
 
     Raises:
         LaunchError: an argument cannot be passed, or a tensor map cannot be created.
@@ -125,7 +127,8 @@ class BoundKernel:
 
 
 class BoundCall:
-    """A complete call, ready to be started on a stream: it fills arguments, and then starts its launches in order.
+    """A complete call, ready to be enqueued on a stream. The call first fills the arguments that need an initial value,
+    and then makes its launches in order.
 
     Args:
         functions: CUDA driver handle (CUfunction) of each step.
@@ -192,7 +195,8 @@ def static_shared_bytes(function: int) -> int:
 def record(event: int, stream: int) -> None:
     """Record an event on a stream.
 
-    During a capture, the event becomes part of the graph, so that two events can time the work between them.
+    During a capture, the event becomes a node of the graph. Two events in a graph can therefore time the work between
+    them.
     """
     _check(library().cuEventRecordWithFlags(ctypes.c_void_p(event), ctypes.c_void_p(stream), _EXTERNAL))
 

@@ -29,7 +29,7 @@ _COPY_BYTES = 4 * 256 * 16
 
 
 class SupportKernels:
-    """The support kernels, loaded on one GPU. They run on `stream`.
+    """The support kernels, loaded on one GPU. The kernels run on `stream`.
 
     Args:
         cuda: CuPy's ``cuda``.
@@ -54,8 +54,11 @@ class SupportKernels:
         return self._timer(self._bound("empty", 1, threads=32))
 
     def copies(self, size: int, sets: int = 1) -> list[Timer]:
-        """Return timers of copies of `size` bytes, a multiple of 16, between pairs of buffers: by a kernel, and by the
-        driver.
+        """Return two timers of copies between buffers: one copies with a kernel, the other with the driver.
+
+        Args:
+         size: number of bytes per copy, a multiple of 16.
+         sets: number of buffer pairs, which are used in rotation.
         """
         source, target = (Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to"))
         count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)
@@ -96,9 +99,9 @@ class SupportKernels:
     def poison_shared(self, own_bytes: int) -> None:
         """Fill all shared memory with NaN.
 
-        Shared memory keeps the values of earlier blocks. After this fill, a kernel that reads shared memory before
-        writing it gives wrong results. The memory is filled twice: as a whole, and in blocks with the size and layout
-        of the kernel's blocks.
+        Shared memory keeps the values that earlier blocks wrote. After this fill, a kernel that reads shared memory
+        before it writes to it gives wrong results. The memory is filled twice: as a whole, and in blocks with the size
+        and layout of the kernel's blocks.
         """
         everywhere = self._limits["sm_count"] * self._limits["max_blocks_per_sm"]
         for size in (self._limits["shared_memory_bytes"], own_bytes):
@@ -151,7 +154,7 @@ class SupportKernels:
 
 
 def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> bytes:
-    """Return the binary of support.cu. It is compiled once per architecture and cached in `folder`.
+    """Return the binary of support.cu. The file is compiled once per architecture and cached in `folder`.
 
     Raises:
         CudaUnusableError: support.cu does not compile.

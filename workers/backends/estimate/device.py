@@ -1,4 +1,4 @@
-"""Device for estimates. Kernels are compiled for a GPU, which need not be in this machine, and are never run."""
+"""Device for estimates. Kernels are compiled for a GPU that need not be in this machine, and are never run."""
 
 from functools import cached_property
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Device for recorded spaces. Configs are looked up (`workers.jobs.replayed`); they are never compiled or run."""
+"""Device for recorded spaces. Results of configs are read from the recording. Configs are never compiled or run."""
 
 from pathlib import Path
 from typing import NoReturn

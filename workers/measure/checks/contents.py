@@ -1,6 +1,4 @@
-"""Contents of timed inputs. They change between samples at the same addresses, and each content has expected
-outputs.
-"""
+"""Contents of timed inputs. The contents of the buffers change between samples, while the addresses stay the same."""
 
 import time
 from collections.abc import Sequence
@@ -20,12 +18,12 @@ HELD_BACK = -1
 
 
 class Contents:
-    """Fills buffer sets with several contents, and records which content each set holds.
+    """Fills buffer sets with one of several contents, and records which content each set holds.
 
     Args:
         sources: one set of buffers for each content, in the order of the expected outputs.
-        rng: generator that draws the next content.
-        held: number of the current content of each set. Objects that use the same sets share this dict.
+        rng: random generator that draws the next content.
+        held: number of the current content, by set. Objects that fill the same sets share this dict.
     """
 
     def __init__(

@@ -11,14 +11,14 @@ from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 
 class OutputCheck:
-    """Checks outputs between samples and counts the checks. Outputs whose bits differ from the verified ones are
+    """Checks outputs between samples and counts the checks. Outputs whose bits differ from the verified outputs are
     compared with the reference.
 
     Args:
         rights: for each content, a buffer set that holds the verified outputs.
         goldens: expected outputs of each content.
         contents: record of the content that each set holds.
-        deterministic: True if different bits are wrong even within the tolerance.
+        deterministic: True if outputs with different bits are wrong even if they are within the tolerance.
     """
 
     def __init__(

@@ -1,10 +1,11 @@
-"""Checks consecutive calls whose inputs change, as fast as in a timed loop.
+"""Checks consecutive calls whose inputs change while the calls follow each other as fast as in a timed loop.
 
 A kernel may store an answer by the address of its inputs, and drop the answer if a clock shows a pause since the last
 call. All other checks pause between calls. In this check, another core changes the inputs at a random time during a
-batch of calls, and ends the batch with the first call that begins after the change. That call must give the new answer.
-Nothing in the kernel's process shows in advance which call is the last one, so a kernel that reads its inputs only in
-every other call is also detected. Some changes affect a single element, so that a kernel must read all elements.
+batch of calls, and ends the batch after the first call that certainly begins after the change. This call must give the
+answer for the changed inputs. Nothing in the kernel's process shows in advance which call is the last one, so a kernel
+that reads its inputs only in every other call is also detected. Some changes affect a single element, so a kernel must
+read all elements.
 """
 
 import itertools
@@ -76,14 +77,14 @@ def judge_overtaken(
 
     Args:
         buffers: the timed set. Its inputs are not restored.
-        goldens: expected outputs. The first has the inputs at the start of the calls; the others have the inputs after
-            a change.
+        goldens: expected outputs. The first element contains the inputs at the start of the calls. Each further element
+            contains the inputs after a change.
         call_us: duration of a call, in µs.
-        budget_s: seconds after which no further batch begins, except for the first `_LEAST_TURNS` batches. The limit is
-            `_PATIENCE` times as long while few answers were verified or if an answer was wrong.
+        budget_s: seconds after which no new batch begins. The first `_LEAST_TURNS` batches always begin. The limit is
+            `_PATIENCE` times as long if few answers were verified so far, or if an answer was wrong.
 
     Returns:
-        The number of verified answers; 0 if none could be verified, e.g. without a second core.
+        The number of verified answers. The number is 0 if none could be verified, e.g. on a machine with one core.
 
     Raises:
         WrongAnswerError: calls gave the answer for inputs that had been overwritten before the call began.
@@ -134,18 +135,18 @@ def changing(
     rng: np.random.Generator,
     budget_s: float,
 ) -> Changing | None:
-    """Time consecutive calls while another core writes one input element: in one series alternating values, in the
-    other always the same value.
+    """Time consecutive calls while another core writes one input element. In the first series, the written values
+    alternate. In the second series, the same value is written each time.
 
-    A kernel that recognises its inputs and stores answers is slower if the values alternate. Memory, addresses and
-    number of writes are the same in both series.
+    A kernel that recognises its inputs and returns stored answers is slower if the values alternate. Memory, addresses
+    and number of writes are the same in both series.
 
     Args:
-        goldens: expected outputs of two different inputs. Afterwards, `buffers` holds the inputs of the first.
-        rng: generator that draws the element.
+        goldens: expected outputs of two different inputs. Afterwards, `buffers` holds the inputs of the first element.
+        rng: random generator that draws the element.
 
     Returns:
-        None if too few samples could be taken.
+        The times of both series, or None if too few samples could be taken.
     """
     one, other = (golden.inputs_of(arguments) for golden in goldens)
     calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * 1e6 / call_us))
@@ -182,14 +183,14 @@ def changing(
 
 
 class _Overtaking:
-    """Changes inputs once, and ends the batch with the first call that certainly begins after the change.
+    """Changes inputs once, and ends the batch after the first call that certainly begins after the change.
 
     Args:
-        at: time of the change, as a number of calls since the start of the batch.
+        at: time of the change, as a (fractional) number of calls since the start of the batch.
         call_us: duration of a call, in µs.
 
     Attributes:
-        under_way: number of calls that had ended, or may have begun, when the change was complete.
+        under_way: upper bound for the number of calls that had started when the change was complete.
     """
 
     def __init__(self, write: Callable[[], None], *, at: float, call_us: float) -> None:
@@ -211,8 +212,8 @@ def _write(buffers: Buffers, writes: Sequence[_Write]) -> None:
 
 
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
-    """Return the argument and index of a random element that differs between two inputs; of any element if `_DRAWS`
-    draws find no difference.
+    """Return the argument name and the index of a random element that differs between two inputs. If `_DRAWS` draws
+    find no different element, return the last drawn element.
     """
     sizes = {name: array.size for name, array in one.items()}
     shares = np.array(list(sizes.values())) / sum(sizes.values())
@@ -225,8 +226,8 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
 
 
 def _writes(before: Arrays, after: Arrays) -> list[_Write]:
-    """Return the writes that change one input to another: one write per differing element, or large pieces if many
-    differ.
+    """Return the writes that turn the inputs `before` into the inputs `after`. If few elements differ, each write
+    changes one element. If many differ, each write changes a large piece.
     """
     changed = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
     if sum(each.size for each in changed.values()) <= _FEW:

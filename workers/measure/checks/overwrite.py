@@ -1,9 +1,10 @@
-"""Overwrite check: compares calls whose outputs already hold the answer with calls whose outputs hold poison.
+"""The overwrite check compares calls whose outputs already hold the answer with calls whose outputs hold poison.
 
-In a timed loop, the outputs already hold the answer at every call but the first. A kernel that finds the answer there
-and skips work gives correct results in every check, and is fast only while it is timed. The check calls the kernel once
-on each set of a ring of buffer sets. Before each sample, outside the timed span, the outputs of all sets are filled
-with the answer or with poison. Kernel, launches, memory and earlier accesses are equal; only the contents differ.
+In a timed loop, the outputs hold the answer from the second call on. A kernel that finds the answer there and skips
+work gives correct results in all other checks, and is fast only while it is timed. The check calls the kernel once on
+each set of a ring of buffer sets. Before each sample, outside the timed span, the outputs of all sets are filled with
+the answer or with poison. Both kinds of samples have the same kernel, launches, memory and earlier memory accesses.
+Only the contents of the outputs differ.
 """
 
 import math
@@ -56,15 +57,15 @@ PATIENCE = 3
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
-    """Return the number of buffer sets of a ring for hot calls: the number of calls per sample, within limits, but at
-    least 2.
+    """Return the number of buffer sets in a ring for hot calls. It is the number of calls per sample, at least 2, and
+    limited by the caches and by `MOST_SETS`.
     """
     written_bytes = sum(each.bytes for each in arguments if each.written)
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(written_bytes, 1)), MOST_SETS))
 
 
 def mixed_sets(bytes_held: int) -> int:
-    """Return the number of sets that calls on mixed contents use in rotation; at least 2.
+    """Return the number of sets that calls on mixed contents use in rotation. The number is at least 2.
 
     Args:
         bytes_held: size of one set in bytes, including inputs.
@@ -80,9 +81,9 @@ def most_disagreement(
     *,
     shared_inputs: bool = True,
 ) -> float:
-    """Return the factor by which a call in the ring may be slower than a repeated call.
+    """Return the maximum ratio of the time of a call in the ring to the time of a repeated call.
 
-    The limit is higher if the single set fits, completely or partly, into a faster cache than the ring.
+    The limit is higher if a single set fits, at least partly, into a cache that cannot hold the ring.
 
     Args:
         sets: number of output sets in the ring.
@@ -103,13 +104,15 @@ def most_disagreement(
 def disagreement(
     slow: Timing, fast: Timing | None, limit: float, confidence: float = CONFIDENCE, *, what: str = "outputs"
 ) -> str | None:
-    """Return why a kernel is rejected if calls on separate buffers take far longer than a repeated call; else None.
+    """Return the reason for rejecting a kernel if calls on separate buffers take far longer than repeated calls, else
+    None.
 
     Args:
-        slow, fast: samples of calls on separate buffers, and of repeated calls; None: not taken.
-        limit: factor by which calls on separate buffers may be slower.
-        confidence: a kernel is refused only if the factor exceeds the limit with this confidence.
-        what: the buffers that differ from call to call, for the reason.
+        slow, fast: samples of calls on separate buffers, and samples of repeated calls. None if the latter were not
+            taken.
+        limit: maximum ratio of the time of calls on separate buffers to the time of repeated calls.
+        confidence: a kernel is rejected only if the ratio exceeds the limit with this confidence.
+        what: word for the buffers that differ between calls, used in the returned reason.
     """
     if fast is None:
         return None
@@ -126,23 +129,24 @@ def short_batch(timed: Timing, other: Timing) -> int:
     """Return a batch length, in calls, that is clearly shorter than a sample of the timed rounds.
 
     Args:
-        other: times of the same calls outside the rounds. The longer of both times counts.
+        other: times of the same calls outside the timed rounds. The longer of both median times counts.
     """
     call_us = max(timed.median_us, other.median_us)
     return max(1, min(math.ceil(_SHORT_BATCH_US / call_us), timed.calls_per_sample // 2))
 
 
 def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> str | None:
-    """Return why a kernel is rejected if calls are far faster in the timed rounds than elsewhere; else None.
+    """Return the reason for rejecting a kernel if calls are far faster in the timed rounds than in other batches, else
+    None.
 
-    A kernel may change the loop that calls it, for instance the number of calls, in batches that it recognises as
-    timed. In batches of another length, the kernel then is much slower.
+    A kernel may recognise timed batches by their length, and change the loop that calls it, for instance the number of
+    calls. In batches of a different length, such a kernel is much slower.
 
     Args:
-        turn: samples of the same calls in batches of another length, taken as in the timed rounds.
+        turn: samples of the same calls in batches of a different length, taken in the same way as in the timed rounds.
         timed: samples of the timed rounds.
-        limit: factor by which `turn` may be slower.
-        confidence: a kernel is refused only if the factor exceeds the limit with this confidence.
+        limit: maximum ratio of the time in `turn` to the time in `timed`.
+        confidence: a kernel is rejected only if the ratio exceeds the limit with this confidence.
     """
     slow, fast = (order_interval(each.samples_us, confidence) for each in (turn, timed))
     if slow.low <= limit * fast.high:
@@ -156,7 +160,7 @@ def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> s
 def unsteady(timings: Iterable[Timing | None]) -> bool:
     """Return True if the times of equal calls differ so much that other programs must have used the device.
 
-    Other programs also use the caches, which slows calls on many buffers more than repeated calls.
+    Other programs also use the caches. This slows down calls on many buffers more than repeated calls.
     """
     return any(each is not None and each.unsteady for each in timings)
 
@@ -177,9 +181,9 @@ def judge_mixed(
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
-        look: function that verifies the outputs of a call in a set.
+        look: function that verifies the outputs in a set.
         calls: number of calls after which the check ends.
-        budget_s: seconds after which no further calls begin, except for the first `LEAST_MIXED_CALLS` calls.
+        budget_s: seconds after which no new calls begin. The first `LEAST_MIXED_CALLS` calls are always made.
     """
     blank, began_s, made = sets[0].sibling(), time.monotonic(), 0
     while made < LEAST_MIXED_CALLS or (made < calls and time.monotonic() - began_s < budget_s):
@@ -197,9 +201,10 @@ class Filled:
 
     Args:
         sources: sets whose contents are copied to the ring, one after the other. Calls find the contents of the last
-            source. The other sources are copied so that all samples access the same memory before they begin.
+            source. The earlier sources are copied so that all kinds of samples access the same memory before they
+            begin.
         look: function that verifies the outputs of each call.
-        left: sets of the ring whose outputs are verified; None: all.
+        left: sets of the ring whose outputs are verified. If None, all sets are verified.
     """
 
     def __init__(
@@ -237,14 +242,14 @@ def overwrite_check(
     undecided: Callable[[OverwriteCheck], bool],
     repeated: Timer | None = None,
 ) -> OverwriteCheck:
-    """Take pairs of samples until their ratio is precise enough or the time limit is reached.
+    """Take samples of both kinds of calls in turn, until their ratio is precise enough or the time limit is reached.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
-        sources: ``answered`` and ``poisoned``: sets whose outputs and workspaces have the contents that calls find in
-            `sets`.
+        sources: the sets ``answered`` and ``poisoned``. Their outputs and workspaces have the contents that calls find
+            in `sets`.
         look: function that verifies the outputs of each set after each sample.
-        budget_s: seconds after which no further round begins, except for the first `LEAST_ROUNDS` rounds. The limit is
+        budget_s: seconds after which no new round begins. The first `LEAST_ROUNDS` rounds always begin. The limit is
             `PATIENCE` times as long while the ratio is not precise enough.
         undecided: function that returns True while the result needs more rounds.
         repeated: timer that calls the kernel equally often on the first set, after all sets were filled with poison.

@@ -1,11 +1,11 @@
-"""Repetition check: compares calls on inputs that the kernel has seen with calls on new inputs.
+"""The repetition check compares calls on inputs that the kernel has seen with calls on new inputs.
 
 A timed loop repeats the same inputs. A kernel may recognise the inputs from all or a few elements, and copy a stored
-answer. It then gives correct results in every check, and is fast only while it is timed. The check calls the kernel
-once on each of several sets of buffers: In the first sample, each set holds newly drawn inputs; in the second sample,
-all sets hold the timed inputs. The inputs are written just before each sample, and the calls before the samples are the
-same. A third sample repeats one call equally often, because a kernel that stores answers by address is slower if
-addresses differ.
+answer. Such a kernel gives correct results in all other checks, and is fast only while it is timed. The check calls the
+kernel once on each of several sets of buffers. In the first sample, each set holds newly drawn inputs. In the second
+sample, all sets hold the timed inputs. The inputs are written just before each sample, and the calls before the samples
+are the same. A third sample makes equally many calls on a single set. A kernel that stores answers by address is faster
+in this sample.
 """
 
 import time
@@ -37,7 +37,7 @@ def repetition(
         again: timer that calls the kernel equally often on the first set.
         known: inputs on which the kernel was timed.
         draw: function that returns new inputs of the same distribution.
-        budget_s: seconds after which no further round begins, except for the first `LEAST_ROUNDS`.
+        budget_s: seconds after which no new round begins. The first `LEAST_ROUNDS` rounds always begin.
     """
     blank, began_s = sets[0].sibling(), time.monotonic()
     taken: dict[str, list[float]] = {"new": [], "known": [], "same": []}

@@ -66,7 +66,7 @@ def skipped_work(
         look: function that verifies the outputs of a call.
 
     Raises:
-        WrongAnswerError: `repeat_check` raised it, or outputs are wrong.
+        WrongAnswerError: the kernel skips work in repeated or timed calls, or outputs are wrong.
     """
     check = partial(_overwrite_check, bench, candidate, timed.calls_per_sample, look, moment=moment, request=request)
     return repeat_check(check, partial(_disagreement, bench, candidate, timed=timed, policy=request.policy), timed)
@@ -75,14 +75,14 @@ def skipped_work(
 def repeat_check(
     check: Callable[[], OverwriteCheck], disagreement_of: Callable[[OverwriteCheck], str], timed: Timing
 ) -> OverwriteCheck:
-    """Check for skipped work. Repeat the check if a kernel is much faster in repeated or timed calls.
+    """Run a check for skipped work. Repeat the check if the kernel was much faster in repeated or timed calls.
 
     Args:
-        disagreement_of: function that returns why a kernel may do less work in repeated or timed calls; empty if it
-            does not.
+        disagreement_of: function that returns the reason to suspect that a kernel does less work in repeated or timed
+            calls. The reason is empty if there is no suspicion.
 
     Raises:
-        WrongAnswerError: the kernel is much faster in every check, although the times of equal calls are stable.
+        WrongAnswerError: the kernel was much faster in every repetition, although the times of equal calls are stable.
     """
     for _ in range(LOOKS):
         found = check()
@@ -172,8 +172,8 @@ def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer
 
 
 def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
-    """Compare the times of calls on new inputs and on the first content. Afterwards, the sets hold the first
-    content.
+    """Compare the times of calls on new inputs with the times of calls on the first timed inputs. Afterwards, the sets
+    hold the first timed inputs.
     """
     arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
     known = bench.buffers.timed[0].inputs_of(arguments)

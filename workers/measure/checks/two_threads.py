@@ -1,9 +1,10 @@
-"""Reentrancy check: two threads call a kernel at the same time, each on its own buffers, and all outputs are verified.
+"""In the reentrancy check, two threads call a kernel at the same time on separate buffers, and all outputs are
+verified.
 
-A kernel that keeps intermediate data in static memory is correct only if a single thread calls it. If it keeps little
-there, or only in a few calls, two threads rarely corrupt a result. Short kernels are therefore called many times, each
-call has its own outputs, and every output is verified. In half of the turns, one thread waits for a random time between
-its calls, which varies how the calls overlap.
+A kernel that keeps intermediate data in static memory is correct only if a single thread calls it. If the kernel keeps
+little data there, or only in a few calls, two threads rarely corrupt a result. Short kernels are therefore called many
+times, each call has its own outputs, and every output is verified. In half of the turns, one thread waits for a random
+time between its calls, which varies how the calls overlap.
 """
 
 import math
@@ -47,11 +48,11 @@ def judge_two_threads(
 
     Args:
         sets: two sets with different inputs.
-        rights: for each of the two sets, a set with the verified outputs. Outputs with equal bits need no further
-            check.
+        rights: for each of the two sets, a set with the verified outputs. Outputs with the same bits as the verified
+            outputs need no further check.
         goldens: expected outputs of each set.
-        fixed: True if the author of the kernel cannot change the family's contract, as for a variant. The reason then
-            does not suggest to change family.toml.
+        fixed: True if the author of the kernel cannot change the family's contract, as for a variant. The error message
+            then does not suggest a change of family.toml.
 
     Raises:
         WrongAnswerError: an output is wrong, or the kernel did something forbidden.

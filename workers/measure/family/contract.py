@@ -20,8 +20,8 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
     """Require one array for each operand of the given roles, and no other arrays.
 
     Args:
-        roles: roles of the operands. The error suggests the first role for an array that is not declared.
-        maker: name of the function that created the arrays, for error messages.
+        roles: roles of the operands. If an array is not declared, the error message suggests the first role.
+        maker: name of the function that created the arrays, used in error messages.
 
     Raises:
         FamilyError: an array is missing, or family.toml does not declare it.
@@ -58,11 +58,13 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
 
 
 def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
-    """Return the checked reference of an output: float64, or integers for integer outputs.
+    """Return the checked reference of an output, as float64 for floating-point outputs and as integers for integer
+    outputs.
 
     Raises:
-        FamilyError: the reference has another shape, or contains values that no kernel can write: NaN, infinities,
-            values outside the output's dtype, or integers that float64 cannot represent.
+        FamilyError: the shape of the reference differs from the declaration, or the reference contains values that no
+            kernel can write. Such values are NaN, infinities, values outside the range of the output's dtype, and
+            integers that float64 cannot represent.
     """
     array, where = array_of(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
@@ -73,7 +75,8 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
 
 def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return the checked values of ``yardstick()`` for an output, so that their error can be computed exactly.
+    """Check the values that ``yardstick()`` returned for an output, and return them in a form from which exact errors
+    can be computed.
 
     Raises:
         FamilyError: an integer output has values that float64 rounds, or that the output's dtype cannot represent.
@@ -82,7 +85,7 @@ def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArr
 
 
 def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
-    """Return a result of reference.py as an array of numbers in host memory. Integers of Python keep all digits.
+    """Return a result of reference.py as an array of numbers in host memory. Python integers keep all digits.
 
     Raises:
         FamilyError: the result contains values that are not real numbers.
@@ -115,8 +118,8 @@ def _are_integers(array: NDArray[Any]) -> bool:
 
 
 def _of_python(array: NDArray[Any], operand: Operand, where: str) -> NDArray[Any]:
-    """Convert Python's integers to int64 or uint64, or to float64 if they are larger
-    and the output is floating-point.
+    """Convert Python integers to int64 or uint64. Larger integers are converted to float64 if the output is
+    floating-point.
     """
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
@@ -178,8 +181,8 @@ _REMEDIES = "change inputs() or reference() so that right answers are ordinary n
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:
-    """Raise `FamilyError` if any element is wrong. The message contains the number of wrong elements and the first of
-    them.
+    """Raise `FamilyError` if any element is wrong. The message contains the number of wrong elements and the first
+    wrong element.
     """
     count = int(np.count_nonzero(wrong))
     if count:

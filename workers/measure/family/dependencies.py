@@ -1,4 +1,4 @@
-"""Files outside the family's folder that reference.py depends on: imported modules and data that it reads."""
+"""Files outside the family's folder that reference.py depends on: imported modules and files that it reads."""
 
 import importlib.machinery
 import json
@@ -41,10 +41,10 @@ class Siblings(MetaPathFinder):
 
     @classmethod
     def provide(cls, folder: Path, kept: Collection[str]) -> None:
-        """Let this process import the modules of a folder instead of the modules of earlier families.
+        """Let this process import modules from a folder. Modules from the folders of earlier families are removed.
 
         Args:
-            kept: names of modules of earlier folders that remain imported.
+            kept: names of modules from earlier folders that remain imported.
         """
         for earlier in [each for each in sys.meta_path if isinstance(each, cls)]:
             sys.meta_path.remove(earlier)
@@ -79,8 +79,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 def dependencies(folder: Path) -> dict[str, list[int]]:
     """Return the state of each file imported or opened so far, by path.
 
-    The family's folder, the standard library and this program are left out, because the cache key covers them. For an
-    installed package, only the file of its top-level module is recorded, because every installation rewrites that file.
+    Files of the family's folder, the standard library and this program are excluded, because the cache key depends on
+    them in a different way. For an installed package, only the file of its top-level module is recorded, because every
+    installation rewrites that file.
     """
     found = {}
     for path in {*_imported(), *_opened}:

@@ -1,4 +1,4 @@
-"""Expected outputs of a correctness case: inputs, references and error limits. This module is used in runners only."""
+"""Expected outputs of a correctness case: inputs, references and error limits. Only runners use this module."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,9 +32,10 @@ class ExpectedOutput:
 
     Attributes:
         inputs: all declared inputs, by name.
-        reference: expected values by output name: float64, or integers for integer outputs.
-        verify: ``verify()`` of the family; None if the family has no such function.
-        verified: names of the outputs that `verify` judges.
+        reference: expected values by output name, as float64 for floating-point outputs and as integers for integer
+            outputs.
+        verify: function ``verify()`` of the family, or None if the family has no such function.
+        verified: names of the outputs that `verify` checks.
     """
 
     case: str

@@ -1,9 +1,12 @@
-"""Mixed inputs: elements and rows of several distributions of one problem, combined in one set of inputs.
+"""Combines elements and rows from several distributions of one problem in one set of inputs.
 
-Three kinds of kernels are correct on every case and still wrong. A kernel may examine a sample of its inputs and take a
-shortcut if the sample resembles one case. It is wrong if a few elements differ from that case, or if rows come from
-different cases. A kernel may be wrong for zeros or for equal elements, which hardly ever occur in random numbers. A
-kernel may reuse the previous answer if the inputs are close to the previous inputs, which random inputs never are.
+Mixed inputs detect three kinds of wrong kernels that are correct on every case:
+
+- A kernel examines a sample of its inputs, and takes a shortcut if the sample resembles one case. Its results are wrong
+  if a few elements differ from that case, or if rows come from different cases.
+- A kernel is wrong for zeros or for equal elements, which hardly ever occur in random numbers.
+- A kernel reuses the previous answer if the inputs are close to the previous inputs. Random inputs are never that
+  close.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +36,7 @@ _MOST_BYTES = 1 << 27
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Inputs, and a description of how they differ from the nominal case.
+    """Inputs, and a name that describes how they differ from the nominal case.
 
     Attributes:
         lone: True if one element is an outlier, so that few outputs have the largest errors.
@@ -52,12 +55,17 @@ def mixtures(
     *,
     allowed: float,
 ) -> Iterator[Mixture]:
-    """Yield mixtures: inputs that are close to the nominal inputs; nominal inputs with one outlier as largest element;
-    with one outlier as smallest element; with rows of all distributions; and with equal elements and zeros. The last
-    mixture is left out if an output contains integers such as indices, for which equal elements permit several answers.
+    """Yield mixed inputs of up to five kinds.
+
+    - inputs that are close to the nominal inputs
+    - nominal inputs with one outlier as largest element
+    - nominal inputs with one outlier as smallest element
+    - rows from all distributions
+    - equal elements and zeros, unless an output contains integers such as indices, for which equal elements permit
+      several answers
 
     Nothing is yielded if elements cannot be exchanged freely (integer inputs such as indices and lengths, symmetric
-    matrices, rows or elements in ascending order), or if there is no other distribution. Two kinds of inputs are left
+    matrices, rows or elements in ascending order), or if there is only one distribution. Two kinds of inputs are left
     unchanged: inputs that are equal in every draw, such as a mask, and inputs that repeat themselves, such as a table
     with equal halves, because kernels may read only one half.
 
@@ -65,7 +73,7 @@ def mixtures(
         nominal: inputs by name.
         others: inputs of the same problem from other distributions.
         operands: declarations with the dtype of each input.
-        rng: draws positions and rows.
+        rng: random generator that draws positions and rows.
         allowed: relative error that outputs may have.
     """
     dtypes = {each.name: each.dtype for each in operands if each.role in DRAWN}
@@ -104,8 +112,9 @@ def mixtures(
 def _with_lone(
     array: NDArray[Any], others: Sequence[NDArray[Any]], dtype: str, sign: float, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return a copy in which one random element becomes the largest (`sign` 1) or smallest (`sign` -1) finite element
-    of the other inputs.
+    """Return a copy in which one random element is replaced by an extreme element of the inputs in `others`.
+
+    The extreme element is the largest finite element if `sign` is 1, and the smallest if `sign` is -1.
     """
     found = array.copy()
     if array.size < 2:  # a scalar has no other elements
@@ -120,7 +129,7 @@ def _with_lone(
 def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy in which some elements equal their neighbours, some equal each other, and some are zero.
 
-    No element becomes zero if all elements have the same sign, as variances have.
+    If all elements have the same sign, as variances do, no element becomes zero.
     """
     found = array.copy()
     flat = found.reshape(-1)
@@ -140,8 +149,9 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
 
 
 def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
-    """Return a copy whose elements are reduced by random fractions up to `share` and
-    stay in the range of their dtype.
+    """Return a copy in which each element is reduced by a random fraction of its value, at most `share`.
+
+    The reduced elements stay in the range of their dtype.
     """
     values = decoded(array, dtype)
     with np.errstate(invalid="ignore"):  # infinite elements stay so
@@ -159,8 +169,8 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
 
 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Return matrices with rows from randomly drawn distributions. Inputs with the same number of rows use the same
-    draw.
+    """Return matrices with rows from randomly drawn distributions. Inputs with equally many rows take each row from the
+    same distribution.
     """
     choices: dict[int, NDArray[np.int64]] = {}
     found: dict[str, NDArray[Any]] = {}

@@ -1,4 +1,4 @@
-"""The module of a family's reference.py: imports it, calls its functions, and reports their errors."""
+"""Imports a family's reference.py, calls its functions, and reports their errors."""
 
 import importlib.util
 import inspect
@@ -33,7 +33,8 @@ class ReferenceModule:
     """An imported reference.py.
 
     Attributes:
-        helpers: digest of the helpers of kernel-evo that the module imports. The family's digest does not cover them.
+        helpers: digest of the modules of kernel-evo that reference.py imports. The family's digest does not depend on
+            these modules.
 
     Raises:
         FamilyError: the module cannot be imported.
@@ -61,7 +62,7 @@ class ReferenceModule:
         return named
 
     def required(self, name: str) -> Callable[..., Any]:
-        """Return a function as `function` does.
+        """Return a function of the module. Its errors name the function.
 
         Raises:
             FamilyError: the function does not exist.
@@ -75,7 +76,8 @@ class ReferenceModule:
         """Call a function that returns arrays by name.
 
         Raises:
-            FamilyError: the function fails, takes other arguments, or does not return arrays by name.
+            FamilyError: the function raises an exception, does not accept the arguments, or does not return arrays by
+                name.
         """
         called = self.required(function)
         try:
@@ -142,7 +144,7 @@ def _timers() -> frozenset[int]:
 
 
 def _dict_advice(error: BaseException) -> str:
-    """Return advice if the error is an attribute that a dict of problem fields or inputs lacks; else an empty
+    """Return advice if reference.py accessed a problem field or an input as an attribute of a dict, else an empty
     string.
     """
     if not isinstance(error, AttributeError) or not isinstance(error.obj, dict):

@@ -1,4 +1,4 @@
-"""Loads a family's reference.py: inputs, expected outputs and baselines. This module is used in runners only."""
+"""Loads a family's reference.py: inputs, expected outputs and baselines. Only runners use this module."""
 
 import hashlib
 import io
@@ -98,13 +98,14 @@ class Reference:
             return list(pool.map(self.draw, *zip(*asked, strict=True)))
 
     def goldens(self, plans: Sequence[CasePlan], drawn: Sequence[Arrays]) -> dict[str, tuple[ExpectedOutput, ...]]:
-        """Return the expected outputs of each case and seed, computed in parallel as far as cores and memory permit.
+        """Return the expected outputs of each case and seed, by case name. They are computed in parallel as far as
+        cores and memory permit.
 
         Args:
             drawn: inputs of each case and seed.
 
         Raises:
-            GpuNeededError: a reference is computed on a GPU, and the block is in `without_gpu`.
+            GpuNeededError: a reference needs a GPU, but this function was called inside `without_gpu`.
         """
         asked = _cases_and_seeds(plans)
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
@@ -126,11 +127,12 @@ class Reference:
     def mixtures(
         self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
     ) -> tuple[ExpectedOutput, ...]:
-        """Return inputs of the first case that are mixed with inputs of other cases of the same problem, if
-        reference.py accepts them.
+        """Return expected outputs for inputs of the first case that are mixed with inputs of further cases of the same
+        problem.
 
-        If all other distributions have smaller problems, the first case is mixed with its second seed instead. A
-        mixture for which reference.py gives no finite numbers is left out, because no kernel must support it.
+        If all further cases have smaller problems, the first case is mixed with inputs drawn with its second seed. A
+        mixture is left out if reference.py rejects it or gives no finite numbers for it, because no kernel must support
+        such inputs.
         """
         first, *rest = plans
         reduced = any(plan.mixed and plan.distribution != first.distribution for plan in rest)
@@ -168,11 +170,13 @@ class Reference:
     def golden(
         self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None, *, few: bool = False
     ) -> ExpectedOutput:
-        """Return inputs drawn with `seed`, expected outputs and limits; outputs and limits are cached.
+        """Return inputs drawn with `seed`, their expected outputs, and the error limits. Expected outputs and limits
+        are cached.
 
         Args:
-            inputs: inputs to use instead of drawn ones.
-            few: True if few outputs have the largest errors, regardless of their number.
+            inputs: inputs to use. If None, inputs are drawn with `seed`.
+            few: True if the inputs cause large errors in only a few outputs. The number of outputs then does not affect
+                the limits.
         """
         inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
@@ -216,8 +220,8 @@ class Reference:
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute expected outputs and, if tolerances are relative to ``yardstick()``, the maximum error of the
-        yardstick.
+        """Compute expected outputs. If tolerances are relative to ``yardstick()``, also compute the maximum error of
+        ``yardstick()``.
         """
         began = time.perf_counter()
         stored = self._references(plan, inputs)

@@ -1,4 +1,4 @@
-"""``verify()`` of a family's reference.py: checks outputs if several answers are correct."""
+"""Calls ``verify()`` of a family's reference.py, which checks outputs of problems with several correct answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Verification:
     """``verify()`` applied to one problem and its inputs.
 
     Args:
-        maker: names of file and function, for error messages.
+        maker: names of the file and the function, used in error messages.
     """
 
     function: Callable[..., Any]
@@ -28,7 +28,8 @@ class Verification:
     inputs: Arrays
 
     def __call__(self, outputs: Arrays) -> str | None:
-        """Return why outputs are wrong; None if they are correct. An exception counts as a wrong output.
+        """Return the reason why outputs are wrong, or None if they are correct. An exception in the function counts as
+        a wrong output.
 
         Args:
             outputs: outputs by name, as the kernel stored them.
@@ -55,7 +56,8 @@ class Verification:
         """Check that ``verify()`` rejects outputs that no kernel has written.
 
         Raises:
-            FamilyError: ``verify()`` accepts zeros and other bytes, so it would accept every kernel.
+            FamilyError: ``verify()`` accepts both outputs of zeros and outputs of poison, so it would accept every
+                kernel.
         """
         if all(self(self._filled(byte)) is None for byte in (0, POISON)):
             reason = f"accepts outputs of zeros and outputs of bytes {POISON:#x} for case {self.plan.name}"

@@ -59,7 +59,7 @@ class AddressSpace:
 
     def near(self, address: int) -> tuple[GuardedArray, int] | None:
         """Return the array that is nearest to an address, and the offset of the address from the start of the array.
-        None if the address is not in or next to a mapped segment.
+        Return None if the address is not in or next to a mapped segment.
         """
         near: list[tuple[int, GuardedArray, int]] = []
         for mapped in self._known.values():
@@ -106,8 +106,8 @@ class AddressSpace:
         return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * FLOATS, b"\0")
 
     def _writes(self, buffers: HostBuffers) -> bytes:
-        """Return the writes that precede a call on a set: first those of restored arguments, then those of arguments
-        that the call fills.
+        """Return the encoded memory writes that precede a call on a set. The writes of restored arguments come first,
+        then the writes of arguments that the call fills.
         """
         arrays = [each for each in buffers.arguments if each.role != "scalar"]
         chosen = [*(each for each in arrays if each.restored), *(each for each in arrays if each.filled)]

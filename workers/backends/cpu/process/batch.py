@@ -43,16 +43,17 @@ class Batch:
     """Consecutive calls, timed by the kernel process and by the runner.
 
     Attributes:
-        claimed_ns: duration that the process reported; -1 if the reported span is not within the span that the runner
-            measured.
-        wall_ns: time between the runner's request and the reply.
-        cpu_ns: processor time of the process between request and reply, as counted by the system.
-        changes: process state that the calls left changed, as text; None if none.
-        heap_bytes: memory on the heap of the process after the calls.
-        mapped_bytes: size of the process's memory after the calls, and of its private writable part; empty if unknown.
+        claimed_ns: duration that the process reported, in ns. -1 if the reported start or end lies outside the interval
+            that the runner measured.
+        wall_ns: time between the runner's request and the reply, in ns.
+        cpu_ns: processor time of the process between request and reply, as counted by the operating system, in ns.
+        changes: description of the process state that the calls changed and did not restore. None if there is none.
+        heap_bytes: size of the heap of the process after the calls.
+        mapped_bytes: size of the process's memory after the calls, and size of its private writable part. Empty if
+            unknown.
         restored_ns: part of `claimed_ns` in which arguments were restored between calls.
         requests: number of requests that made the calls.
-        waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core; 0 if
+        waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core. 0 if
             unknown.
     """
 
@@ -74,22 +75,22 @@ def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
     The process cannot change the counted time, and other programs do not add to it. If the counted time is much longer
     than the reported time, the process has a wrong clock or used more cores than it may.
 
-    A request itself also takes processor time, which depends on caches and other programs and has no upper bound. An
-    honest kernel may therefore be contradicted in a short batch, but not in a longer one. A wrong clock is contradicted
-    in both.
+    A request itself also takes processor time, which depends on caches and other programs and has no upper bound. A
+    short batch may therefore be contradicted although its kernel is correct. A longer batch is contradicted only if the
+    clock is wrong or too many cores are used.
 
     Args:
-        idle: batches of an empty function, taken by the same process before it loaded the candidate.
-        threads: cores that the process may use at once.
+        idle: batches of calls of an empty function, made by the same process before it loaded the candidate.
+        threads: number of cores that the process may use at once.
     """
     return bool(_contradicting([batch], idle, threads, MOST_DISAGREEMENT))
 
 
 def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float) -> list[Batch]:
-    """Return the batches for which the system counted more processor time than they can have used.
+    """Return the batches whose counted processor time is larger than their reported time permits.
 
     Args:
-        disagreement: allowed excess of the counted time, as a share of the reported time.
+        disagreement: allowed excess of the counted time, as a fraction of the reported time.
     """
     request_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
     allowed = threads * (1 + disagreement)
@@ -101,15 +102,15 @@ def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int
 
 
 def _waiting_actively_ns(batch: Batch, threads: int) -> int:
-    """Return how long threads of the kernel's own pool may run before and after the reported span.
+    """Return the processor time in ns that threads of the kernel's own pool may use before and after the timed calls.
 
-    The threads of OpenMP wait for the next call in a loop, and use processor time meanwhile.
+    Threads of OpenMP wait for the next call in a busy loop, which uses processor time.
     """
     return (threads - 1) * max(0, batch.wall_ns - batch.claimed_ns)
 
 
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
-    """Return True if the reply took much longer than the claimed time plus the time of an idle reply.
+    """Return True if the reply took much longer than the reported time plus the time of an idle reply.
 
     Other programs can delay replies by milliseconds. The system counts the time in which a process waited for a core,
     and this time is subtracted. Other programs can also cause the remaining delay, so a single overdue batch proves
@@ -121,10 +122,11 @@ def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
 
 
 def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch], threads: int) -> bool:
-    """Return True if a batch is contradicted, and a repetition may show that other programs caused this.
+    """Return True if the reported time of a batch is suspicious, and a repetition may show that other programs caused
+    the deviation.
 
-    Other programs disturb single batches; with a wrong clock, every batch is contradicted. If enough batches in
-    `ledger` are contradicted for a verdict, further repetitions are pointless.
+    Other programs disturb single batches. With a wrong clock, the system's figures contradict every batch. Once
+    `ledger` has enough contradicted batches for a verdict, the batch is not repeated.
 
     Args:
         ledger: the batches that were accepted so far, after their repetitions.
@@ -135,10 +137,10 @@ def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch]
 
 
 def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) -> str | None:
-    """Return why the reported times are impossible; None if they are plausible.
+    """Return the reason why the reported times are impossible, or None if they are plausible.
 
-    Waiting uses no processor time. A process that waits and reports less time is therefore detected by its overdue
-    batches.
+    A process that waits uses no processor time. If it does not report the waiting time, it is detected because all its
+    replies are overdue.
     """
     if overuse := overused(batches, idle, threads):
         return overuse
@@ -181,7 +183,8 @@ def joined(one: Batch, other: Batch) -> Batch:
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
-    """Return a text on the bytes that each call leaks; None if the memory of the process does not grow with the calls.
+    """Return a description of the memory that each call leaks, or None if the memory of the process does not grow with
+    the calls.
 
     A kernel that allocates memory once, or whose memory grows in few batches, does not leak.
     """
@@ -204,13 +207,14 @@ _LOOKS = 50
 
 
 class SharedPace:
-    """A memory page shared with one kernel process, in which the loop that calls the kernel counts the calls that have
-    ended.
+    """A memory page shared with one kernel process. The process counts the ended calls of a batch in this page.
 
-    The runner can end a batch at any time, because a kernel could find out the planned number of calls.
+    The runner can use the page to end a batch early. The planned number of calls is no secret, because a kernel could
+    find it out.
 
     Attributes:
-        halted: True if the runner ended the batch early. It is not read from the page, to which a kernel may write.
+        halted: True if the runner ended the batch early. The value is not stored in the page, because a kernel may
+            write to the page.
     """
 
     def __init__(self) -> None:
@@ -238,14 +242,14 @@ class SharedPace:
                 break
 
     def halt_after_next(self, running: Callable[[], bool]) -> int:
-        """End the batch after the first call that certainly begins after this request.
+        """Stop the batch after the next call that starts.
 
         Args:
             running: function that returns False once the batch has ended.
 
         Returns:
-            The number of calls that had ended, plus the call that may have been running. If more calls were made, the
-            last one began after the request.
+            An upper bound for the number of calls that started before this request: the ended calls plus one. If the
+            batch made more calls than this, its last call started after the request.
         """
         words = self._words  # the following steps take less time than a few short calls
         with self._fence:  # makes this thread's writes visible before the count is read

@@ -1,4 +1,4 @@
-"""Texts on the faults of a kernel: changed process state, and accesses out of bounds."""
+"""Descriptions of a kernel's faults: changed process state, and accesses out of bounds."""
 
 import signal
 
@@ -9,10 +9,10 @@ _SAVED_REGISTERS = ("rbx", "rbp", "r12", "r13", "r14", "r15", "rsp")
 
 
 def changes_text(changes: int, number: int) -> str | None:
-    """Return a text on the process state that calls changed and did not restore; None if there is none.
+    """Return a description of the process state that calls changed and did not restore, or None if there is none.
 
     Args:
-        changes: bits in the reply to a `RUN` request.
+        changes: bit mask from the reply to a `RUN` request.
         number: number of the signal whose handling changed.
     """
     modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
@@ -38,11 +38,11 @@ def _signal_name(number: int) -> str:
 
 
 def trespass_text(array: GuardedArray, distance: int, writes: int) -> str:
-    """Return a text on a forbidden memory access.
+    """Return a description of a forbidden memory access.
 
     Args:
-        array: the array that is nearest to the address.
-        distance: offset of the address from the start of the array, in bytes.
+        array: the array that is nearest to the accessed address.
+        distance: offset of the accessed address from the start of the array, in bytes.
         writes: 0 for a read, 1 for a write, other values if unknown.
     """
     name, size = array.argument.name, array.bytes.size

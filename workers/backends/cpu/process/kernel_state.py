@@ -1,4 +1,4 @@
-"""Process state that a kernel must not change, as reported by the system before and after calls."""
+"""Process state that a kernel must not change, read from the operating system before and after calls."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ class Fence:
     """Addresses of the buffers in a segment, and of the memory around them.
 
     Attributes:
-        inside: addresses of the segment, to which its file must be mapped.
+        inside: addresses of the segment. The file of the segment must stay mapped there.
         closed: page ranges in and around the segment that must stay inaccessible.
     """
 
@@ -48,16 +48,16 @@ class KernelState:
     Attributes:
         signals: bit masks of blocked, ignored and caught signals.
         cores: cores on which the process may run.
-        priorities: niceness, real-time priority and scheduling policy of its threads.
+        priorities: niceness, real-time priority and scheduling policy of the threads.
         limits: resource limits.
-        descriptors: targets of the open descriptors.
+        descriptors: files, pipes and sockets to which the open descriptors refer.
         timers: POSIX timers.
-        mappings: memory that no kernel needs: shared memory of its own, and memory that is both writable and
-            executable.
+        mappings: memory mappings that no kernel needs: shared memory that the runner did not provide, memory that is
+            both writable and executable, and executable memory without a file.
         attributes: other attributes that hold for the whole process, such as its file mode mask, locked memory,
             personality, timer slack, working directory, and whether it may use huge pages.
-        closed: address ranges that cannot be accessed, sorted; neighbours are joined.
-        foreign: start addresses of accessible memory that does not belong to a file of the judge.
+        closed: address ranges that cannot be accessed, sorted. Adjacent ranges are joined.
+        foreign: start addresses of accessible memory that does not belong to a file of the runner.
     """
 
     signals: tuple[int, ...] = ()
@@ -79,8 +79,8 @@ class KernelState:
         return None
 
     def opened(self, fences: Iterable[Fence]) -> str | None:
-        """Return a text on a change of the memory mappings in and around buffers; None if there is none, or it is
-        unknown.
+        """Return a description of a change of the memory mappings in and around buffers. Return None if there is no
+        change, or if the mappings are unknown.
         """
         if not self.closed:
             return None
@@ -130,10 +130,10 @@ def state_of(pid: int) -> KernelState:
 
 
 def writes_code(pid: int) -> bool:
-    """Return True if machine code of a process was changed in memory; False if unknown.
+    """Return True if machine code of a process was changed in memory. Return False if this cannot be determined.
 
-    A page of a file that was written to is replaced by a private page. This stays visible even if access rights and
-    contents are restored.
+    The system replaces a modified page of a file by a private page. The private page stays visible even if the process
+    restores the access rights and the contents.
     """
     try:
         pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -196,7 +196,7 @@ def _attributes(folder: str, status: Mapping[str, str]) -> tuple[str, ...]:
 def _mappings(folder: str) -> tuple[tuple[str, ...], tuple[range, ...], tuple[int, ...]]:
     """Return memory that no kernel needs, inaccessible memory, and the start addresses of foreign mappings.
 
-    `KernelState` defines these in `mappings`, `closed` and `foreign`.
+    The three results are the attributes `mappings`, `closed` and `foreign` of `KernelState`.
     """
     found, closed, foreign = set(), list[range](), list[int]()
     for line in _text(f"{folder}/maps").splitlines():

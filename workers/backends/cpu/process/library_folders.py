@@ -1,8 +1,8 @@
 """Lets kernel processes access the folders of libraries that a kernel is linked with.
 
-A worker of root runs kernels as another user. That user cannot enter folders below ``/root`` (mode 0700), where a
-toolchain and its libraries may be installed. An open descriptor gives access to one such folder; the modes of the
-folder itself and of its files still apply.
+A worker that runs as root starts kernels as another user. That user cannot enter folders below ``/root`` (mode 0700),
+where a toolchain and its libraries may be installed. An open descriptor gives access to one such folder; the modes of
+the folder itself and of its files still apply.
 """
 
 import os
@@ -88,8 +88,8 @@ def _enters(folder: Path) -> bool:
 
 
 def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
-    """Yield the existing folders of a search path. Relative folders are left out, because kernel processes have another
-    working directory.
+    """Yield the existing folders of a search path. Relative folders are skipped, because the working directory of a
+    kernel process differs from that of this process.
     """
     if origin is not None:
         paths = paths.replace("${ORIGIN}", str(origin)).replace("$ORIGIN", str(origin))

@@ -40,9 +40,11 @@ class Table:
 
     Attributes:
         spans: for each set, the address and the size in bytes of each array.
-        words: for each set, the arguments of its call, then the writes before it: destination, source (0: a pattern),
-            bytes and pattern of each restored argument, then of each argument that the call fills.
-        restored, filled: number of arguments that are restored, and that the call fills.
+        words: for each set, the arguments of the call, followed by the memory writes that precede the call. Each write
+            has a destination, a source (0 if a pattern is written), a size in bytes and a pattern. The writes of
+            restored arguments come first, then the writes of arguments that the call fills.
+        restored, filled: number of arguments that are restored before a call, and number of arguments that the call
+            fills.
     """
 
     sets: int

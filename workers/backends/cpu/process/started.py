@@ -36,12 +36,12 @@ class StartedProcess:
     Args:
         program: the compiled program.
         library: the candidate, which the process will load.
-        cores: cores on which the process runs; empty: the cores of the calling process.
-        memory_bytes: limit of the memory that the process allocates; 0: no limit.
+        cores: cores on which the process runs. If empty, the process runs on the cores of the calling process.
+        memory_bytes: limit of the memory that the process allocates, in bytes. If 0, the memory is not limited.
 
     Attributes:
-        ended: how the process ended, with its last output; None while it runs.
-        killed: True if another process killed it.
+        ended: description of how the process ended, with its last output. None while the process runs.
+        killed: True if another process killed the kernel process.
 
     Raises:
         DeviceLostError: the process cannot be started.
@@ -130,7 +130,7 @@ class StartedProcess:
             os.close(descriptor)
 
     def receive(self, size: int) -> bytes:
-        """Wait for bytes from the process.
+        """Wait for `size` bytes from the process and return them.
 
         Raises:
             DeviceLostError: the process ended.

@@ -1,1 +1,1 @@
-"""Compilers of CUDA C++ and Triton. Each runs in separate processes."""
+"""Compilers of CUDA C++ and Triton. Each compiler runs in separate processes."""

@@ -1,4 +1,4 @@
-"""Compile processes. Each is reused, and answers one request at a time."""
+"""Processes that run a compiler. Each process is reused, and answers one request at a time."""
 
 import contextlib
 import queue
@@ -21,9 +21,9 @@ class CompileProcesses:
     """Pool of compile processes of one module, with one process per concurrent request.
 
     Args:
-        module: module to run with ``python -m``. It answers each line of JSON with a line of JSON.
-        reads: files and folders that confined processes may read in addition to their own; None: processes are not
-            confined.
+        module: module to run with ``python -m``. The module answers each line of JSON with a line of JSON.
+        reads: files and folders that confined processes may read in addition to their own. If None, the processes are
+            not confined.
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None = None) -> None:
@@ -34,8 +34,8 @@ class CompileProcesses:
         self._choosing = threading.Lock()
 
     def of(self, unit: Unit) -> "CompileProcesses":
-        """Return the processes for a unit: confined processes if the unit is untrusted and the system supports
-        sandboxes.
+        """Return the pool for a unit. The processes of the pool are confined if the unit is untrusted and the system
+        supports sandboxes.
         """
         if not (unit.untrusted and sandbox_here()):
             return self
@@ -46,8 +46,8 @@ class CompileProcesses:
     def answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
         """Return the answer to a request, or a failure if no answer came in time.
 
-        If the process has ended, a new one gets the request, because the system may have killed an idle process to free
-        memory.
+        If the process has ended, the request is sent to a new process, because the system may have killed an idle
+        process to free memory.
         """
         deadline_s = time.monotonic() + timeout_s
         ends: list[str] = []

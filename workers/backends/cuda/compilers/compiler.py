@@ -1,4 +1,4 @@
-"""Compilers of CUDA devices: NVRTC or nvcc for CUDA C++, and Triton. None of them needs a GPU, a driver or PyTorch."""
+"""Compilers of CUDA devices: NVRTC or nvcc for CUDA C++, and Triton. The compilers need no GPU, driver or PyTorch."""
 
 import re
 from functools import cached_property
@@ -14,10 +14,11 @@ from workers.build.surroundings import surroundings
 
 
 class CudaCompiler(NvrtcCompiler):
-    """A `workers.build.Compiler` that selects the compiler by the language of the unit and the choice of its family.
+    """A `workers.build.Compiler` that selects NVRTC, nvcc or Triton by the language of the unit and the `compiler` key
+    of its family.
 
     Raises:
-        NoNvrtcError: NVRTC is not installed. The message contains a remedy.
+        NoNvrtcError: NVRTC is not installed.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,6 @@
-"""Compiles CUDA sources to cubins with nvcc, if a family requests it. The host's standard library is then available."""
+"""Compiles CUDA sources to cubins with nvcc, for families that request nvcc. Kernels can then include the host's
+standard library.
+"""
 
 import os
 import re
@@ -37,7 +39,7 @@ class NvccCompiler:
 
     @cached_property
     def command(self) -> str | None:
-        """Path of nvcc, from the ``PATH``, the CUDA toolkit, or NVIDIA's Python package; None if it is not
+        """Path of nvcc, found in the ``PATH``, the CUDA toolkit or NVIDIA's Python package. None if nvcc is not
         installed.
         """
         found = shutil.which("nvcc")
@@ -60,7 +62,7 @@ class NvccCompiler:
         """Compile one unit.
 
         Raises:
-            NoNvccError: nvcc is not installed, or does not support this architecture or this C++ compiler.
+            NoNvccError: nvcc is not installed, or does not support the unit's architecture or the host's C++ compiler.
         """
         if self.command is None or self.version == "without nvcc":
             raise NoNvccError(
@@ -107,8 +109,8 @@ class NvccCompiler:
 
 
 def _instances(names: list[str]) -> str:
-    """Return source lines that make nvcc compile template instances. nvcc compiles an instance only if host code uses
-    it.
+    """Return source lines that make nvcc compile template instances. nvcc compiles a template instance only if host
+    code uses it.
     """
     lines = (
         f"__attribute__((used)) static void *const kernel_evo_instance_{index} = (void *)({name});\n"

@@ -58,7 +58,7 @@ class NvrtcCompiler:
     """A `workers.build.Compiler` for CUDA, with one process per concurrent compilation. Processes are reused.
 
     Raises:
-        NoNvrtcError: NVRTC is not installed. The message contains a remedy.
+        NoNvrtcError: NVRTC is not installed.
     """
 
     suffix = ".cubin"
@@ -215,7 +215,7 @@ def absent(entry: str, log: str) -> str:
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
     """Return the files that a compilation read.
 
-    If NVRTC does not report them, return all files that it may have read.
+    If NVRTC does not report these files, return all files that the compilation may have read.
     """
     if isinstance(headers, list):
         return tuple(headers)
@@ -230,8 +230,9 @@ def _threads(launch: Launch | None) -> int:
 def _hard_limits(
     resources: Resources, launch: Launch | None, limits: Mapping[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield (resource, used, limit) of the limits that a launch must not exceed; see also
-    `workers.build.launch_checks`.
+    """Yield the resource, the used amount and the limit for each limit that a launch must not exceed.
+
+    Further limits are checked in `workers.build.launch_checks`.
     """
     unlimited = float("inf")
     threads = _threads(launch)

@@ -1,7 +1,7 @@
-"""Interface of NVRTC, and its process: ``python -m workers.backends.cuda.compilers.nvrtc_library``.
+"""Python interface of NVRTC, and the compile process that ``python -m`` runs.
 
-NVRTC needs neither a GPU nor a driver. It runs in separate processes, because a compilation cannot be interrupted,
-holds a lock of the library, and may crash the process.
+NVRTC needs neither a GPU nor a driver. It runs in separate processes, because an NVRTC compilation cannot be
+interrupted, holds a lock of the library, and may crash the process.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ class Compilation:
     """Result of one compilation.
 
     Attributes:
-        binary: the cubin; None if the compilation failed.
-        headers: names of the headers that were read; None if this version of NVRTC does not report them.
+        binary: the cubin, or None if the compilation failed.
+        headers: paths of the headers that were read. None if this version of NVRTC does not report headers.
     """
 
     binary: bytes | None
@@ -73,7 +73,7 @@ class Nvrtc:
         return tuple(values)
 
     def compile(self, source: str, options: list[str], instances: Sequence[str] = ()) -> Compilation:
-        """Compile one source. Headers in quotes are searched in the working directory first.
+        """Compile one source. A header that is included with quotes is searched in the working directory first.
 
         Args:
             instances: template instances that the binary must contain.
@@ -147,10 +147,11 @@ def _load() -> Any:
 
 
 def _load_builtins(library: Any, folder: Path) -> bool:
-    """Load the built-ins library of this NVRTC from its folder, or from where the system finds it.
+    """Load the built-ins library of this NVRTC, from NVRTC's folder or from the system's search path.
 
-    NVRTC loads this library by its name at the first compilation. The packages of CUDA 13.0, on which PyTorch depends,
-    do not set its location, so the system would find none or another version. A library that is already loaded is used.
+    NVRTC loads this library by name at the first compilation. The packages of CUDA 13.0, on which PyTorch depends, do
+    not set its location, so the system would find no library or one of a wrong version. If the library is already
+    loaded, NVRTC uses the loaded one.
     """
     major, minor = ctypes.c_int(), ctypes.c_int()
     if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
@@ -166,7 +167,7 @@ def _load_builtins(library: Any, folder: Path) -> bool:
 def installed() -> bool:
     """Return True if NVRTC is installed.
 
-    A library from a Python package is not loaded for this, because it has 90 MB.
+    If the library is in a Python package, only its file is looked up. The library has 90 MB and is not loaded.
     """
     try:
         return any(in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
@@ -177,7 +178,7 @@ def installed() -> bool:
 def serve() -> None:
     """Answer each line of JSON ``{source, options, names}`` with a line ``{binary, log, ptx, headers}``.
 
-    The binary is in hexadecimal.
+    The binary is encoded in hexadecimal.
     """
     nvrtc = Nvrtc()
     with scratch() as folder:

@@ -18,13 +18,13 @@ _WARP = 32
 def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> int:
     """Return the number of blocks of a kernel that can be resident on a multiprocessor; 0 if none can.
 
-    The registers of a warp are in one partition, so a multiprocessor holds four times the warps that fit in one
-    partition.
+    All registers of a warp are in one of the four partitions of a multiprocessor. The number of warps is therefore four
+    times the number that fit into one partition.
 
     Args:
-        registers: per thread.
-        shared_memory_bytes: static and dynamic, per block.
-        threads: per block.
+        registers: registers per thread.
+        shared_memory_bytes: static and dynamic shared memory per block.
+        threads: threads per block.
         limits: limits of the device (`evo.family.LIMITS`). Missing limits have the values of usual GPUs.
     """
     if threads == 0:
@@ -44,7 +44,8 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
 
 
 def registers_of_block(registers: int, threads: int) -> int:
-    """Return the registers that a launch needs for a block: those of its warps, rounded up to whole partitions.
+    """Return the number of registers that a launch needs for one block. The number of warps is rounded up to a multiple
+    of the four partitions.
 
     A launch that exceeds the limit fails.
 

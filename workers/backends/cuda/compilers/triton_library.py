@@ -1,7 +1,8 @@
-"""Compiles Triton kernels in a separate process: ``python -m workers.backends.cuda.compilers.triton_library``.
+"""Compiles Triton kernels in a separate process, which ``python -m`` runs.
 
-Only this process imports Triton. It compiles for a given architecture and needs no GPU, driver or PyTorch. It executes
-only the definitions of functions and constants of a kernel's file (see `evo.family.source.triton.source`).
+Only this process imports Triton. The process compiles for a given architecture and needs no GPU, driver or PyTorch.
+From a kernel's file, the process executes only the definitions of functions and constants (see
+`evo.family.source.triton.source`).
 """
 
 import contextlib
@@ -46,7 +47,7 @@ def installed_version() -> str | None:
 def compile_source(source: str, architecture: str, folder: Path) -> dict[str, object]:
     """Compile a generated source. Return ``{binary, log, ptx}``.
 
-    ``binary`` is in hexadecimal, or None if the compilation failed; then `log` gives the reason.
+    ``binary`` is encoded in hexadecimal. If the compilation failed, ``binary`` is None and ``log`` contains the reason.
 
     Args:
         architecture: architecture such as ``sm_90a``.
@@ -116,8 +117,8 @@ def _compiled(facts: Any) -> Compiled:
 
 
 def _failure(error: BaseException | None, printed: str, source: str, folder: Path) -> str:
-    """Return the error with its innermost cause first, with line numbers of the file and without paths of this
-    machine.
+    """Return the text of an error and its causes, innermost cause first. Line numbers refer to the kernel's file, and
+    paths of this machine are removed.
     """
     reasons, reason = list[str](), error
     while reason is not None:
@@ -128,9 +129,9 @@ def _failure(error: BaseException | None, printed: str, source: str, folder: Pat
 
 
 def _with_file_lines(reason: BaseException, source: str) -> str:
-    """Return the message of an error with line numbers of the file.
+    """Return the message of an error with line numbers of the kernel's file.
 
-    Triton counts lines from the start of the function.
+    Triton's own messages count lines from the start of the function.
     """
     function = getattr(reason, "src", None)
     if not isinstance(function, str) or function not in source:

@@ -1,6 +1,6 @@
-"""Copy bandwidth of GPUs. It is measured once per GPU, in a separate process, and cached.
+"""Copy bandwidth of GPUs. The bandwidth is measured once per GPU, in a separate process, and cached.
 
-The process is `copy_process`, because the daemon must never have a CUDA context.
+The process runs the module `copy_process`. The daemon cannot measure, because it must never have a CUDA context.
 """
 
 import math
@@ -29,9 +29,9 @@ _DEVICE = TypeAdapter(Device)
 
 
 def with_measured_copies(devices: Sequence[Device], folder: Path) -> list[Device]:
-    """Return the devices with their measured copy bandwidth as a ceiling.
+    """Return the devices with their measured copy bandwidth as the limit of their memory rate.
 
-    A device that cannot be measured now is returned unchanged, and measured when this is called again.
+    A device that cannot be measured now is returned unchanged. The next call of this function measures the device.
     """
     until_s = time.monotonic() + TIMEOUT_S
     return [_with_measured_copy(each, folder, until_s) for each in devices]
@@ -53,7 +53,7 @@ def _with_measured_copy(device: Device, folder: Path, until_s: float) -> Device:
 
 
 def copy_us(device: Device, folder: Path, size: int) -> float | None:
-    """Return the microseconds of a copy of `size` bytes that bypasses the caches; None if it cannot be measured.
+    """Return the duration of a copy of `size` bytes that bypasses the caches, in µs, or None if it cannot be measured.
 
     The device lock is held during the measurement.
     """

@@ -1,4 +1,4 @@
-"""Process that measures the copy bandwidth of a GPU: ``python -m workers.backends.cuda.machine.copy_process``."""
+"""Measures the copy bandwidth of a GPU in a process of its own, which ``python -m`` runs."""
 
 import sys
 from collections.abc import Sequence
@@ -26,17 +26,18 @@ def copy_bytes(device: Device) -> int:
 
 
 def copy_rate(ways: Sequence[Timer], size: int) -> float:
-    """Return the bytes per second, read plus written, of the fastest way to copy, from medians of `SAMPLES` samples.
+    """Return the bandwidth of the fastest way to copy, in bytes per second. Bytes read and bytes written both count.
 
     Args:
-        ways: timers of copies of `size` bytes, which must be far more than the caches hold.
+        ways: one timer per way to copy `size` bytes. `size` must be far larger than the caches. The median of `SAMPLES`
+            samples counts.
     """
     fastest_us = min(float(np.median([way.sample() for _ in range(SAMPLES)])) for way in ways)
     return 2 * size / (fastest_us * 1e-6)
 
 
 def main() -> None:
-    """Print the copy bandwidth of the device that is described on standard input.
+    """Read the description of a device from standard input, and print its copy bandwidth.
 
     Command line arguments: a folder for compiled kernels and, optionally, the number of bytes to copy.
     """

@@ -1,4 +1,6 @@
-"""Cached list of the GPUs, because listing them takes seconds. It is valid while driver and GPUs stay the same."""
+"""Cached list of the GPUs, because listing them takes seconds. The list is valid as long as driver, GPUs and software
+are unchanged.
+"""
 
 import os
 from collections.abc import Callable
@@ -17,13 +19,13 @@ _PACKAGES = ("kernel-evo", "cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
 def kept_survey(folder: Path, compiler: str, survey: Callable[[], tuple[list[Device], bool]]) -> list[Device]:
-    """Return the cached list of GPUs if driver, GPUs and software are the same; otherwise list the GPUs.
+    """Return the cached list of GPUs if driver, GPUs and software are unchanged. Otherwise list the GPUs.
 
     Args:
         folder: cache folder of the worker.
         compiler: version of the compiler, which is part of the description of a device.
-        survey: function that returns the usable GPUs, and True if all GPUs are usable. The list is cached only if all
-            are usable.
+        survey: function that returns the list of usable GPUs, and True if all GPUs are usable. The list is cached only
+            if all GPUs are usable.
     """
     installed = nvml.installed()
     if installed is None:

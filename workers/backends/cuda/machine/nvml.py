@@ -1,6 +1,7 @@
-"""Facts about a GPU from NVIDIA's management library (NVML): clocks, temperature, throttling, other users.
+"""Facts about a GPU from NVIDIA's management library (NVML): clocks, temperature, throttling, and other processes on
+the GPU.
 
-No CUDA context is opened. Without the library, there are no facts.
+No CUDA context is opened. If the library is missing, the functions return None or empty results.
 """
 
 import os
@@ -40,7 +41,7 @@ def facts(uuid: str) -> Mapping[str, str]:
 
 
 def installed() -> str | None:
-    """Return the driver's version and the UUIDs of all GPUs in one string; None if NVML does not answer.
+    """Return the driver's version and the UUIDs of all GPUs in one string, or None if NVML does not answer.
 
     The string changes when a GPU or the driver is replaced.
     """

@@ -1,4 +1,4 @@
-"""Lists the GPUs. Run as a program, it prints them as JSON, because the daemon must never have a CUDA context."""
+"""Lists the GPUs. The daemon runs this module in a separate process, because it must never have a CUDA context."""
 
 import json
 import subprocess
@@ -50,10 +50,11 @@ def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
 
 
 def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Return the usable ``gpus``, and the ``obstacle`` that makes other GPUs unusable, or None.
+    """Return a dict with the usable ``gpus``, and with the ``obstacle`` that makes the remaining GPUs unusable, or
+    None.
 
     Args:
-        toolkit: CUDA version whose binaries the driver must support.
+        toolkit: CUDA version of the installed compiler. The driver must support binaries of this version.
     """
     try:
         import cupy
@@ -78,7 +79,7 @@ def _no_gpus(obstacle: str) -> dict[str, Any]:
 
 
 def index_of(uuid: str) -> int:
-    """Return the driver's current index of a GPU.
+    """Return the current index of a GPU in the driver's list.
 
     Raises:
         CudaUnusableError: the GPU is absent or does not answer.

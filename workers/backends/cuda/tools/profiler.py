@@ -1,4 +1,4 @@
-"""Profiles CUDA kernels with Nsight Compute, which replays one launch to read hardware counters."""
+"""Profiles CUDA kernels with Nsight Compute, which repeats one launch to read all hardware counters."""
 
 import csv
 import re
@@ -24,7 +24,7 @@ class NcuProfiler:
     """A `workers.backends.tools.Profiler` for CUDA kernels.
 
     Args:
-        command: command of Nsight Compute; None if it is not installed.
+        command: command of Nsight Compute, or None if Nsight Compute is not installed.
     """
 
     def __init__(self, command: Sequence[str] | None) -> None:
@@ -44,9 +44,10 @@ class NcuProfiler:
         return read(log)
 
     def run_tool(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
-        """Return the exit status (None: the time limit was reached) and the raw page.
+        """Run the profiler, and return its exit status and its output. The exit status is None if the time limit was
+        reached.
 
-        Metrics that this GPU lacks are requested only in the first run.
+        If the GPU lacks some of the metrics, the profiler is run again without these metrics.
         """
         asked = [name for figure in FIGURES.values() for name in figure.metric.names]
         status, log = self._run_profiler(asked, subject, cold, timeout_s)
@@ -70,9 +71,10 @@ class NcuProfiler:
 
 
 def read(log: str) -> Profiled:
-    """Return the figures of the last kernel on a raw page.
+    """Return the metrics of the last launch in the CSV output of `ncu --page raw`.
 
-    Its lines are names, units, and the values of each launch.
+    The first line of the CSV contains the metric names, the second line their units, and each further line the values
+    of one launch.
     """
     if _NO_PERMISSION in log:
         return Profiled(tool=TOOL, skipped=f"this user may not read the GPU's counters ({_NO_PERMISSION})")
@@ -89,8 +91,13 @@ def read(log: str) -> Profiled:
 
 
 def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
-    """Return a metric in kernel-evo's unit; None if the page lacks it, or if it is the
-    rate of an unused instruction.
+    """Return the value of a metric in kernel-evo's unit.
+
+    Return None if the output lacks the metric, or if the metric is the rate of an instruction that the kernel does not
+    use.
+
+    Args:
+     page: values of one launch as text, by metric name.
     """
     found = [number for name in metric.names if (number := _number(page.get(name))) is not None]
     if metric.alternatives:

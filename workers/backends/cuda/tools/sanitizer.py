@@ -36,7 +36,7 @@ class CudaSanitizer:
     """A `workers.backends.tools.Sanitizer` for CUDA kernels.
 
     Args:
-        command: command of compute-sanitizer; None if it is not installed.
+        command: command of compute-sanitizer, or None if compute-sanitizer is not installed.
     """
 
     def __init__(self, command: Sequence[str] | None) -> None:

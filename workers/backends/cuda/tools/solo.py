@@ -1,8 +1,8 @@
-"""Runs one CUDA kernel in a process without other launches: ``python -m workers.backends.cuda.tools.solo PLAN``.
+"""Runs one CUDA kernel in a process that launches no other kernel. The command line contains the path of a plan.
 
-Tools such as sanitizers therefore see only launches of the candidate. Every argument is a plain allocation of its exact
-size, and only inputs and initial values are written, so that a tool can detect accesses out of bounds and reads of
-unwritten memory.
+Tools such as sanitizers therefore see only launches of the candidate. Every argument is a separate allocation of exact
+size, so that a tool can detect accesses out of bounds. Only inputs and initial values are written, so that a tool can
+detect reads of unwritten memory.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _DYNAMIC_SHARED_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Kernel, inputs, and number of launches.
+    """The kernel to run, its inputs, and the number of launches.
 
     Attributes:
         inputs: folder with the bytes of each input, ``NAME.bin``.
@@ -48,7 +48,7 @@ def run(plan: Plan) -> None:
     """Run all launches of a plan.
 
     Raises:
-        Failed: a driver call failed. The message contains the call and the error.
+        Failed: a driver call failed.
     """
     _open()
     kernel = plan.kernel

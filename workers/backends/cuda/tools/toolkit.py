@@ -33,11 +33,11 @@ def watched(
     """Run the launches of a candidate with a tool.
 
     Args:
-        folder: folder for the plan of the launches.
+        folder: folder for the file that describes the launches.
         timeout_s: time limit of the whole run. A tool makes the kernel many times slower.
 
     Returns:
-        The exit status (None: the time limit was reached) and the output.
+        The exit status and the output of the tool. The exit status is None if the time limit was reached.
 
     Raises:
         GaveUp: the job was interrupted.
