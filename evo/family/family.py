@@ -14,7 +14,7 @@ from evo.family.description import describe_argument, describe_field, describe_i
 from evo.family.implementation import Implementation, read_implementation, read_recording
 from evo.family.launch.geometry import Launch
 from evo.family.problem import Field, Problem, in_problem_terms, parse_problem, problem_key, read_fields
-from evo.family.scope import WORD, device_scope
+from evo.family.scope import WORD, WORD_RULE, device_scope
 from evo.family.source.triton.compiled import read_note
 from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, check_memory, read_work
@@ -153,7 +153,7 @@ class Family:
             InvalidInput: names the dotted path of the first error, and what is accepted there.
         """
         table = Table(document, where)
-        name = table.text("name", pattern=WORD, what="a name: letters, digits, `_`, `-`, `.`, `+`")
+        name = table.text("name", pattern=WORD, what=f"a name: {WORD_RULE}")
         if table.flag("recording"):
             return _recording(name, table, document)
         fields = read_fields(table.table("problem"))

@@ -130,28 +130,32 @@ class Field:
             case "choice":
                 return ", ".join(self.choices)
 
+    def _out_of_range(self, value: str, where: str) -> InvalidInput:
+        """Return the error for a number outside the limits. It states both limits, also those that every field has."""
+        low, high = (str(limit) if self.type == "int" else f"{limit:.16g}" for limit in (self.min, self.max))
+        return InvalidInput(where, f"{value} is out of range; accepted: {low} … {high}")
+
     def _number(self, given: object, where: str) -> float:
         try:
             value = math.nan if isinstance(given, bool) else float(given)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             value = math.nan
         except OverflowError:
-            accepted = f"accepted: {self.accepts}"
-            raise InvalidInput(where, f"a number of 309 digits or more is out of range; {accepted}") from None
+            raise self._out_of_range("a number of 309 digits or more", where) from None
         if not math.isfinite(value):
             raise InvalidInput(where, f"{literal_text(given)} is not a number; accepted: {self.accepts}")
         if not self.min <= value <= self.max:
-            raise InvalidInput(where, f"{value} is out of range; accepted: {self.accepts}")
+            raise self._out_of_range(str(value), where)
         return value
 
     def _integer(self, given: object, where: str) -> int:
         if isinstance(given, str) and HUGE.fullmatch(given.strip()):
-            raise InvalidInput(where, f"a number of 20 digits or more is out of range; accepted: {self.accepts}")
+            raise self._out_of_range("a number of 20 digits or more", where)
         value = int(given) if isinstance(given, str) and WHOLE.fullmatch(given.strip()) else given
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidInput(where, f"{literal_text(given)} is not a whole number; accepted: {self.accepts}")
         if not self.min <= value <= self.max:
-            raise InvalidInput(where, f"{value} is out of range; accepted: {self.accepts}")
+            raise self._out_of_range(str(value), where)
         return value
 
 

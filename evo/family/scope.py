@@ -16,6 +16,8 @@ from evo.trial.objective import Objective
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 """Pattern of family names and of choices."""
 
+WORD_RULE = "at most 100 letters, digits, `_`, `-`, `.` and `+`, a letter or digit first"
+
 TERMS = frozenset({"threads", "programmatic"})
 """Names of the objective that expressions may use."""
 

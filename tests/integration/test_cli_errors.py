@@ -57,7 +57,7 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["render", "sdpa_fp8", "--target", "sm_80"], "E4M3 exists from sm_89 on"),
         (["render", "gemm", "--target", "sm_89", "--device", "cpu"], "--target: replaces --device"),
         (["new", "Bad Name"], "cannot name a family"),
-        (["new", "sdpa"], "FOLDER: a built-in family is called sdpa: choose another name, e.g. my_sdpa"),
+        (["new", "sdpa"], "FOLDER: a built-in family is called sdpa: choose another name, e.g. kernel-evo new"),
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
     ],
 )

@@ -1,12 +1,14 @@
 """Scaffold of a family: equals the example of the guides and is valid under any name."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from evo.cli.files.new_family import FILES, write_scaffold
+from evo.cli.files.writing import shown_path
 from evo.device import Device
-from evo.errors import Conflict, InvalidInput
+from evo.errors import Conflict, EvoError
 from evo.trial.objective import Objective
 from templates import registry
 from templates.render import render, used_names
@@ -47,18 +49,54 @@ def test_every_tunable_of_the_scaffold_is_used(tmp_path: Path) -> None:
 def test_scaffold_in_a_folder_with_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
-    with pytest.raises(Conflict, match="is not empty: choose another name"):
+    with pytest.raises(Conflict, match=r"already exists: choose another folder, e\.g\. kernel-evo new .*/my_taken"):
         write_scaffold(tmp_path / "taken")
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["notes.txt"]
 
 
 def test_scaffold_with_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(InvalidInput, match="taken is a file: choose another name"):
+    with pytest.raises(Conflict, match="taken already exists: choose another folder"):
         write_scaffold(tmp_path / "taken")
 
 
-@pytest.mark.parametrize("name", ["Upper", "1st", "with space", "ünï"])
-def test_invalid_family_name_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInput, match="cannot name a family"):
-        write_scaffold(tmp_path / name)
+@pytest.mark.parametrize(("name", "entry"), [("1st", "kernel_1st"), ("Upper", "Upper"), ("a.b+c-d", "a_b_c_d")])
+def test_scaffold_accepts_every_valid_family_name(tmp_path: Path, name: str, entry: str) -> None:
+    write_scaffold(tmp_path / name)
+    assert registry.find(str(tmp_path / name)).family.implementation("cpu").entry == entry
+
+
+@pytest.mark.parametrize(
+    ("folder", "written"),
+    [
+        ("../-evil", "../evil"),
+        ("../my evil", "../my_evil"),
+        ("my work/_x", "'./my work/x'"),
+        ("ü", "./kernel"),
+        ("$(x)", "./x"),
+        ("~", "./kernel"),
+        ("a" * 101, "./" + "a" * 80),
+        ("../sdpa", "../my_sdpa"),
+        ("full", "./my_full"),
+        ("/", "./kernel"),
+    ],
+)
+def test_refused_folder_is_answered_with_a_command_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, written: str
+) -> None:
+    (tmp_path / "here" / "full" / "of").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(EvoError, match=r"e\.g\. kernel-evo new ") as raised:
+        write_scaffold(Path(folder))
+    command = str(raised.value).partition("e.g. kernel-evo new ")[2].partition(", or remove")[0]
+    assert command == written
+    place = shlex.split(command)[0]
+    write_scaffold(Path(place))
+    assert registry.find(place).family.name == Path(place).name
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"), [("../evil", "../evil"), ("evil", "./evil"), ("-x", "./-x"), ("/x", "/x"), ("~", "./~")]
+)
+def test_shown_path_is_no_name_and_no_option(path: str, shown: str) -> None:
+    assert shown_path(Path(path)) == shown

@@ -57,6 +57,8 @@ def test_passed_defaults_override_field_defaults_of_a_problem() -> None:
         ("S", "problem", "NAME=VALUE"),
         ("S=", "problem", "NAME=VALUE"),
         ("=4", "problem", "NAME=VALUE"),
+        ("S=1,offset=9223372036854775808", "problem.offset", "accepted: -4611686018427387903 … 4611686018427387903"),
+        ({"S": 1, "offset": 1 << 62}, "problem.offset", "accepted: -4611686018427387903 … 4611686018427387903"),
         ("S=1,causal=maybe", "problem.causal", "neither true nor false"),
         ("S=1,dtype=float8", "problem.dtype", "not one of float32, float16"),
         ("S=1," * 1000, "problem", "characters long"),
@@ -75,6 +77,20 @@ def test_invalid_problem_names_the_field_and_its_valid_values(given: Any, field:
         parse_problem(FIELDS, given)
     assert raised.value.field == field
     assert reason in raised.value.reason
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "accepted"),
+    [
+        (Field(name="n", type="int", min=1), 1 << 63, "1 … 4611686018427387903"),
+        (Field(name="n", type="int", max=9), 10, "-4611686018427387903 … 9"),
+        (Field(name="x", type="float", min=0.5), 1e30, "0.5 … 4.611686018427388e+18"),
+    ],
+)
+def test_number_out_of_range_is_refused_with_both_limits(field: Field, value: float, accepted: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        field.parse(value, "n")
+    assert raised.value.reason.endswith(f"out of range; accepted: {accepted}")
 
 
 @given(

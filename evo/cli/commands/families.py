@@ -60,11 +60,12 @@ def new(
     """Create a family to start from: a small kernel that runs and can be searched."""
     from evo.cli.console.output import console, styled, written
     from evo.cli.files.new_family import write_scaffold
+    from evo.cli.files.writing import shown_path
 
     out = console()
     for path in write_scaffold(folder):
         out.print(written(path))
-    shown = str(folder) if folder.is_absolute() else f"./{folder}"
+    shown = shown_path(folder)
     out.print(
         styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen replace its kernel by yours.")
     )
@@ -113,9 +114,10 @@ def import_(
 def _import_kernelbench(file: Path, folder: Path | None) -> None:
     from evo.cli.console.output import console, styled, written
     from evo.cli.files.kernelbench import write_kernelbench
+    from evo.cli.files.writing import shown_path
 
     place, found = write_kernelbench(file, folder)
-    out, shown = console(), str(place) if place.is_absolute() else f"./{place}"
+    out, shown = console(), shown_path(place)
     for path in sorted(each for each in place.rglob("*") if each.is_file()):
         out.print(written(path))
     names = [f"{each.name} ({', '.join(each.shape)})" for each in (*found.inputs, *found.outputs)]
@@ -135,10 +137,11 @@ def _import_kernelbench(file: Path, folder: Path | None) -> None:
 def _import_source(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> None:
     from evo.cli.console.output import console, styled, written
     from evo.cli.files.imported import write_imported
+    from evo.cli.files.writing import shown_path
     from evo.family.importing.writing import MARK
 
     place, draft = write_imported(file, folder, entry=entry, reference=reference)
-    out, shown = console(), str(place) if place.is_absolute() else f"./{place}"
+    out, shown = console(), shown_path(place)
     for path in sorted(each for each in place.rglob("*") if each.is_file()):
         out.print(written(path))
     out.print(f"{draft.entry}: {', '.join(f'{each.name} ({each.role})' for each in draft.arguments)}")

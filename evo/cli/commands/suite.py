@@ -33,9 +33,10 @@ def record(
     and calls of modules whose class name ends in RMSNorm. Calls that no family computes are listed with the reason.
     """
     from evo.cli.console.output import console, written
-    from evo.cli.files.writing import require_place, write_file, writing_to
+    from evo.cli.files.writing import require_place, shown_path, write_file, writing_to
     from evo.cli.session.watching import watch
     from evo.errors import EvoError, NotFound
+    from evo.text.shell import command
     from evo.text.wording import count_text
 
     require_place(to, force=force)
@@ -50,8 +51,7 @@ def record(
         write_file(to, recorder.suite())
     total = sum(recorder.counts.values())
     out.print(written(to, f": {count_text(len(recorder.counts), 'problem')} of {count_text(total, 'call')}"))
-    shown = to if to.is_absolute() else f"./{to}"
-    out.print(f"\nSearch it:  kernel-evo search --suite {shown}")
+    out.print(f"\nSearch it:  {command('search', '--suite', shown_path(to))}", markup=False)
     if trouble is not None:
         raise EvoError(f"{script} failed after the recorded calls: {trouble}")
 

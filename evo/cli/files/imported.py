@@ -10,11 +10,10 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from evo.cli.files.local_functions import with_local_functions
-from evo.cli.files.writing import write_folder, writing_to
-from evo.errors import Conflict, InvalidInput, NotFound
+from evo.cli.files.writing import check_place, write_folder, writing_to
+from evo.errors import InvalidInput, NotFound
 from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
 from evo.family.importing.writing import Answer, family_toml, reference_py
-from evo.family.scope import WORD
 from evo.family.source.language import language_of
 from evo.text.encoding import not_utf8, python_text
 from templates.bundle import PART
@@ -118,35 +117,19 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
     headers = Headers() if kind == "triton" else headers_of(file, text)
     draft, texts = _drafted(text, file, entry, headers)
     target = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
-    check_place(target)
+    name = check_place(target, "--folder")
     answer = None if reference is None else _answer(reference)
     source = str(PurePosixPath(headers.folder, _name(file)))
     files: dict[str, str | bytes] = {
         **{name: path.read_bytes() for name, path in headers.files.items()},
         **(answer.modules if answer else {}),
-        "family.toml": family_toml(draft, name=target.absolute().name, file=source),
+        "family.toml": family_toml(draft, name=name, file=source),
         "reference.py": reference_py(draft, answer),
         **texts,
     }
     with writing_to(target, "--folder"):
         write_folder(target, files)
     return target, draft
-
-
-def check_place(folder: Path) -> None:
-    """Refuse a folder in which no family can be created.
-
-    Raises:
-        InvalidInput: the folder's name is not a valid family name.
-        Conflict: the folder is not empty; nothing is overwritten.
-    """
-    name = folder.absolute().name
-    if WORD.fullmatch(name) is None:
-        other = re.sub(r"[^A-Za-z0-9_.+-]+", "_", name).strip("_.+-") or "kernel"
-        rule = "letters, digits, _, -, . and +, a letter or digit first"
-        raise InvalidInput("--folder", f"{name!r} cannot name a family ({rule}): write e.g. --folder ./{other}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Conflict(f"{folder} already exists: choose another folder with --folder, or remove it first")
 
 
 def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:

@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from evo.cli.files.imported import check_place
-from evo.cli.files.writing import write_folder, writing_to
+from evo.cli.files.writing import check_place, write_folder, writing_to
 from evo.errors import InvalidInput, NotFound
 from evo.family.importing.kernelbench import Described, described, family_files
 from evo.text.encoding import not_utf8
@@ -44,9 +43,9 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
     except OSError as error:
         raise NotFound(f"{file} cannot be read: {error.strerror}") from error
     target = folder or Path(_name(file.stem))
-    check_place(target)
+    name = check_place(target, "--folder")
     found = described(_run(file))
-    files = family_files(found, text, target.absolute().name)
+    files = family_files(found, text, name)
     with writing_to(target, "--folder"):
         write_folder(target, files)
     return target, found

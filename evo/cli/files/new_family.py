@@ -5,9 +5,10 @@ import ctypes
 import re
 from pathlib import Path
 
-from evo.cli.files.writing import write_folder, writing_to
-from evo.errors import Conflict, InvalidInput
+from evo.cli.files.writing import check_place, shown_path, write_folder, writing_to
+from evo.errors import InvalidInput
 from evo.family.source.language import reserved_for
+from evo.text.shell import command
 from templates import registry
 
 SOURCE = Path(__file__).with_name("scaffold")
@@ -18,20 +19,13 @@ def write_scaffold(folder: Path) -> list[Path]:
     """Write the family's files into a new folder that is named like the family.
 
     Raises:
-        InvalidInput: the folder's name is not a valid family name or is taken, or it is a file.
-        Conflict: the folder is not empty; nothing is overwritten.
+        InvalidInput: the folder's name is not a valid family name, or is the name of a built-in family.
+        Conflict: the folder is a file or not empty; nothing is overwritten.
     """
-    name = folder.name
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-        raise InvalidInput(
-            "FOLDER", f"{name!r} cannot name a family: lower-case letters, digits, _ and -, a letter first"
-        )
+    name = check_place(folder, "FOLDER")
     if name in registry.names():
-        raise InvalidInput("FOLDER", f"a built-in family is called {name}: choose another name, e.g. my_{name}")
-    if folder.exists() and not folder.is_dir():
-        raise InvalidInput("FOLDER", f"{folder} is a file: choose another name")
-    if folder.exists() and any(folder.iterdir()):
-        raise Conflict(f"{folder} is not empty: choose another name, or remove it first")
+        other = command("new", shown_path(folder.with_name(f"my_{name}")))
+        raise InvalidInput("FOLDER", f"a built-in family is called {name}: choose another name, e.g. {other}")
     with writing_to(folder, "FOLDER"):
         return write_folder(folder, {file: _filled(file, name) for file in FILES})
 
@@ -43,7 +37,8 @@ def _filled(file: str, name: str) -> str:
 
 def _entry(name: str) -> str:
     """Return a name for the kernel's function that C allows and its library does not have, e.g. ``int_kernel``."""
-    entry = name.replace("-", "_")
+    entry = re.sub(r"\W", "_", name, flags=re.ASCII)
+    entry = f"kernel_{entry}" if entry[0].isdigit() else entry
     taken = entry == "main" or reserved_for(entry, "c++") or _in_the_library(entry)
     return f"{entry}_kernel" if taken else entry
 

@@ -1,13 +1,52 @@
 """Writes files and folders that the user named, whole or not at all; errors name the option and a remedy."""
 
+import os
+import re
 import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 
 from evo.errors import Conflict, EvoError, InvalidInput
+from evo.family.scope import WORD, WORD_RULE
+from evo.text.shell import command, quoted
+
+
+def check_place(folder: Path, option: str) -> str:
+    """Return the name of a family that is to be created in a folder.
+
+    Args:
+        option: option or argument of the command line that named the folder.
+
+    Raises:
+        InvalidInput: the folder's name is not a valid family name.
+        Conflict: the folder is not empty; nothing is overwritten.
+    """
+    place = Path(os.path.normpath(Path.cwd() / folder))
+    if WORD.fullmatch(place.name) is None:
+        reason = f"{place.name!r:.110} cannot name a family ({WORD_RULE})"
+        raise InvalidInput(option, f"{reason}: write e.g. {_named(option, folder, place)}")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        remedy = f"choose another folder, e.g. {_named(option, folder, place)}, or remove it first"
+        raise Conflict(f"{option}: {folder} already exists: {remedy}")
+    return place.name
+
+
+def _named(option: str, folder: Path, place: Path) -> str:
+    """Return an option with a folder next to the given one that exists neither and has a valid name."""
+    name = re.sub(r"[^A-Za-z0-9_.+-]+", "_", place.name[:80]).strip("_.+-") or "kernel"
+    parent = Path() if folder == Path() or folder.name in ("", "..") else folder.parent
+    names = chain((name, f"my_{name}"), (f"{name}_{number}" for number in count(2)))
+    free = shown_path(next(parent / each for each in names if not (parent / each).exists()))
+    return command("new", free) if option == "FOLDER" else f"{option} {quoted(free)}"
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as an argument that a command takes neither for a name nor for an option."""
+    return str(path) if path.is_absolute() or path.parts[:1] == ("..",) else f"./{path}"
 
 
 @contextmanager
