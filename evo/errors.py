@@ -60,7 +60,7 @@ class MissingItem(NotFound):
 
 
 class Conflict(EvoError, RuntimeError):
-    """The request does not fit the current state; the message names the state and what to do."""
+    """The request is not possible in the current state. The message describes the state and the remedy."""
 
     code = "conflict"
 

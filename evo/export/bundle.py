@@ -15,7 +15,7 @@ from evo.trial.timing import Timing
 
 
 class NotExportable(EvoError, ValueError):
-    """The request does not fit the current state. The message describes the state and the remedy."""
+    """The champion cannot be exported."""
 
 
 def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:

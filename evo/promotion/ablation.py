@@ -1,4 +1,4 @@
-"""Ablation: the effect of each switch of a champion, changed one at a time and timed alongside the champion."""
+"""Ablation: each switch of a champion is changed alone and timed alongside the champion, which shows its effect."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,12 +17,12 @@ Finding: TypeAlias = Literal["pays", "hurts", "nothing", "unclear"]
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One tunable of a champion with another value.
+    """A champion's config with one tunable changed.
 
     Attributes:
-        config: the complete config; None if no config with this value is valid after at most one further change.
-        also: the further change that a constraint makes necessary.
-        reason: the constraint that the change violates without further changes; empty if there is none.
+        config: the complete changed config. None if no valid config has this value, even with one further change.
+        also: the further change that a constraint requires, as tunable and value.
+        reason: the constraint that the change alone violates; empty if there is none.
     """
 
     tunable: str
@@ -38,11 +38,12 @@ class Effect:
     """Measured effect of a change.
 
     Attributes:
-        ratio: time with the change over the champion's, paired by round; above 1 the champion's own value is better.
-        noise: the largest relative difference between two series of the champion in the same rounds.
-        finding: ``nothing``: the ratio differs from 1 by less than the policy's minimum gain; ``pays`` and ``hurts``:
-            the champion's own value is better or worse by more than the noise; ``unclear``: the interval allows several
-            findings.
+        ratio: time with the change divided by the champion's time, paired by round. Above 1, the champion's own value
+            is better.
+        noise: largest relative difference between two series of the champion in the same rounds.
+        finding: ``nothing`` if the ratio differs from 1 by less than the policy's minimum gain; ``pays`` if the
+            champion's own value is better by more than the noise; ``hurts`` if it is worse by more than the noise;
+            ``unclear`` if the interval allows several of these.
     """
 
     ratio: Interval
@@ -53,10 +54,10 @@ class Effect:
 def changes(space: Space, champion: Config, *, values: bool = False) -> list[Change]:
     """Return the changes of an ablation, one switch at a time, in the order of the tunables.
 
-    A switch is a tunable without an order (true or false, one of several texts), or a tunable with only two values.
+    A switch is a tunable whose values have no order (booleans and texts), or a tunable with only two values.
 
     Args:
-        values: True also tries the adjacent values of the other tunables.
+        values: True to try the adjacent values of the other tunables too.
     """
     return [
         _change(space, champion, tunable, rank)
@@ -66,7 +67,7 @@ def changes(space: Space, champion: Config, *, values: bool = False) -> list[Cha
 
 
 def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect | None:
-    """Return the effect that the samples show; None if there are no samples."""
+    """Compute the effect of a change from its samples; None if there are no samples."""
     champion, changed, again = ablated.champion, ablated.changed, ablated.champion_again
     if champion is None or changed is None or again is None:
         return None
@@ -76,12 +77,12 @@ def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect 
 
 
 def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
-    """Classify an interval of the time ratio between another value and the winner's.
+    """Classify the effect of a different value by the interval of its time ratio.
 
     Args:
-        ratio: time with the other value over the time with the winner's value.
-        least: the policy's minimum gain; an interval closer to 1 means that both values are equally good.
-        noise: relative difference between two series of the same kernel, where it is known.
+        ratio: time with the different value divided by the time with the winner's value.
+        least: the policy's minimum gain. If the whole interval is closer to 1 than this, both values are equally good.
+        noise: relative difference between two series of the same kernel, if known.
     """
     if ratio.reach(1.0) < least:
         return "nothing"
@@ -91,7 +92,7 @@ def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
 
 
 def _ranks_to_try(tunable: Tunable, own: int, values: bool) -> Iterator[int]:
-    """Yield the ranks to try instead of the champion's own."""
+    """Yield the ranks of the values to try in place of the champion's value."""
     count = len(tunable.values)
     if not tunable.ordinal or count == 2:
         yield from (rank for rank in range(count) if rank != own)

@@ -1,4 +1,4 @@
-"""Times above which a trial is stopped early: see `evo.trial.timing.Bars`."""
+"""Times above which the measurement of a trial is shortened or stopped; see `evo.trial.timing.Bars`."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,16 @@ from evo.trial.timing import Bars
 
 
 def bars(policy: Policy, kernels_us: Sequence[float], *, by_time: bool) -> Bars:
-    """Return the times above which a candidate is stopped early; no limits until a kernel is known.
+    """Return the times above which a candidate's measurement is shortened or stopped; no limits if no kernel is known
+    yet.
 
-    Until there are enough elites, a candidate that is much slower than the fastest kernel gets fewer samples, and only
-    one that is far slower is stopped.
+    With fewer than `ELITES` kernels, a candidate that is much slower than the fastest kernel gets fewer samples, and
+    only a far slower candidate is stopped.
 
     Args:
-        kernels_us: times of the fastest kernels, at most `ELITES`, the fastest first.
-        by_time: False under a metric or two objectives: a slow kernel may still be the best, or on the front.
+        kernels_us: times of the fastest kernels in µs, at most `ELITES`, fastest first.
+        by_time: False if the search has a metric or two objectives. A slow kernel may then still be the best, or on the
+            Pareto front, so there are no limits.
     """
     if not (kernels_us and by_time):
         return Bars()

@@ -1,4 +1,4 @@
-"""Challenges of one search: the quick cost that a trial must beat, past challenges, and the next challenge."""
+"""Challenges of one search: the quick cost that a challenger must beat, past challenges, and the next challenge."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,15 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Incumbent:
-    """The current champion, as a search sees it.
+    """The current champion, from the view of a search.
 
     Attributes:
         cost: cost at the confirmed time, which was measured in another session; see `evo.promotion.goal`.
-        here: cost at the confirmed time, corrected to be comparable with this search's quick samples; None if another
+        here: cost at the confirmed time, corrected to be comparable with this search's quick samples. None if another
             search confirmed the champion.
-        binary_digest: digest of the champion's binary; None if it is not known.
-        foreign: True for a champion of another variant or version of the family, whose configs cannot be compared.
+        binary_digest: digest of the champion's binary; None if unknown.
+        foreign: True if the champion belongs to another variant or version of the family, so that its config cannot be
+            compared with configs of this search.
     """
 
     id: int
@@ -37,9 +38,9 @@ class ChallengeLimit:
     """The limit that a challenger must beat.
 
     Attributes:
-        below: a challenger's quick cost must be less than this.
-        binaries: digests of the incumbent's binaries; trials with the same binaries do not challenge.
-        again: the trial of this search that measured the incumbent again; None if no trial did.
+        below: upper limit of a challenger's quick cost (exclusive).
+        binaries: digests of the incumbent's binaries. Trials with these binaries do not challenge.
+        again: the trial of this search that measured the incumbent's config or binary; None if there is none.
     """
 
     below: float
@@ -48,10 +49,10 @@ class ChallengeLimit:
     again: Trial | None
 
     def missed_by(self, best: Trial, goal: Goal | None = None) -> str:
-        """Explain why a trial, the best trial that is not the incumbent, did not challenge.
+        """Explain why the best trial that is not the incumbent did not challenge.
 
         Args:
-            goal: goal of the search; None: the time.
+            goal: the search's metric; None if the objective is the time.
         """
         shown = _cost_text if goal else time_text
         champion, took = f"champion {self.incumbent.id}", "took" if goal is None else "cost"
@@ -71,13 +72,14 @@ def _cost_text(cost: float | None) -> str:
 
 
 def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> float | None:
-    """Return a confirmed time that is comparable with the quick samples of its search; None: nothing was measured.
+    """Return a confirmed time in a form comparable with the search's quick samples; None if nothing was measured.
 
-    A device may run slower in a confirmation than during the search: warm, at its power limit, or shared. The fastest
-    baseline then runs slower, too, so a slowdown that both share does not mean that the quick time was short by chance.
+    A device may be slower in a confirmation than during the search because it is warm, at its power limit, or shared.
+    The fastest baseline is then slower too. A slowdown that both share does not mean that the quick time was short by
+    chance.
 
     Args:
-        baselines: timings of the baselines when the search began.
+        baselines: timings of the baselines, measured at the start of the search.
     """
     if verdict is None or verdict.challenger is None:
         return None
@@ -88,12 +90,12 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
 
 
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> ChallengeLimit:
-    """Return the cost that a challenger's quick samples must beat.
+    """Return the limit that a challenger's quick cost must beat.
 
-    If this search measured or confirmed the incumbent, the limit is the incumbent's cost less the minimum gain. Of a
-    measured and a confirmed cost, the larger counts: quick samples of a confirmed trial were probably short by chance.
-    Otherwise the limit is the incumbent's earlier cost plus the policy's session drift, because quick samples are only
-    roughly comparable with a confirmation of another search.
+    If this search measured or confirmed the incumbent, the limit is the incumbent's cost minus the minimum gain. If it
+    did both, the larger cost counts, because the quick samples of a confirmed trial were probably short by chance.
+    Otherwise the limit is the cost from the other search plus the policy's session drift, because quick samples are
+    only roughly comparable with a confirmation of another search.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.cost is not None), None)
@@ -106,19 +108,19 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
 
 
 def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:
-    """Return True for the same config, and for another config that compiles to the same kernel."""
+    """Return True if a trial has the incumbent's config, or a config that compiles to the same kernel."""
     same = trial.binary_digest is not None and trial.binary_digest == incumbent.binary_digest
     return same or (not incumbent.foreign and trial.config == incumbent.config)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Challenge:
-    """One trial's confirmation against the incumbent.
+    """The confirmation of one trial against the incumbent.
 
     Attributes:
         number: number of the trial.
         seen: number of trials that had ended when the challenge began.
-        time_us: confirmed time; None: not known, or not yet.
+        time_us: confirmed time in µs; None if it is not known (yet).
     """
 
     number: int
@@ -127,7 +129,10 @@ class Challenge:
 
 
 class Challengers:
-    """Challengers of one search. Reads the search's history, and corrects times that a confirmation found too low."""
+    """Challengers of one search.
+
+    Selects trials from the search's history, and corrects quick times if a confirmation found longer ones.
+    """
 
     def __init__(self, history: History, policy: Policy, goal: Goal | None = None) -> None:
         self._history = history
@@ -146,15 +151,15 @@ class Challengers:
         return trial.number in self._seen or (trial.binary_digest is not None and trial.binary_digest in earlier)
 
     def due(self, below: float | None, *, ended: bool, besides: Collection[str] = ()) -> Trial | None:
-        """Return the trial that should challenge the incumbent now, or None.
+        """Return the trial that should challenge the incumbent now; None if no challenge is due.
 
-        A challenge is due every `Policy.challenge_every` ended trials, and after the last trial. Trials with the same
-        binary are one kernel, which challenges once.
+        A challenge is due after every `Policy.challenge_every` ended trials, and after the last trial. Trials with the
+        same binary are one kernel, which challenges once.
 
         Args:
-            below: the cost to beat; None when there is none.
-            besides: digests of binaries that must not challenge, such as the incumbent's.
+            below: upper limit of the challenger's cost (exclusive); None if there is no limit.
             ended: True if no trial is pending and none will be proposed.
+            besides: digests of binaries that must not challenge, e.g. the incumbent's.
         """
         finished, last = len(self._history.finished), max(self._seen.values(), default=0)
         if not ended and finished - last < self._policy.challenge_every:
@@ -168,22 +173,22 @@ class Challengers:
         return None
 
     def begin(self, trial: Trial) -> Challenge:
-        """Record that a trial's challenge begins; returns the entry that `learn` needs after a restart."""
+        """Record the start of a trial's challenge. Return the entry to store; `learn` needs it after a restart."""
         self._seen[trial.number] = len(self._history.finished)
         return Challenge(number=trial.number, seen=len(self._history.finished))
 
     def learn(self, challenge: Challenge) -> None:
-        """Apply a stored challenge. A repeated application changes nothing."""
+        """Apply a stored challenge. Applying it again has no effect."""
         self._seen[challenge.number] = challenge.seen
         if challenge.time_us is not None:
             self.confirmed(challenge.number, challenge.time_us)
 
     def confirmed(self, number: int, time_us: float) -> None:
-        """Record the time that a confirmation measured for a trial, in many rounds and in a fresh process.
+        """Record the time that a confirmation measured for a trial, over many rounds in a fresh process.
 
-        If the confirmed time is longer than the quick time by more than the minimum gain, it replaces the time of every
-        config that compiles to this binary. Without the correction, times that are short by chance would attract the
-        search, tighten the limits for other trials, and keep other trials from challenging.
+        If the confirmed time exceeds the quick time by more than the minimum gain, it replaces the times of all configs
+        that compile to this binary. Otherwise, times that are short by chance would mislead the strategy, tighten the
+        limits for other trials, and keep other trials from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
         self._correct(trial, time_us)
@@ -197,7 +202,7 @@ class Challengers:
         return binary_digest is not None and binary_digest in self._confirmed_us
 
     def check(self, trial: Trial) -> None:
-        """Correct the time of an ended trial whose binary a confirmation has timed."""
+        """Correct the time of an ended trial if a confirmation has timed its binary."""
         if trial.binary_digest in self._confirmed_us:
             self._correct(trial, self._confirmed_us[trial.binary_digest])
 

@@ -1,4 +1,4 @@
-"""Evidence that a device kind must deliver before its challengers are promoted, and reasons why evidence is void."""
+"""The evidence that a device kind must deliver for a promotion, and the reasons that make evidence void."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from evo.trial.results import ConfirmReport
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredEvidence:
-    """Parts of a confirmation report that a device kind needs for a promotion.
+    """Parts of a confirmation report that a device kind must deliver for a promotion.
 
     Attributes:
-        proof: True if the report needs correctness cases, checked outputs of timed calls, times on outputs that hold
-            the answer and on overwritten outputs, and sanitizer findings or the reason why no sanitizer ran.
-        processes: True if the report needs the further fresh processes that the policy demands.
+        proof: True if the report must contain correctness cases, checked outputs of timed calls, times on outputs that
+            hold the result and on overwritten outputs, and sanitizer findings or the reason why no sanitizer ran.
+        processes: True if the report must contain the further fresh processes that the policy demands.
         environment: keys that the recorded environment of the measurement must contain.
     """
 
@@ -35,7 +35,8 @@ class RequiredEvidence:
 def required(kind: DeviceKind) -> RequiredEvidence:
     """Return the evidence that a device kind must deliver.
 
-    A recording has only samples. Estimates run no kernels, so their confirmations always lack required evidence.
+    Recordings have only samples. Estimates run no kernels, so their confirmations always lack some of the required
+    evidence.
     """
     declared = kind_of(kind)
     runs = declared.runs != "recordings"
@@ -51,7 +52,7 @@ def decide(
     *,
     kind: DeviceKind,
 ) -> Verdict:
-    """Return the verdict on a confirmation: the rules of `judge`, and rules on required separation and evidence.
+    """Return the verdict on a confirmation: the rules of `judge`, and the rules about required separation and evidence.
 
     Args:
         kind: kind of the device that measured; see `required`. The other arguments are those of `judge`.
@@ -71,8 +72,10 @@ def decide(
 
 
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
-    """Yield the rule on isolation between candidate and judge. There is no rule for device kinds that run no machine
-    code of a candidate on the judge's machine.
+    """Yield the rule about the isolation between candidate and judge.
+
+    There is no rule if the policy demands no isolation, or if kernels of the device kind are not machine code that runs
+    on the judge's machine.
     """
     demanded = "full" if policy.untrusted == "sandbox" else policy.min_separation
     if demanded == "none" or "separation" not in required(kind).environment:
@@ -142,10 +145,10 @@ def _missing_after_the_first_process(
 
 
 def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str | None = None) -> str | None:
-    """Return why the evidence of a champion is void; None if it still holds.
+    """Return the reason why a champion's evidence is void; None if it is still valid.
 
     Args:
-        refuted: why a later confirmation found this kernel wrong.
+        refuted: reason why a later confirmation found the kernel wrong; None if it did not.
     """
     if refuted is not None:
         return f"a later confirmation refuted its kernel: {refuted}"

@@ -1,7 +1,7 @@
-"""The metric that a search optimises instead of the time, and the cost by which kernels are ranked.
+"""The metric that a search optimises in place of the time, and the cost that ranks kernels.
 
-The cost is what every rule compares: the metric itself where it is minimised, its reciprocal where it is maximised. A
-metric must therefore be positive. Without a metric, the cost of a kernel is its time in µs.
+All rules compare costs. The cost is the metric itself if it is minimised, and its reciprocal if it is maximised, so
+metrics must be positive. Without a metric, the cost is the time in µs.
 """
 
 import math
@@ -33,11 +33,11 @@ RATES = ("gflop_s", "gb_s", "flops", "bytes")
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """Figures other than the time that a metric may use.
+    """Properties of a kernel, other than its time, that a metric may use.
 
     Attributes:
-        resources: resources of the build, named as in `RESOURCES`; empty if the compiler reports none.
-        power_w: average power of the device while it runs; None if that was not measured.
+        resources: resources of the build, with the names in `RESOURCES`; empty if the compiler reports none.
+        power_w: average power in watts of the device while the kernel runs; None if it was not measured.
     """
 
     config: Config
@@ -47,11 +47,12 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A metric over ``time_us``, energy and power, rates, resources of the build, tunables and problem fields.
+    """A metric, as an expression over ``time_us``, energy and power, rates, resources of the build, tunables and
+    problem fields.
 
     Attributes:
-        work: ``flops`` and ``bytes`` of a call; empty if the family states none.
-        called: the name by which errors call the metric: `FIELD` or `SECOND`.
+        work: operations (``flops``) and moved ``bytes`` of a call; empty if the family does not state them.
+        called: name of the metric in errors: `FIELD` or `SECOND`.
     """
 
     objective: Objective
@@ -70,14 +71,15 @@ class Goal:
         moved: float | None,
         called: str = FIELD,
     ) -> "Goal | None":
-        """Return the goal of an objective; None if the objective is the time.
+        """Return the metric of an objective; None if the objective is the time.
 
         Args:
-            flops: operations of a call; None if the family states none.
-            moved: bytes of a call; None if the family states none.
+            flops: number of operations of a call; None if the family does not state it.
+            moved: number of bytes that a call moves; None if the family does not state it.
+            called: name of the metric in errors.
 
         Raises:
-            InvalidInput: the metric is not an expression, or there is a direction without a metric.
+            InvalidInput: the metric is not an expression, or a direction is set without a metric.
         """
         if objective.metric is None:
             if objective.direction != "minimise":
@@ -91,11 +93,12 @@ class Goal:
     def second(
         cls, objective: Objective, problem: Mapping[str, Value], *, flops: float | None, moved: float | None
     ) -> "Goal | None":
-        """Return the goal of the second objective; None if there is only one objective. It takes the arguments and
-        raises the errors of `of`.
+        """Return the metric of the second objective; None if there is only one objective.
+
+        The arguments are those of `of`.
 
         Raises:
-            InvalidInput: both objectives are equal, or there is a direction without a metric.
+            InvalidInput: as in `of`, or both objectives are equal.
         """
         if (second := objective.second) is None:
             if objective.second_direction != "minimise":
@@ -112,14 +115,16 @@ class Goal:
         return not self.expression.names.isdisjoint(POWER)
 
     def check(self, tunables: Collection[str], *, compiled: bool, unmetered: str | None = None) -> None:
-        """Check that the metric's names are known and that it can differ between configs.
+        """Check that the metric's names are known and that its value can differ between configs.
 
         Args:
+            tunables: names of the space's tunables.
             compiled: True if the device's compiler reports the resources of a build.
-            unmetered: why the device has no energy meter; None if it has an energy meter.
+            unmetered: reason why the device has no energy meter; None if it has one.
 
         Raises:
-            InvalidInput: a name is unknown; the message lists the known names.
+            InvalidInput: a name is unknown (the message lists the known names), the value is the same for all configs,
+                or the metric needs energy and the device has no meter.
         """
         rates = RATES if self.work else ()
         if self.metered and unmetered is not None:
@@ -132,10 +137,10 @@ class Goal:
             raise InvalidInput(self.called, f"`{self.expression.text}` is the same for every config: {remedy}")
 
     def metric(self, kernel: Kernel, time_us: float) -> float:
-        """Return the value of the metric.
+        """Return the metric's value for a kernel.
 
         Raises:
-            InvalidInput: a figure is missing, or the value is not a positive finite number.
+            InvalidInput: a quantity in the metric is unknown for the kernel, or the value is not positive and finite.
         """
         figures: dict[str, Value] = {**kernel.resources, **self.work}
         if "flops" in self.work:
@@ -154,12 +159,16 @@ class Goal:
         return value
 
     def cost(self, kernel: Kernel, time_us: float) -> float:
-        """Return the figure by which kernels are ranked, lowest first. Raises the errors of `metric`."""
+        """Return the cost that ranks kernels; the lowest is the best.
+
+        Raises:
+            InvalidInput: as in `metric`.
+        """
         value = self.metric(kernel, time_us)
         return 1.0 / value if self.objective.direction == "maximise" else value
 
     def confirmed(self, trial: Trial, time_us: float) -> float:
-        """Return the cost of a trial at its confirmed time; `WORST` if the metric has no value there."""
+        """Return a trial's cost at its confirmed time; `WORST` if the metric has no value at that time."""
         if not isinstance(trial.outcome, Measured | Estimated):
             return WORST
         try:
@@ -168,7 +177,7 @@ class Goal:
             return WORST
 
     def judged(self, trial: Trial) -> Trial:
-        """Return an ended trial with its cost, or as an invalid measurement if the metric has no value."""
+        """Return an ended trial with its cost, or with an invalid measurement as outcome if the metric has no value."""
         outcome = trial.outcome
         if not isinstance(outcome, Measured | Estimated) or trial.time_us is None:
             return trial
@@ -181,12 +190,12 @@ class Goal:
         return replace(trial, outcome=replace(outcome, cost=cost))
 
     def words(self) -> Words:
-        """Return the words that rules use to report values of this metric."""
+        """Return the words with which rules report values of this metric."""
         return Words(quantity=f"cost ({self.objective.goal})", unit="", takes="has", ratio="times as good", ran="was")
 
 
 def needs_energy(objective: Objective) -> bool:
-    """Return True if a metric of an objective needs an energy meter."""
+    """Return True if one of the objective's metrics needs an energy meter."""
     goals = (found(objective, {}, flops=None, moved=None) for found in (Goal.of, Goal.second))
     return any(goal is not None and goal.metered for goal in goals)
 
@@ -198,10 +207,10 @@ def _kernel(config: Config, outcome: Measured | Estimated) -> Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Turns the times of a confirmation's two kernels into costs.
+    """Converts the times of a confirmation's two kernels to costs.
 
     Attributes:
-        incumbent: figures of the incumbent; None if there is no incumbent.
+        incumbent: properties of the incumbent; None if there is no incumbent.
     """
 
     goal: Goal
@@ -210,7 +219,7 @@ class Costs:
 
     @classmethod
     def of(cls, goal: Goal, report: ConfirmReport, challenger: Config, incumbent: Config | None) -> "Costs":
-        """Return the converter for a challenger and an incumbent, with the resources and power that a report states."""
+        """Return the converter for a challenger and an incumbent, with resources and power taken from the report."""
         built = report.resources
         return cls(
             goal=goal,
@@ -223,10 +232,12 @@ class Costs:
         )
 
     def report(self, report: ConfirmReport) -> ConfirmReport:
-        """Return a report whose samples of challenger and incumbent are costs; unchanged without an incumbent.
+        """Return the report with costs in place of the times of challenger and incumbent.
+
+        A report without an incumbent is returned unchanged.
 
         Raises:
-            InvalidInput: the metric has no value for one of the two.
+            InvalidInput: the metric has no value for one of the two kernels.
         """
         if report.incumbent is None or report.challenger is None or self.incumbent is None:
             return report
@@ -249,16 +260,16 @@ class Costs:
         )
 
     def metric(self, time_us: float) -> float | None:
-        """Return the metric of the challenger at a time; None if it has no value."""
+        """Return the challenger's metric at a time; None if the metric has no value."""
         try:
             return self.goal.metric(self.challenger, time_us)
         except InvalidInput:
             return None
 
     def grown(self, time_us: float, factor: float) -> float:
-        """Return the factor by which the challenger's cost grows where its time grows by `factor`.
+        """Return the factor by which the challenger's cost grows if its time grows by `factor`.
 
-        Infinite if the metric has no value at the longer time.
+        The result is infinite if the metric has no value at the longer time.
         """
         try:
             longer = self.goal.cost(self.challenger, factor * time_us)
@@ -267,7 +278,10 @@ class Costs:
         return longer / self.goal.cost(self.challenger, time_us)
 
     def _series(self, kernel: Kernel, timing: Timing) -> Timing:
-        """Return the costs of the samples, or of the spans with a known power if the metric needs energy."""
+        """Return a series with costs in place of times.
+
+        If the metric needs energy, the series consists of the spans whose power was measured.
+        """
         if self.goal.metered and timing.power is not None:
             pairs = zip(timing.power.samples_us, timing.power.samples_w, strict=True)
             costs = tuple(self.goal.cost(replace(kernel, power_w=power), time) for time, power in pairs)

@@ -1,4 +1,4 @@
-"""Judges a confirmation: applies every rule, which states its measured value, its threshold and a sentence."""
+"""Judges a confirmation by applying every rule. Each rule reports its measured value, its threshold and a sentence."""
 
 from dataclasses import replace
 
@@ -28,15 +28,18 @@ _ADVICE = (
 def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """Return True if the samples so far would lead to a promotion.
 
-    If not, the next steps (further processes after the first, sanitizers and a profile after the last) are skipped.
+    If not, the remaining steps are skipped: further processes after the first one, sanitizers and a profile after the
+    last one.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0), Known(costs=costs)).promote
 
 
 def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
-    """Return True if one more process is needed to decide on a promotion, or for a prediction if there is no
-    incumbent.
+    """Return True if one more process is needed.
+
+    With an incumbent, it is needed while the decision on a promotion is open; otherwise, until enough processes have
+    run for a prediction.
     """
     try:
         prediction = predict(report if costs is None else costs.report(report), policy)
@@ -48,7 +51,7 @@ def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
 
 
 def so_far(report: ConfirmReport, policy: Policy) -> str:
-    """Return the provisional speed-up as a clause that continues a sentence; empty if nothing was compared yet."""
+    """Return the provisional speed-up as a clause for the end of a sentence; empty if nothing was compared yet."""
     against, challenger = report.repeated_against, report.challenger
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
     if challenger is None or other is None:
@@ -70,10 +73,12 @@ def judge(
     """Apply the policy's rules to one confirmation.
 
     Args:
-        report: interleaved samples; without an incumbent the challenger becomes the first champion.
-        challengers: number of challengers that this search has confirmed, including this one (corrects the p-value).
-        rng: random generator of the bootstrap; equal generator states give equal verdicts.
-        known: facts that the report does not contain; a rule that needs an unknown fact is left out.
+        report: report with interleaved samples. Without an incumbent, the challenger becomes the first champion.
+        policy: thresholds of the rules.
+        challengers: number of challengers that this search has confirmed, including this one. The p-value is corrected
+            for it.
+        rng: random generator of the bootstrap; equal states give equal verdicts.
+        known: facts that the report does not contain. Rules that need an unknown fact are skipped.
     """
     challenger, costs = report.challenger, known.costs
     if report.failure is not None or challenger is None:
@@ -132,7 +137,7 @@ def judge(
 
 
 def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Return all rules that apply, and the rules among them that no speed-up outweighs."""
+    """Return all rules that apply, and those among them that no speed-up can outweigh."""
     rules: list[Rule] = []
     decisive: list[Rule] = []
     for marked in RULES:
@@ -145,7 +150,7 @@ def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, .
 
 
 def _may_gain_enough(confirmation: Confirmation) -> bool:
-    """Return True if the challenger is ahead, and its speed-up may reach the minimum gain."""
+    """Return True if the challenger is faster, and its speed-up may reach the minimum gain."""
     speedup = confirmation.speedup
     if speedup is None:
         return False
@@ -153,8 +158,11 @@ def _may_gain_enough(confirmation: Confirmation) -> bool:
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
-    """Return the speed-up over all processes if several compared the two kernels, else the speed-up of the first
-    process.
+    """Return the speed-up over all processes if several processes compared the two kernels, else `alone`.
+
+    Args:
+        against: ``incumbent``, or the name of a baseline.
+        alone: speed-up in the first process.
     """
     if prediction is None or prediction.against != against or prediction.overall is None:
         return alone
@@ -168,7 +176,7 @@ def _expected(prediction: Prediction | None, policy: Policy) -> float | None:
 
 
 def _cannot_tell(rules: tuple[Rule, ...]) -> bool:
-    """Return True if only noise prevents the promotion."""
+    """Return True if noise is the only obstacle to a promotion."""
     unmet = [rule for rule in rules if rule.required and not rule.passed]
     return bool(unmet) and not any(rule.conclusive for rule in unmet)
 
@@ -190,7 +198,9 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 
 def _without_value(error: InvalidInput) -> Verdict:
-    """Return the verdict for kernels that cannot be compared, because the metric has no value for one kernel."""
+    """Return the verdict if challenger and incumbent cannot be compared because the metric has no value for one of
+    them.
+    """
     text = f"Challenger and incumbent cannot be compared: {error}."
     rule = Rule(name="metric", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
@@ -218,7 +228,7 @@ def _summary(
 
 
 def _corrected(speedup: Interval, expected: float | None) -> str:
-    """Return a clause on the gain that further measurements should find; empty if that is the measured gain."""
+    """Return a clause with the gain that later measurements should find; empty if it equals the measured gain."""
     if expected is None:
         return ""
     found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))

@@ -1,8 +1,7 @@
-"""Selects the time or speed-up that is shown for a candidate: the confirmed value if there is one, else the quick
-value.
+"""Selects the time or speed-up to show for a candidate: the confirmed value if there is one, else the quick value.
 
-Quick samples rank trials while a search runs. A confirmation measures again, in fresh processes and on fresh inputs, so
-its values replace the quick values in every table, page, report and document.
+Quick samples rank trials while a search runs. A confirmation repeats the measurement in fresh processes on new inputs,
+so its values replace the quick values in every table, page, report and document.
 """
 
 from collections.abc import Mapping
@@ -21,9 +20,9 @@ class Figure:
     """A time or speed-up of a candidate, with its source.
 
     Attributes:
-        value: value in `unit`: microseconds, or times as fast.
-        source: ``quick`` samples of a trial, ``confirmed`` in fresh processes, or ``estimated`` without a run.
-        interval: interval of the value; None if none was computed.
+        value: microseconds if the unit is ``us``, a speed-up factor if it is ``x``.
+        source: ``quick`` (samples of a trial), ``confirmed`` (fresh processes) or ``estimated`` (never run).
+        interval: confidence interval of the value; None if none was computed.
         against: baseline to which a speed-up refers; None for a time.
     """
 
@@ -39,19 +38,20 @@ class Figure:
 
     @property
     def words(self) -> str:
-        """The source as tables and sentences show it: ``quick, not confirmed``."""
+        """The source in words for tables and sentences, e.g. ``quick, not confirmed``."""
         return {"quick": "quick, not confirmed", "estimated": "estimate, not run"}.get(self.source, self.source)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmation:
-    """Result of a challenger's confirmation, promoted or not.
+    """Result of a challenger's confirmation, whether promoted or not.
 
     Attributes:
         time: median in µs with its interval, from the first fresh process.
-        baseline: the fastest baseline of the confirmation, to which `speedup` refers; None if no baseline ran.
-        processes: number of fresh processes behind the speed-up.
-        refuted: why the kernel is not valid; None if nothing refutes it.
+        speedup: speed-up over `baseline`.
+        baseline: the fastest baseline of the confirmation; None if no baseline ran.
+        processes: number of fresh processes from which the speed-up is computed.
+        refuted: reason why the kernel is not valid; None if nothing refutes it.
     """
 
     time: Interval
@@ -62,7 +62,7 @@ class Confirmation:
 
 
 def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
-    """Return the figures of a verdict; None if the challenger was not measured."""
+    """Return the result of a confirmation from its verdict; None if the challenger was not measured."""
     if verdict is None or verdict.challenger is None:
         return None
     return Confirmation(
@@ -75,11 +75,12 @@ def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
 
 
 def leading_time(time_us: float | None, confirmation: Confirmation | None, *, estimated: bool = False) -> Figure | None:
-    """Return the time to show first; None if a candidate has no time.
+    """Return the time to show for a candidate, preferably the confirmed time; None if it has no time.
 
     Args:
-        time_us: median of the quick samples, or an estimate.
+        time_us: median of the quick samples, or an estimate, in µs.
         confirmation: None if the candidate was not confirmed.
+        estimated: True if `time_us` is an estimate.
     """
     if confirmation is not None:
         found = confirmation.time
@@ -96,10 +97,10 @@ def leading_speedup(
     *,
     estimated: bool = False,
 ) -> Figure | None:
-    """Return the speed-up over the fastest baseline to show first; None without a time or a baseline.
+    """Return the speed-up over the fastest baseline to show; None if there is no time or no baseline.
 
-    A confirmed speed-up is the ratio within its session. A confirmed time is never divided by a baseline's time from
-    another session.
+    A confirmed speed-up is a ratio of times from one session. A confirmed time is never divided by a baseline's time
+    from another session.
     """
     if confirmation is not None:
         if confirmation.speedup is None:
@@ -119,5 +120,5 @@ def leading_speedup(
 
 
 def fastest_of(baselines: Mapping[str, Timing]) -> str | None:
-    """Return the name of the baseline with the lowest median."""
+    """Return the name of the baseline with the lowest median; None if there is none."""
     return min(baselines, key=lambda name: baselines[name].median_us, default=None)

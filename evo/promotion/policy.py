@@ -1,4 +1,4 @@
-"""Gates and thresholds of a search in one frozen object, stored with it."""
+"""Policy: the gates and thresholds of a search in one frozen object, which is stored with the search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -18,94 +18,106 @@ class Policy:
     Attributes:
         quick_samples: number of quick samples of every trial that may be among the fastest.
         confirm_samples: maximum number of interleaved rounds of a confirmation.
-        round_error, fewest_rounds: rounds of a process end early after at least `fewest_rounds` rounds, a multiple of
-            10, if the median ratio of each compared pair of kernels has at most the standard error `round_error`; None:
-            never.
-        hopeless_errors: rounds of a first process also end if the challenger's speed-up over the incumbent is below the
-            minimum gain by this many standard errors, so that it cannot be promoted; None: never.
-        first_round_error: without an incumbent, rounds of a first process end if the standard error is at most this
-            share of the logarithm of the speed-up over the fastest baseline; None: never.
-        confirm_processes: number of fresh processes, the first included, after which a promotion is first decided; 1: a
-            single process decides, and effects of the process on the kernel are not judged.
-        most_processes: largest number of processes; they are added while the result is open.
-        process_looks: number of times a promotion is decided, at evenly spaced numbers of processes: 5, 8, 11 and 15.
-        process_samples: rounds of each process that count in comparisons over processes; at most `confirm_samples`.
-        baseline_samples: `process_samples` without an incumbent; further processes then only improve the prediction of
-            the time.
-        false_promotion: probability of promoting a kernel that is no faster than the incumbent, over all decision
+        round_error, fewest_rounds: the rounds of a process end early, after at least `fewest_rounds` rounds (a multiple
+            of 10), if the median ratio of each compared pair of kernels has a standard error of at most `round_error`.
+            None takes all rounds.
+        hopeless_errors: the rounds of a first process also end if the challenger's speed-up over the incumbent is below
+            the minimum gain by this many standard errors, so that it cannot be promoted. None disables this rule.
+        first_round_error: without an incumbent, the rounds of a first process end if the standard error is at most this
+            fraction of the logarithm of the speed-up over the fastest baseline. None disables this rule.
+        confirm_processes: number of fresh processes, including the first, after which a promotion is first decided.
+            With 1, a single process decides, and effects of the process on the kernel are not judged.
+        most_processes: maximum number of fresh processes. Processes are added while the decision is open.
+        process_looks: number of decision points, at evenly spaced numbers of processes (by default 5, 8, 11 and 15).
+        process_samples: number of rounds of each process that count in comparisons over processes; at most
+            `confirm_samples`.
+        baseline_samples: replaces `process_samples` if there is no incumbent. Further processes then only improve the
+            prediction of the time.
+        false_promotion: probability of promoting a kernel that is not faster than the incumbent, over all decision
             points.
-        futility: a challenger whose mean over processes reaches the minimum gain with less than this probability gets
-            no further processes.
-        prune_ratio: after a fifth of the quick samples, a candidate whose median is more than this factor slower than
-            the slowest elite is stopped (outcome Pruned); None never prunes.
+        futility: a challenger gets no further processes if the probability that its mean over processes reaches the
+            minimum gain is below this value.
+        prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
+            than this factor slower than the slowest elite. None never stops a candidate for this reason.
         shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is more than this factor
-            slower than the slowest elite gets only one more sample, and none in the other cache mode; it cannot become
+            slower than the slowest elite gets only one more sample, and none in the other cache mode. It cannot become
             an elite. None takes all samples of every candidate.
-        hopeless_ratio: a candidate whose first verified calls are more than this factor slower than the slowest elite
-            is stopped before the remaining cases are verified (outcome Pruned), if these calls take more than 20 ms
-            each. Until there are enough elites, it is compared with the fastest kernel. None verifies every candidate
-            on all cases.
-        minimum_gain: smallest relative gain over the incumbent worth a promotion (0.02 = 2 % less time).
-        minimum_effect: smallest Hedges' g.
-        effect_trim: fraction of the smallest and of the largest samples that the effect size ignores; on a shared
-            machine a few interrupted samples would hide any gain.
-        least_rounds: least number of rounds of a process that can promote; taken even if time is short.
+        hopeless_ratio: a candidate is stopped before its remaining cases are verified (outcome Pruned) if its first
+            verified calls take more than 20 ms each and are more than this factor slower than the slowest elite. With
+            fewer than eight elites, the fastest kernel replaces the slowest elite. None verifies every candidate on all
+            cases.
+        minimum_gain: smallest relative gain over the incumbent that justifies a promotion (0.02 means 2 % less time).
+        minimum_effect: smallest effect size (Hedges' g) that justifies a promotion.
+        effect_trim: fraction of the smallest and of the largest samples that the effect size ignores. Without it, a few
+            interrupted samples on a shared machine would hide any gain.
+        least_rounds: minimum number of rounds of a process that can lead to a promotion. They are taken even if time is
+            short.
         judged_calls: number of calls of a confirmation whose outputs are checked, each on different inputs than the
-            call before; fewer if time is short, but at least 16. N right answers exclude an error rate of 1 in N/3.
-        judged_inputs: number of different inputs on which the further processes of a confirmation check one call each,
-            in total; fewer if time is short.
-        min_calls_per_error: the judged calls must exclude, with `confidence`, an error rate of one call in this many.
-            None: the verdict only states the excluded error rate.
-        max_ring_ratio: longest time of a call on separate outputs, relative to repeated calls on the same outputs.
-        max_ring_ratio_of_caches: this ratio where one set of buffers fits a faster cache than all sets together.
-        maximum_quick_gap: a larger relative difference between the confirmed and the quick time gives a warning (0.25 =
-            a quarter more or less time); None: no warning.
+            previous call. It is lower if time is short, but at least 16. If N calls are right, an error rate above 1 in
+            N/3 is excluded.
+        judged_inputs: total number of different inputs on which the further processes of a confirmation check one call
+            each. It is lower if time is short.
+        min_calls_per_error: the checked calls must exclude, with the probability `confidence`, an error rate of one
+            call in this many. None only reports the excluded error rate.
+        max_ring_ratio: largest accepted time of a call on separate outputs, relative to repeated calls on the same
+            outputs.
+        max_ring_ratio_of_caches: replaces `max_ring_ratio` if one set of buffers fits a faster cache than all sets
+            together.
+        maximum_quick_gap: a larger relative difference between the confirmed and the quick time causes a warning (0.25
+            means a quarter more or less time). None disables the warning.
         session_share: if the fastest baseline shares at least this fraction of that difference, on a logarithmic scale,
-            the device and not the kernel is named as the cause.
+            the warning names the device as the cause, not the kernel.
         confidence: confidence of the bootstrap intervals.
         significance: level of the paired test, before the correction for the number of challengers.
-        max_skipped, skip_confidence: a kernel skips work if its calls take longer by more than this fraction, with this
-            confidence, on outputs that hold no result than on outputs that hold the right result.
-        max_rework: largest accepted ratio of the two times if that is not certain; it includes an allowance for noise.
-        max_rework_bound: largest accepted upper end of the ratio's interval; a wider interval cannot exclude that the
+        max_skipped, skip_confidence: a kernel skips work if its calls take longer by more than the fraction
+            `max_skipped`, with the confidence `skip_confidence`, on outputs that hold no result than on outputs that
+            hold the right result.
+        max_rework: largest accepted ratio of the two times if skipped work is not certain. It includes an allowance for
+            noise.
+        max_rework_bound: largest accepted upper end of the ratio's interval. A wider interval cannot exclude that the
             kernel skips a third of its work.
-        max_incumbent_slowdown: largest time of the incumbent, in any process, relative to its own confirmation; if
-            exceeded, the incumbent is being slowed down, and nothing is promoted over it.
-        max_repeat_ratio: largest time of a call on new inputs, relative to a call on inputs that were timed before.
-        few_elements, max_repeat_ratio_of_few: this ratio where all inputs together have at most `few_elements`
-            elements, because a processor learns the branches for so few elements.
-        noisy_repeat_factor: on a noisy device, a kernel is refused only if the ratio exceeds these two limits by this
-            factor; below it, other programs may be the cause.
+        max_incumbent_slowdown: largest accepted time of the incumbent, in any process, relative to its own
+            confirmation. If it is exceeded, something slows the incumbent down, and nothing is promoted over it.
+        max_repeat_ratio: largest accepted time of a call on new inputs, relative to a call on inputs that were timed
+            before.
+        few_elements, max_repeat_ratio_of_few: `max_repeat_ratio_of_few` replaces `max_repeat_ratio` if all inputs
+            together have at most `few_elements` elements, because a branch predictor can learn the branches of so few
+            elements.
+        noisy_repeat_factor: on a noisy device, a kernel is refused only if the ratio exceeds these limits by this
+            factor. Below that, other programs may be the cause.
         suspect_speedup: a trial whose speed-up over the fastest baseline is at least this factor is flagged for review.
-        session_drift: allowance for a slower machine: if no trial of the search measured the champion, trials may
-            challenge it although they are slower than its confirmed time by up to this fraction.
+        session_drift: allowance for a slower machine. If no trial of the search measured the champion, trials that are
+            slower than the champion's confirmed time by up to this fraction may challenge.
         challengers: number of elites that may challenge, so that one time that is short by chance does not block other
             trials.
-        final_challengers: largest number of challenges after all trials have ended.
+        final_challengers: maximum number of challenges after all trials have ended.
         confirming_share: fraction of a search's running time that confirmations may take before it ends.
-        other_unit_s: seconds that a confirmation waits for a device other than the device that measured the challenger,
-            if such a device is connected.
-        challenge_every: least number of trials between two challenges of the incumbent while a search runs (a challenge
-            always ends it).
-        max_registers, max_shared_memory_bytes, min_occupancy: limits in addition to the target's limits; None: no
+        other_unit_s: seconds that a confirmation waits for a device other than the one that measured the challenger, if
+            such a device is connected.
+        challenge_every: minimum number of trials between two challenges of the incumbent while a search runs. A search
+            always ends with a challenge.
+        max_registers, max_shared_memory_bytes, min_occupancy: limits in addition to the target's limits; None means no
             limit.
-        max_stack_bytes, max_spill_bytes: limits of stack frame and spills, 0 by default; None: no limit.
-        compile_timeout_s, verify_timeout_s, measure_timeout_s: time limits of the stages of a trial.
-        memory_limit_bytes: memory that a runner may allocate in addition to what it holds when it starts.
-        require_sanitizers: True refuses a promotion if a sanitizer did not run; a finding always refuses it.
-        require_profile: True refuses a promotion if no profile could be taken; False applies profile gates only if a
-            profile was taken.
-        min_separation: isolation between CPU candidates and the judge: a level of `evo.device.separation`.
-        untrusted: ``sandbox``: a search and all variants proposed to it are served only by workers that compile in a
-            sandbox and isolate CPU kernels fully; ``allow``: by any worker.
-        min_tensor_active, min_achieved_occupancy, min_sector_efficiency: limits for the winner's profile, as fractions.
-        min_fp8_operations: least number of FP8 operations in the winner's profile; 1 for a family that must use FP8.
-        min_l2_hit_gain, min_dram_drop: change from the incumbent's profile: 0.08 is 8 percentage points.
-        max_candidate_faults: crashes and time-outs of one trial before it is final (the machine may cause a fault).
-        max_worker_losses: lost workers before a trial is Abandoned.
-        reference_failures: a search ends when reference.py failed on each of this many first trials.
+        max_stack_bytes, max_spill_bytes: limits of stack frame and spills, 0 by default; None means no limit.
+        compile_timeout_s, verify_timeout_s, measure_timeout_s: time limits of the stages of a trial, in seconds.
+        memory_limit_bytes: memory that a runner may allocate in addition to its memory at startup.
+        require_sanitizers: True to refuse a promotion if a sanitizer did not run. A finding always prevents a
+            promotion.
+        require_profile: True to refuse a promotion if no profile could be taken. With False, profile gates apply only
+            if a profile was taken.
+        min_separation: required isolation between CPU candidates and the judge, a level of `evo.device.separation`.
+        untrusted: with ``sandbox``, only workers that compile in a sandbox and isolate CPU kernels fully serve the
+            search and its variants; with ``allow``, any worker does.
+        min_tensor_active, min_achieved_occupancy, min_sector_efficiency: lower limits for the winner's profile, as
+            fractions.
+        min_fp8_operations: minimum number of FP8 operations in the winner's profile; 1 for a family that must use FP8.
+        min_l2_hit_gain, min_dram_drop: minimum change from the incumbent's profile; 0.08 means 8 percentage points.
+        max_candidate_faults: number of crashes and time-outs after which a trial is final. The machine may cause a
+            fault.
+        max_worker_losses: number of lost workers after which a trial is Abandoned.
+        reference_failures: a search ends if reference.py failed on each of this many first trials.
         seeds: number of input seeds with which each nominal correctness case is repeated.
-        thresholds: thresholds of rules that declare their own, by rule; see `threshold`.
+        thresholds: thresholds of rules that declare a threshold of their own, by rule name; see `threshold`.
     """
 
     name: str = "default"
@@ -180,7 +192,7 @@ class Policy:
     thresholds: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def threshold(self, rule: str) -> float:
-        """Return the threshold of a rule with a declared threshold: the policy's value, else the rule's default."""
+        """Return a rule's declared threshold: the policy's value if it has one, else the rule's default."""
         return self.thresholds.get(rule, DECLARED[rule])
 
 
@@ -209,15 +221,15 @@ POLICIES: dict[str, Policy] = {
 
 
 def policy_from(document: str | Mapping[str, Any]) -> Policy:
-    """Return the policy that a name denotes, or a policy from a document that overrides fields of a named policy.
+    """Return the named policy, or a policy built from a document that overrides fields of a named policy.
 
     Args:
-        document: ``"default"``; or e.g. ``{"base": "l4-notes", "minimum_gain": 0.03}``; `base` is ``default`` if
-            omitted. A policy with overrides is called ``custom`` unless the document names it.
+        document: a name such as ``"default"``, or a table such as ``{"base": "l4-notes", "minimum_gain": 0.03}``.
+            `base` is ``default`` if omitted. A policy with overrides is called ``custom`` unless the document names it.
 
     Raises:
-        InvalidInput: a name or field is unknown (the error suggests the nearest name), or a value has the wrong type or
-            is out of range.
+        InvalidInput: a name or field is unknown (the message suggests the nearest name), or a value has the wrong type
+            or is out of range.
     """
     if isinstance(document, str):
         return _policy_of(document)

@@ -1,4 +1,4 @@
-"""Speed-up over several fresh processes: its estimate, its uncertainty, and a prediction for one more process."""
+"""Speed-up over several fresh processes: its estimate, its uncertainty, and a prediction for a further process."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,12 @@ class Prediction:
     """Speed-ups measured in the fresh processes so far, and a prediction for further processes.
 
     Attributes:
-        against: ``incumbent``, or the name of a baseline.
-        speedup: time of the compared kernel over the challenger's; the interval predicts one more process with
-            `confidence`.
-        found: speed-up in each process so far: the median ratio over the rounds of the process.
-        rounds: rounds counted in each process, the same number in all, so that all figures are equally precise.
+        against: kernel that the challenger is compared with: ``incumbent``, or the name of a baseline.
+        speedup: time of the compared kernel divided by the challenger's time. The interval predicts one further process
+            with probability `confidence`.
+        found: speed-up in each process so far, as the median ratio over the rounds of the process.
+        rounds: number of rounds counted in each process. It is the same in all processes, so that their speed-ups are
+            equally precise.
         overall: geometric mean of `found` with its interval over processes; None in verdicts of older versions.
         others: interval that the other processes predict for the first process; None if there are too few processes.
     """
@@ -47,12 +48,15 @@ class Prediction:
 
     @property
     def agrees(self) -> bool:
-        """True if the speed-up of the first process lies within the interval that the other processes predict."""
+        """True if the first process's speed-up is within the interval that the other processes predict."""
         return self.others is None or self.others.low <= self.found[0] <= self.others.high
 
 
 def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
-    """Predict the speed-up over processes. Each process counts by the median ratio of equally many rounds."""
+    """Predict the speed-up over processes; None if only one process compared the kernels.
+
+    Each process contributes the median ratio of the same number of rounds.
+    """
     first, against = report.challenger, report.repeated_against
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
     if not report.repeats or first is None or against is None or other is None:
@@ -74,24 +78,24 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
 
 
 def _within(ratios: Sequence[Samples]) -> float:
-    """Return the variation of one process's figure that its rounds alone cause. It is used as a lower limit of the
-    spread.
+    """Return the standard deviation of a process's speed-up that its rounds alone cause.
 
-    Five processes may agree better than this by chance. On machines with occasional disturbances, a prediction from
-    their spread alone is too narrow (decision 74).
+    The result is used as a lower limit of the spread over processes, because five processes may agree better by chance.
+    On machines with occasional disturbances, a prediction from their spread alone is too narrow (decision 74).
     """
     return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
 
 
 def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
-    """Predict the challenger's time in one more process; None if a speed-up is reported instead, or only one process
-    ran.
+    """Predict the challenger's time in a further process.
+
+    None if a speed-up is reported in its place, or if only one process ran.
     """
     return None if report.repeated_against is not None else predict_time(report, policy.confidence)
 
 
 def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | None:
-    """Predict the challenger's median in one more process, in µs; None if only one process timed it."""
+    """Predict the challenger's median in a further process, in µs; None if only one process timed it."""
     if report is None or report.challenger is None or not report.repeats:
         return None
     medians_us = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]
@@ -99,12 +103,14 @@ def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | 
 
 
 def times_as_fast(one: Timing, other: Timing) -> float:
-    """Return the speed-up of the first kernel over the second, in rounds that timed both."""
+    """Return the speed-up of the first kernel over the second, from rounds that timed both."""
     return paired_ratio(other.samples_us, one.samples_us)
 
 
 def fastest_baseline(report: ConfirmReport) -> str | None:
-    """Return the baseline over which the challenger gains least, round by round."""
+    """Return the name of the baseline with the smallest speed-up of the challenger, round by round; None if there is
+    none.
+    """
     challenger = report.challenger
     if challenger is None:
         return None
@@ -112,7 +118,7 @@ def fastest_baseline(report: ConfirmReport) -> str | None:
 
 
 def _of_logarithms(interval: Callable[[Samples, float], Interval], values: Samples, confidence: float) -> Interval:
-    """Return an interval computed on logarithms, so that ratios of 2 and ½ are equally far from 1."""
+    """Compute an interval on logarithms, so that the ratios 2 and ½ are equally far from 1."""
     made = interval(np.log(values), confidence)
     low, estimate, high = (float(np.exp(each)) for each in (made.low, made.estimate, made.high))
     return Interval(low=low, estimate=estimate, high=high)

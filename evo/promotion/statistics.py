@@ -1,6 +1,6 @@
-"""Statistics of samples: intervals, effect size and a paired test. All are deterministic for a given generator.
+"""Statistics of samples: intervals, effect size and a paired test. All are deterministic for a given random generator.
 
-SciPy is imported inside the functions: it takes a second to load, and most users of `Interval` do not need it.
+SciPy is imported inside the functions because loading it takes a second and most users of `Interval` do not need it.
 """
 
 import math
@@ -26,30 +26,30 @@ EFFECT_CAP = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """An estimate with its interval."""
+    """An estimate with its confidence interval."""
 
     low: float
     estimate: float
     high: float
 
     def overlaps(self, other: "Interval") -> bool:
-        """Return True if the two intervals share a point; touching ends count."""
+        """Return True if the two intervals have a common point, which may be an end point of both."""
         return self.low <= other.high and other.low <= self.high
 
     def reach(self, around: float) -> float:
-        """Return the distance between `around` and the end of the interval that is farther away."""
+        """Return the largest distance between `around` and a point of the interval."""
         return max(abs(around - self.low), abs(self.high - around))
 
 
 def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Generator) -> Interval:
     """Return a percentile bootstrap interval of the median.
 
-    The percentile method is used because the acceleration of BCa is undefined if most samples are equal (a coarse
-    clock, a recorded space). For medians the two methods differ by less than the spacing of the samples.
+    The percentile method is used because the acceleration of BCa is undefined if most samples are equal, e.g. with a
+    coarse clock or a recorded space. For medians, the two methods differ by less than the spacing of the samples.
 
     Args:
-        samples: at least one sample; a single sample gives an interval of zero width.
-        confidence: e.g. 0.95.
+        samples: at least one sample. A single sample gives an interval of zero width.
+        confidence: probability as a fraction, e.g. 0.95.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13.
     """
@@ -62,13 +62,13 @@ CONFIDENCE = 0.95
 
 
 def at_most_one_in(right: int, confidence: float) -> int:
-    """Return N such that fewer than 1 call in N is wrong, with this confidence, after `right` right calls and no wrong
-    call.
+    """Return the N for which `right` right calls without a wrong call show that fewer than 1 call in N is wrong.
 
-    The exact binomial bound; with 95 % confidence it is about a third of `right`.
+    This is the exact binomial bound. With 95 % confidence, it is about a third of `right`.
 
     Args:
-        right: number of right calls, at least 0; 0 gives 1, because nothing is known.
+        right: number of right calls. If it is 0, the result is 1, because nothing is known.
+        confidence: probability as a fraction, e.g. 0.95.
 
     Source: Clopper and Pearson, Biometrika 26 (1934), 404-413.
     """
@@ -78,13 +78,14 @@ def at_most_one_in(right: int, confidence: float) -> int:
 
 
 def order_interval(samples: Samples, confidence: float) -> Interval:
-    """Return a distribution-free interval of the median: two order statistics.
+    """Return a distribution-free interval of the median, between two order statistics.
 
     All displayed intervals of medians use this function. It needs no random generator, so equal samples always give the
     same interval, and it is fast enough for every line of a table.
 
     Args:
-        samples: at least one sample; if there are too few for the confidence, the interval is the whole range.
+        samples: at least one sample. If there are too few for the confidence, the interval is the whole range.
+        confidence: probability as a fraction, e.g. 0.95.
 
     Source: Conover, Practical Nonparametric Statistics, 3rd ed. (1999), section 3.2.
     """
@@ -96,7 +97,7 @@ def order_interval(samples: Samples, confidence: float) -> Interval:
 
 @cache
 def _outside(count: int, confidence: float) -> int:
-    """Return how many of the smallest and of the largest samples an interval of this confidence may leave out."""
+    """Return how many of the smallest and of the largest samples are outside an interval with this confidence."""
     cut, below = 0, 0.5**count
     while below <= (1.0 - confidence) / 2.0 and cut < (count - 1) // 2:
         cut += 1
@@ -105,37 +106,39 @@ def _outside(count: int, confidence: float) -> int:
 
 
 def ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
-    """Return an interval of the median of a / b over rounds; disturbances that affect both series cancel in each round.
+    """Return a bootstrap interval of the median of a / b over rounds.
+
+    Disturbances that affect both series in a round cancel in the ratio.
 
     Args:
-        a, b: equally long; entry i of both was taken in round i.
+        a, b: series of equal length; entry i of both was taken in round i.
     """
     return bootstrap_interval(rounds_ratio(a, b), confidence, rng)
 
 
 def paired_ratio(a: Samples, b: Samples) -> float:
-    """Return the median of a / b over rounds, which is the estimate of a speed-up used everywhere.
+    """Return the median of a / b over rounds, which is the estimate of all speed-ups.
 
     Args:
-        a, b: equally long; entry i of both was taken in round i.
+        a, b: series of equal length; entry i of both was taken in round i.
     """
     return float(np.median(rounds_ratio(a, b)))
 
 
 def rounds_ratio(a: Samples, b: Samples) -> NDArray[np.float64]:
-    """Return a / b round by round; both series must be equally long."""
+    """Return a / b for each round; both series must have the same length."""
     first, second = _paired(a, b)
     return first / second
 
 
 def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return two series without the variation they share (drift, other programs on the machine).
+    """Return two series without the variation that they share, e.g. from drift or other programs on the machine.
 
-    The ratio of the returned medians is the median ratio over rounds. Each series varies as the rounds' ratio does,
-    divided by √2, which is the variation of each series if nothing were shared.
+    The ratio of the returned medians is the median ratio over rounds. The logarithm of each returned series varies as
+    the logarithm of the ratio does, divided by √2, which is its variation if nothing were shared.
 
     Args:
-        a, b: equally long; entry i of both was taken in round i.
+        a, b: series of equal length; entry i of both was taken in round i.
     """
     first, second = _paired(a, b)
     ratios = np.log(first / second)
@@ -145,19 +148,18 @@ def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: np.random.Generator) -> Interval:
-    """Return an interval of median(a) / median(b) for two series measured separately; each is resampled
-    independently.
-    """
+    """Return a bootstrap interval of median(a) / median(b) for two series that were measured separately."""
     series = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     return _resampled(series, _median_ratio, confidence, rng, paired=False)
 
 
 def prediction_interval(values: Samples, confidence: float, *, least_spread: float = 0.0) -> Interval:
-    """Return a prediction interval for another value of a normal distribution with unknown mean and variance.
+    """Return a prediction interval for a further value of a normal distribution with unknown mean and variance.
 
     Args:
-        values: at least two.
-        least_spread: known lower limit of the standard deviation; few values may agree better by chance.
+        values: at least two values.
+        confidence: probability as a fraction, e.g. 0.95.
+        least_spread: known lower limit of the standard deviation. It is used if a few values agree better by chance.
 
     Source: Hahn and Meeker, Statistical Intervals (1991), section 4.6.
     """
@@ -165,9 +167,9 @@ def prediction_interval(values: Samples, confidence: float, *, least_spread: flo
 
 
 def median_error(series: Samples) -> float:
-    """Return the standard error of the median of correlated samples, by batch means; 0 for fewer than 20 samples.
+    """Return the standard error of the median of correlated samples, by batch medians; 0 for fewer than 20 samples.
 
-    A batch has 10 consecutive samples, so that it contains disturbances that last longer than one sample.
+    A batch has 10 consecutive samples, so that disturbances longer than one sample are within one batch.
 
     Source: Law, Simulation Modeling and Analysis, 5th ed. (2015), section 9.5.3, with medians in place of means.
     """
@@ -183,7 +185,8 @@ def mean_interval(values: Samples, confidence: float) -> Interval:
     """Return a confidence interval of the mean of a normal distribution with unknown variance.
 
     Args:
-        values: at least two.
+        values: at least two values.
+        confidence: probability as a fraction, e.g. 0.95.
 
     Source: Hahn and Meeker, Statistical Intervals (1991), section 4.2.
     """
@@ -192,14 +195,14 @@ def mean_interval(values: Samples, confidence: float) -> Interval:
 
 @cache
 def upper_quantile(level: float, freedom: int) -> float:
-    """Return the value that Student's t exceeds with probability `level`."""
+    """Return the value that a variable with Student's t distribution exceeds with probability `level`."""
     from scipy.stats import t
 
     return float(t.isf(level, freedom))
 
 
 def _student(values: Samples, widening: float, confidence: float, *, least_spread: float = 0.0) -> Interval:
-    """Return mean ± `widening` standard deviations, times Student's t."""
+    """Return the mean ± (quantile of Student's t) · (standard deviation) · `widening`."""
     known = np.asarray(values, dtype=np.float64)
     mean, spread = float(known.mean()), max(float(known.std(ddof=1)), least_spread)
     reach = upper_quantile(0.5 - confidence / 2.0, len(known) - 1) * spread * widening
@@ -207,18 +210,17 @@ def _student(values: Samples, widening: float, confidence: float, *, least_sprea
 
 
 def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
-    """Return how far `a` is below `b` in pooled standard deviations, corrected for small samples; positive is faster.
+    """Return the difference of the means (`b` minus `a`) in pooled standard deviations, corrected for small samples.
+
+    The result is positive if `a` is faster, and limited to ±`EFFECT_CAP`.
 
     Args:
-        a, b: at least two samples each.
-        trim: fraction cut from each end of both series. 0 gives Hedges' g. Larger values use trimmed means and
-            Winsorised variances, so that a few interrupted samples do not hide a difference.
-
-    Returns:
-        Within ±`EFFECT_CAP`.
+        a, b: series of at least two samples.
+        trim: fraction of samples removed from each end of both series. 0 gives Hedges' g. Larger values use trimmed
+            means and Winsorised variances, so that a few interrupted samples do not hide a difference.
 
     Source: Hedges, Distribution theory for Glass's estimator of effect size, J. Educational Statistics 6 (1981),
-        107-128; trimmed: Algina, Keselman and Penfield, Psychological Methods 10 (2005), 317-328.
+    107-128; trimmed: Algina, Keselman and Penfield, Psychological Methods 10 (2005), 317-328.
     """
     mean_a, variance_a, count_a = _trimmed(a, trim)
     mean_b, variance_b, count_b = _trimmed(b, trim)
@@ -232,10 +234,10 @@ def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
 
 
 def paired_p_value(a: Samples, b: Samples) -> float:
-    """Return the p-value that `a` is faster than `b`: one-sided Wilcoxon signed-rank test on paired rounds.
+    """Return the p-value of a one-sided Wilcoxon signed-rank test that `a` is faster than `b`, on paired rounds.
 
     Args:
-        a, b: equally long; entry i of both was taken in round i. Rounds with equal times are left out.
+        a, b: series of equal length; entry i of both was taken in round i. Rounds with equal times are ignored.
     """
     from scipy.stats import wilcoxon
 
@@ -246,7 +248,7 @@ def paired_p_value(a: Samples, b: Samples) -> float:
 
 
 def rank_sum_p_value(a: Samples, b: Samples) -> float:
-    """Return the p-value that two series have different distributions: two-sided Mann-Whitney test, not paired."""
+    """Return the p-value of a two-sided, unpaired Mann-Whitney test that two series have different distributions."""
     from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
@@ -291,7 +293,7 @@ def _paired(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 
 def _trimmed(samples: Samples, trim: float) -> tuple[float, float, int]:
-    """Return the trimmed mean, the Winsorised variance, and the number of samples."""
+    """Return the trimmed mean, the Winsorised variance, and the number of samples before trimming."""
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     count = len(ordered)
     cut = int(trim * count)
@@ -301,7 +303,7 @@ def _trimmed(samples: Samples, trim: float) -> tuple[float, float, int]:
 
 
 def _normal_winsorised_deviation(trim: float) -> float:
-    """Standard deviation of a standard normal variable Winsorised by `trim` at each end (0.642 for 20 %)."""
+    """Return the standard deviation of a standard normal variable Winsorised by `trim` at each end (0.642 for 20 %)."""
     from scipy.stats import norm
 
     if trim == 0.0:
@@ -311,6 +313,6 @@ def _normal_winsorised_deviation(trim: float) -> float:
 
 
 def _small_sample_correction(freedom: int) -> float:
-    """J(m) = Γ(m/2) / (√(m/2) Γ((m−1)/2)), exactly; Hedges (1981), equation 6e, approximates it as 1 − 3/(4m−1)."""
+    """Return J(m) = Γ(m/2) / (√(m/2) Γ((m−1)/2)), which Hedges (1981), equation 6e, approximates by 1 − 3/(4m−1)."""
     half = freedom / 2.0
     return math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)

@@ -14,13 +14,13 @@ INVALIDATING = ("correct", "answers", "work", "inputs", "sanitizers")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One condition of a promotion, reported whether or not it is met.
+    """One condition of a promotion, reported whether it is met or not.
 
     Attributes:
-        figure: the measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).
-        required: False for a rule that is reported but does not decide.
-        conclusive: False if noise leaves the rule undecided; it then counts as not met. If only undecided rules are not
-            met, the verdict is "cannot tell".
+        figure: measured value, in the unit of `threshold` (µs, a fraction, a probability or a count).
+        required: False if the rule is only reported and does not affect the decision.
+        conclusive: False if noise leaves the rule undecided. The rule then counts as not met. If all unmet rules are
+            undecided, the verdict is "cannot tell".
     """
 
     name: str
@@ -45,20 +45,21 @@ class Verdict:
 
     Attributes:
         promote: True if all required rules passed.
-        challenger, incumbent: median in µs with its interval; None if it was not measured or does not exist.
-        speedup: incumbent time over challenger time, paired by round; above 1 the challenger is faster. Under a metric
-            (`evo.promotion.goal`), the ratio of their costs; above 1 the challenger is better. If several
-            processes compared the two, the speed-up over all of them, with its interval over processes.
-        baseline: the fastest baseline of this session; `baseline_speedup` is the speed-up over it, above 1 if the
-            challenger is faster.
-        first_process: the speed-up in the first process alone, with the interval of its rounds; None if only one
-            process ran.
-        behind_every_baseline: True if even the slowest baseline is faster, for every ratio in the confidence interval.
+        challenger, incumbent: median in µs with its interval; None if not measured or if there is no incumbent.
+        speedup: incumbent's time divided by the challenger's time, paired by round; above 1, the challenger is faster.
+            In a search with a metric (`evo.promotion.goal`), the ratio of their costs; above 1, the challenger is
+            better. If several processes compared the two kernels, the speed-up over all processes, with its interval
+            over processes.
+        baseline: name of the fastest baseline of this session.
+        baseline_speedup: speed-up over `baseline`; above 1, the challenger is faster.
+        first_process: speed-up in the first process alone, with the interval over its rounds; None if only one process
+            ran.
+        behind_every_baseline: True if even the slowest baseline is faster, for all ratios in the confidence interval.
         prediction: predicted speed-up in further processes; None if only one process compared the challenger.
-        cannot_tell: True if only noise prevents the promotion; the challenger may be fast enough.
-        expected: for a promotion over several processes, the speed-up that another measurement is expected to find. It
-            is less than `speedup`, which is biased because only good results are promoted.
-        metric: value of the search's metric for the challenger, at its median; None if the objective is the time.
+        cannot_tell: True if only noise prevents the promotion, so that the challenger may be fast enough.
+        expected: for a promotion over several processes, the speed-up that a new measurement is expected to find. It is
+            lower than `speedup`, which is biased because only good results are promoted.
+        metric: the challenger's value of the search's metric, at its median time; None if the objective is the time.
     """
 
     promote: bool
@@ -83,23 +84,25 @@ class Verdict:
 
     @property
     def quick_gap(self) -> Rule | None:
-        """The rule about a large difference between quick and confirmed time, if it failed; None otherwise."""
+        """The rule about a large difference between quick and confirmed time if it failed, else None."""
         return next((rule for rule in self.rules if rule.name == QUICK_GAP and not rule.passed), None)
 
     @property
     def refuted(self) -> str | None:
-        """Reason why the challenger is not a valid kernel, independent of its time; None if it is valid."""
+        """Reason why the challenger is not a valid kernel, whatever its time is; None if it is valid."""
         unmet = (rule for rule in self.unmet if rule.conclusive)
         return next((rule.text for rule in unmet if rule.name in INVALIDATING), None)
 
     @property
     def processes(self) -> int:
-        """Number of fresh processes behind the speed-up over the incumbent, or over the baseline if there is none."""
+        """Number of fresh processes from which the speed-up over the incumbent, or without one over the baseline, is
+        computed.
+        """
         return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)
 
     @property
     def baseline_processes(self) -> int:
-        """Number of fresh processes behind the speed-up over the fastest baseline."""
+        """Number of fresh processes from which the speed-up over the fastest baseline is computed."""
         compared = self.prediction is not None and self.prediction.against == self.baseline
         return self.processes if compared else 1
 
@@ -111,7 +114,7 @@ def change_text(gain: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """Words for the quantity that a search minimises, used in the texts of rules."""
+    """Words that the texts of rules use for the quantity that a search minimises."""
 
     quantity: str = "time"
     unit: str = " µs"

@@ -1,4 +1,4 @@
-"""Search spaces: tunables with ordered values, constraints with reasons, and the valid configs."""
+"""Search spaces: tunables with ordered values, constraints with reasons, and the set of valid configs."""
 
 from evo.space.emptiness import EmptySpace
 from evo.space.plan import Indices

@@ -1,8 +1,10 @@
-"""Decides by interval arithmetic whether a constraint can still hold when only some of its names are bound.
+"""Decides by interval arithmetic whether a constraint can still hold when only some of its names have values.
 
-Each free name has the range of its values. The answer may be a wrong yes but never a wrong no: an expression without
-known bounds (a text, a remainder, a division by a range that contains zero) can have any value. Source: Moore, Kearfott
-and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
+Each free name is represented by the range of its values. The answer "can hold" may be wrong, but "cannot hold" never
+is: an expression without known bounds (a text, a remainder, a division by a range that contains zero) is assumed to
+have any value.
+
+Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
 """
 
 import ast
@@ -24,14 +26,14 @@ EXACT = float(1 << 53)
 
 @dataclass(frozen=True)
 class Range:
-    """Least and greatest value, element by element. Both are the same array object when no name is free."""
+    """Lower and upper bounds, element by element. Both are the same array if the expression has no free names."""
 
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, low: Any, high: Any) -> "Range":
-        """Return a range, widened to infinity where float64 is not exact."""
+        """Return a range. Bounds that float64 cannot represent exactly become infinite."""
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         return cls(
             np.where(low > -EXACT, np.minimum(low, EXACT), -np.inf),
@@ -54,18 +56,19 @@ ANYTHING = Range(np.asarray(-np.inf), np.asarray(np.inf))
 
 @dataclass(frozen=True)
 class Verdict:
-    """For each element: whether a condition can be true, and whether it can be false."""
+    """For each element, whether a condition can be true, and whether it can be false."""
 
     true: Mask
     false: Mask
 
 
 def can_hold(expression: Expression, bound: Environment, free: Mapping[str, tuple[float, float]]) -> Mask:
-    """Return True for each element for which the expression may still be true.
+    """Return for each element whether the expression can still be true.
 
     Args:
-        bound: scalars or arrays, as for `Expression.evaluate`.
-        free: least and greatest value of free numeric names; a name in neither mapping can have any value.
+        bound: values of the bound names, as scalars or arrays as in `Expression.evaluate`.
+        free: smallest and largest value of the free names that are numeric. A name in neither mapping can have any
+            value.
     """
     with np.errstate(all="ignore"):
         return np.asarray(_Relaxation(bound, free).verdict(expression.tree).true)
@@ -119,8 +122,8 @@ class _Relaxation:
         return ANYTHING if value.dtype.kind == "U" else Range.fixed(value)
 
     def _chosen(self, condition: Verdict, body: ast.expr, orelse: ast.expr) -> Range:
-        """Return the range of a conditional expression: the range of one branch where the condition is decided, else of
-        both.
+        """Return the range of a conditional expression: of one branch if the condition is decided, else of both
+        branches.
         """
         if not np.any(condition.false):
             return self.range(body)
@@ -135,7 +138,7 @@ class _Relaxation:
         )
 
     def _text(self, node: ast.expr) -> npt.NDArray[np.str_] | None:
-        """Return the known text of a node, element by element; None for numbers and unbound names."""
+        """Return the known text of a node, element by element; None if the node is a number or an unbound name."""
         match node:
             case ast.Constant(value=str() as value):
                 return np.asarray(value)
@@ -202,7 +205,7 @@ def _subtract(a: Range, b: Range) -> Range:
 
 
 def _corners(operation: Callable[[Any, Any], Any], a: Range, b: Range) -> Range:
-    """Return the range of an operation that is monotone in each operand: its extremes are at the corners."""
+    """Return the range of an operation that is monotone in each operand. Its extremes are at the operands' bounds."""
     ends = [(each.low,) if each.is_fixed else (each.low, each.high) for each in (a, b)]
     corners = [operation(x, y) for x in ends[0] for y in ends[1]]
     if len(corners) == 1 and np.all(np.isfinite(corners[0])):

@@ -14,11 +14,11 @@ ASIDE = 100
 
 
 class EmptySpace(InvalidInput):
-    """No config satisfies the constraints; the message names the constraint that removed the last points.
+    """No config satisfies the constraints. The message names the constraint that removed the last points.
 
     Args:
-        found: the cause.
-        remedies: alternative corrections; each alone may help.
+        found: description of the cause.
+        remedies: alternative corrections, each of which may be sufficient.
     """
 
     def __init__(self, field: str, found: str, remedies: Sequence[str] = ()) -> None:
@@ -30,15 +30,16 @@ class EmptySpace(InvalidInput):
 def explain(
     tunables: Sequence[Tunable], constraints: Sequence[Constraint], constants: Mapping[str, Value], limit: int
 ) -> EmptySpace:
-    """Return the error for a space known to be empty.
+    """Return the error for a space that is known to be empty.
 
-    Constraints are applied in declared order; the error names the first constraint that leaves no points. It is found
-    by bisection, because more constraints never leave more points.
+    The constraints are applied in declared order, and the error names the first constraint after which no points are
+    left. Bisection finds it, because additional constraints never increase the number of points.
     """
 
     def kept(some: Sequence[Constraint], effort: int = MAX_EFFORT) -> int | None:
-        """Return the number of points that satisfy all given constraints; None if the number exceeds the limit, or
-        counting takes too long.
+        """Return the number of points that satisfy the given constraints.
+
+        The result is None if the number exceeds the limit, or if counting takes too long.
         """
         points = Lister(Plan.of(tunables, some, constants), limit=limit, max_effort=effort).list().points
         return None if points is None else points.rows
@@ -68,7 +69,7 @@ def explain(
 def _contradicted(
     blamed: Constraint, earlier: Sequence[Constraint], empty: Callable[[Sequence[Constraint]], bool]
 ) -> list[Constraint]:
-    """Return the earlier constraints that contradict the blamed constraint; empty if that contradicts itself."""
+    """Return the earlier constraints that contradict the blamed constraint; empty if it contradicts itself."""
     needed = list(earlier)
     for each in earlier:
         rest = [one for one in needed if one is not each]

@@ -1,9 +1,9 @@
 """Lists the valid points of a space without forming the whole product.
 
-Tunables are joined one at a time, first the tunables of the cheapest constraint. Each constraint prunes when all its
-names are bound; before that, it prunes where its bounds show that it cannot hold. Partial points grow breadth first
-while they fit in memory, and are then completed depth first, block by block, so memory is bounded for any product. A
-space that an estimate shows to be far too large is not listed.
+Tunables are joined one at a time, beginning with the tunables of the cheapest constraint. A constraint removes points
+as soon as all its names are bound. Before that, it removes points for which its bounds show that it cannot hold.
+Partial points grow breadth first while they fit in memory. They are then completed depth first, block by block, so
+memory is limited for any product. A space that is far too large according to an estimate is not listed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ MAX_EFFORT = 4_000_000_000
 
 
 def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> Partial:
-    """Return the valid points among `size` random partial points that are completed at random."""
+    """Complete `size` random partial points at random, and return those that are valid."""
     rest = plan.steps[len(prefix.columns) :]
     start = prefix.take(rng.integers(prefix.rows, size=size))
     columns = (rng.integers(len(step.tunable.values), size=size, dtype=np.int32) for step in rest)
@@ -40,15 +40,17 @@ def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> P
 def built(
     plan: Plan, prefix: Partial, rng: np.random.Generator, width: int, *, groups: Sequence[int] = ()
 ) -> tuple[Partial, float]:
-    """Return valid points, built from partial points step by step, and an estimate of how many there are.
+    """Return valid points, built from partial points step by step, and an estimate of the number of all valid points.
 
     Each step keeps at most `width` random points. Every valid point is equally likely to be returned, but points with
-    the same first values appear together. The estimate is unbiased. Source: Knuth, *Estimating the efficiency of
-    backtrack programs*, Mathematics of Computation 29 (1975), with many paths at once.
+    the same first values tend to appear together. The estimate is unbiased.
+
+    Source: Knuth, *Estimating the efficiency of backtrack programs*, Mathematics of Computation 29 (1975), with many
+    paths at once.
 
     Args:
-        groups: positions of tunables. If not empty, each step keeps points with as many different combinations of their
-            values as possible, so that rare combinations are found; the estimate is then meaningless.
+        groups: positions of tunables. If not empty, each step keeps points with as many different combinations of
+            values of these tunables as possible, so that rare combinations are found. The estimate is then meaningless.
     """
     indices = [index for index, step in enumerate(plan.steps) if step.position in groups]
     partial, scale = prefix, 1.0
@@ -64,10 +66,11 @@ def built(
 def balanced(
     columns: Sequence[npt.NDArray[np.integer]], rows: int, count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.intp]:
-    """Return `count` random positions of `rows`, with equally many of each combination of the columns where possible.
+    """Return `count` random positions of `rows` in which all combinations of the columns are equally frequent, if
+    possible.
 
     Returns:
-        Positions: first one of each combination, in random order, then a second one of each, and so on.
+        Positions of one row of each combination, in random order, then of a second row of each combination, and so on.
     """
     order = rng.permutation(rows)
     codes = np.zeros(rows, dtype=np.intp)
@@ -86,9 +89,9 @@ class Listing:
     """Result of a listing.
 
     Attributes:
-        points: all valid points in plan order; None when there are more than the limit, or they are too expensive to
-            list.
-        prefix: valid partial points of as many first steps as fit; sampling starts from them.
+        points: all valid points in plan order. None if there are more than the limit, or if listing them takes too
+            long.
+        prefix: valid partial points of as many first steps as fit in memory. Sampling starts from them.
     """
 
     points: Partial | None
@@ -105,7 +108,7 @@ class Lister:
         self.effort = 0
 
     def list(self) -> Listing:
-        """List every valid point if there are at most `limit`. An empty space gives points with no rows."""
+        """List all valid points if there are at most `limit`. For an empty space, the points have no rows."""
         prefix = START
         for level in range(len(self.plan.steps)):
             grown = self._gather(self._grow(prefix, level))
@@ -120,12 +123,12 @@ class Lister:
 
     @property
     def exhausted(self) -> bool:
-        """True if the listing has evaluated more constraint terms than it may."""
+        """True if the listing has evaluated as many constraint terms as its limit allows."""
         return self.effort > self.max_effort
 
     def complete(self, partial: Partial) -> Iterator[Partial]:
-        """Yield the valid complete points that start with these partial points, depth first, until the effort is used
-        up.
+        """Yield the valid complete points that extend these partial points, depth first, until the effort limit is
+        reached.
         """
         level = len(partial.columns)
         if level == len(self.plan.steps):
@@ -136,13 +139,11 @@ class Lister:
                 yield from self.complete(grown)
 
     def _hopeless(self, prefix: Partial) -> bool:
-        """Return True if an estimate shows that far more valid points than the limit start with these partial
-        points.
-        """
+        """Return True if, by an estimate, far more valid points than the limit extend these partial points."""
         return built(self.plan, prefix, np.random.default_rng(0), WIDTH)[1] > FAR_BEYOND * self.limit
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
-        """Concatenate all blocks; None if there are more rows than the limit, or the effort is used up."""
+        """Concatenate all blocks. None if there are more rows than the limit, or if the effort limit is reached."""
         found: list[Partial] = []
         count = 0
         for block in blocks:
@@ -156,7 +157,9 @@ class Lister:
         return Partial(columns=tuple(np.concatenate(column) for column in columns), rows=count)
 
     def _grow(self, partial: Partial, level: int) -> Iterator[Partial]:
-        """Yield the pruned points with the next tunable joined, block by block, until the effort is used up."""
+        """Join the next tunable, and yield the points that are not pruned, block by block, until the effort limit is
+        reached.
+        """
         step = self.plan.steps[level]
         size = max(1, BLOCK_ROWS // len(step.tunable.values))
         for start in range(0, partial.rows, size):

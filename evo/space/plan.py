@@ -1,4 +1,4 @@
-"""The order in which tunables are joined to build up valid points, and the pruning at each step."""
+"""Plan of a listing: the order in which tunables are joined, and the points that are removed at each step."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,12 @@ removes one of these."""
 
 @dataclass(frozen=True, kw_only=True)
 class Partial:
-    """Points on the tunables joined so far: a column of ranks for each, in joining order."""
+    """Partial points: the value ranks of the tunables that were joined so far.
+
+    Attributes:
+        columns: value ranks of each joined tunable, in joining order, each of shape (rows,).
+        rows: number of points.
+    """
 
     columns: tuple[Indices, ...]
     rows: int
@@ -58,8 +63,8 @@ class Step:
 
     Attributes:
         position: index of the tunable in declared order.
-        completed: constraints whose names are all bound after this step; points that violate them are removed.
-        watched: constraints that name the tunable and tunables that are still unbound; points that can no longer
+        completed: constraints whose last unbound name is this tunable. Points that violate them are removed.
+        watched: constraints that contain this tunable and tunables that are still unbound. Points that can no longer
             satisfy them are removed.
     """
 
@@ -70,20 +75,20 @@ class Step:
 
     @cached_property
     def effort(self) -> int:
-        """Number of terms to evaluate for each point after this step."""
+        """Number of terms that this step evaluates for each point."""
         return 1 + sum(constraint.expression.size for constraint in (*self.completed, *self.watched))
 
 
 class CachedFunction:
-    """Cache of a function of points; the key is the combination of ranks on which the function depends.
+    """Cache of a function of points. The key is the combination of value ranks on which the function depends.
 
-    Millions of points may share some thousand combinations. Threads may share an instance, because equal combinations
-    have equal values.
+    Millions of points may have only a few thousand combinations. Threads may share an instance, because equal
+    combinations have equal values.
 
     Args:
         places: positions of the tunables on which the function depends, in joining order.
         shape: number of values of each of these tunables.
-        question: the function; its arguments are ranks, one array per tunable.
+        question: function of the value ranks, one array per tunable.
     """
 
     def __init__(
@@ -116,7 +121,7 @@ class CachedFunction:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Steps in which tunables are joined. They depend only on tunables and constraints."""
+    """Steps in which tunables are joined. The steps depend only on the tunables and the constraints."""
 
     steps: tuple[Step, ...]
     constants: Mapping[str, Value]
@@ -125,9 +130,9 @@ class Plan:
     def of(
         cls, tunables: Sequence[Tunable], constraints: Sequence[Constraint], constants: Mapping[str, Value]
     ) -> "Plan":
-        """Order the steps: the tunables of the constraint that multiplies the points least come first.
+        """Return a plan in which the tunables of the constraint with the fewest combinations come first.
 
-        Tunables that no constraint names come last: they multiply the points and prune nothing.
+        Tunables that are in no constraint come last, because they multiply the number of points without removing any.
         """
         positions = {tunable.name: position for position, tunable in enumerate(tunables)}
         needs = [{positions[name] for name in each.expression.names & positions.keys()} for each in constraints]
@@ -156,7 +161,11 @@ class Plan:
         return [len(step.tunable.values) for step in steps]
 
     def accepts(self, rows: Indices) -> Mask:
-        """Return a mask of the complete points, columns in declared order, that satisfy every constraint."""
+        """Return a mask of the complete points that satisfy all constraints.
+
+        Args:
+            rows: value ranks, columns in declared order.
+        """
         columns = (rows[:, step.position] for step in self.steps)
         numbered = Partial(columns=(*columns, np.arange(len(rows), dtype=np.int32)), rows=len(rows))
         accepted = np.zeros(len(rows), dtype=np.bool_)
@@ -164,7 +173,7 @@ class Plan:
         return accepted
 
     def declared(self, partial: Partial) -> Indices:
-        """Return complete points as rows in the declared order of the tunables."""
+        """Return complete points as rows of value ranks, columns in the declared order of the tunables."""
         indices = np.empty((partial.rows, len(self.steps)), dtype=np.int32)
         for step, column in zip(self.steps, partial.columns, strict=True):
             indices[:, step.position] = column
@@ -178,7 +187,7 @@ class Plan:
         return Partial(columns=(*columns, new), rows=partial.rows * choices)
 
     def pruned(self, partial: Partial, level: int) -> Partial:
-        """Remove points that violate a completed constraint, or can no longer satisfy a watched constraint."""
+        """Remove points that violate a completed constraint or can no longer satisfy a watched constraint."""
         for constraint in self.steps[level].completed:
             partial = self.satisfying(constraint, partial)
         for constraint in self.steps[level].watched:
@@ -186,7 +195,7 @@ class Plan:
         return partial
 
     def surviving(self, partial: Partial, levels: Iterable[int]) -> Partial:
-        """Return the points that satisfy the constraints that are completed at the given steps."""
+        """Return the points that satisfy the constraints completed at the given steps."""
         for level in levels:
             for constraint in self.steps[level].completed:
                 partial = self.satisfying(constraint, partial)
@@ -197,10 +206,10 @@ class Plan:
         return partial.where(self._answered(constraint, partial))
 
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
-        """Return the points that could still satisfy a constraint for some values of its unbound names.
+        """Return the points that can still satisfy a constraint for some values of its unbound names.
 
-        If no point of a sample is removed, all points are kept, because a later step removes points that cannot be
-        completed.
+        The check is first applied to a sample. If no point of the sample is removed, all points are kept, because a
+        later step removes points that cannot be completed.
         """
         if partial.rows >= TRIED_FROM:
             tried = partial.take(np.linspace(0, partial.rows - 1, TRIED_FIRST).astype(np.intp))
@@ -209,7 +218,7 @@ class Plan:
         return partial.where(self._answered(constraint, partial))
 
     def _answered(self, constraint: Constraint, partial: Partial) -> Mask:
-        """Return True for each point that satisfies the constraint or, while names are unbound, still could."""
+        """Return for each point whether it satisfies the constraint or, while names are unbound, still can."""
         indices = [index for index in self._places(constraint) if index < len(partial.columns)]
         key = (id(constraint), len(indices))
         if key not in self._answers:
@@ -220,7 +229,7 @@ class Plan:
         return self._truth(constraint, indices, [partial.columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
-        """Return an empty cache for a constraint; None if there are too many combinations, or just one."""
+        """Return an empty cache for a constraint. None if there are too many combinations, or only one."""
         shape = tuple(len(self.steps[index].tunable.values) for index in indices)
         if not shape or math.prod(shape) > MOST_REMEMBERED:
             return None
@@ -246,12 +255,12 @@ class Plan:
 
     @cached_property
     def _joined_at(self) -> dict[int, tuple[int, ...]]:
-        """Cache of `_places`; the key is the identity of the constraint."""
+        """Cache of `_places`, by the identity of the constraint."""
         return {}
 
     @cached_property
     def _answers(self) -> dict[tuple[int, int], CachedFunction | None]:
-        """Caches, filled on demand; the key is the identity of the constraint and the number of bound tunables."""
+        """Caches, filled on demand, by the identity of the constraint and the number of bound tunables."""
         return {}
 
     @cached_property

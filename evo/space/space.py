@@ -30,24 +30,27 @@ MOST_MECHANISMS = 64
 
 
 class Space:
-    """Tunables, their constraints, and the set of valid configs. Immutable; safe to share between threads.
+    """Tunables, their constraints, and the set of valid configs. The object is immutable, and threads can share it.
 
     Args:
-        tunables: in declared order, which is the order of every config, key and index row.
-        constraints: conditions over the tunables and `constants`; all must hold.
-        constants: problem fields, device limits and similar; must not contain a tunable's name.
-        valid_keys: keys of all valid configs, for a recorded space; constraints then only explain invalid configs.
+        tunables: tunables in declared order, which is the order of all configs, keys and rows of value ranks.
+        constraints: conditions over the tunables and `constants`. A config is valid only if all conditions hold.
+        constants: values of other names in constraints, e.g. problem fields and device limits. Names of tunables are
+            not allowed.
+        valid_keys: keys of all valid configs, for a recorded space. Constraints are then only used to explain why a
+            config is invalid.
 
     Attributes:
-        product_size: number of points of the full product.
-        valid_count: number of valid configs; None when there are more than `ENUMERATION_LIMIT`, or they are too
-            expensive to list, and configs are drawn at random instead.
-        mechanisms: positions of the tunables that choose a mechanism: tunables with named alternatives that constraints
-            tie to other tunables, e.g. which copy engine is used; tunables that constraints name most often come first.
+        product_size: number of points of the full product of all values.
+        valid_count: number of valid configs. None if there are more than `ENUMERATION_LIMIT` or if listing them takes
+            too long; configs are then drawn at random.
+        mechanisms: positions of the tunables that choose a mechanism. These are tunables with named alternatives, e.g.
+            the copy engine, that share constraints with other tunables. Tunables in most constraints come first.
 
     Raises:
-        EmptySpace: no config is valid; names the constraint that removed the last points.
-        InvalidInput: a duplicate name, an unknown name in a constraint, or a key that is not a point of the product.
+        EmptySpace: no config is valid. The message names the constraint that removed the last points.
+        InvalidInput: a name is declared twice, a constraint contains an unknown name, or a key is not a point of the
+            product.
     """
 
     def __init__(
@@ -75,9 +78,9 @@ class Space:
 
     @property
     def indices(self) -> Indices:
-        """The valid set, one row of value ranks per config, columns in tunable order, rows in lexicographic order.
+        """The valid configs as rows of value ranks, shape (valid_count, tunables), read-only.
 
-        Shape (valid_count, tunables), read-only.
+        The columns are in tunable order, the rows in lexicographic order.
 
         Raises:
             ValueError: the space is too large to be listed (`valid_count` is None).
@@ -97,28 +100,29 @@ class Space:
     # Configs, keys, indices
 
     def key(self, config: Config) -> str:
-        """Return the values joined by commas in tunable order, as in Kernel Tuner's caches; equal configs have equal
-        keys.
+        """Return a config's values joined by commas in tunable order, as in Kernel Tuner's caches.
+
+        Equal configs have equal keys.
         """
         return self.row_key(self.encode(config))
 
     def row_key(self, row: Indices) -> str:
-        """Return the key of a row of ranks."""
+        """Return the key of a row of value ranks."""
         return ",".join([tunable.texts[rank] for tunable, rank in zip(self.tunables, row.tolist(), strict=True)])
 
     def config(self, key: str) -> Config:
-        """Return the config of a key; it need not be valid.
+        """Return the config with a key. It may be invalid.
 
         Raises:
-            InvalidInput: the key does not have one known value for each tunable.
+            InvalidInput: the key does not consist of one known value for each tunable.
         """
         return self.decode(self._key_row(key))
 
     def encode(self, config: Config) -> Indices:
-        """Return the ranks of a complete config's values, shape (tunables,).
+        """Return the value ranks of a complete config, shape (tunables,).
 
         Raises:
-            InvalidInput: a missing or unknown tunable, or a value that is not among its values; names
+            InvalidInput: a tunable is missing or unknown, or a value is not one of its values. The field is
                 ``config.<tunable>``.
         """
         for name in config:
@@ -131,7 +135,7 @@ class Space:
         return np.array(ranks, dtype=np.int32)
 
     def decode(self, indices: npt.ArrayLike) -> dict[str, Value]:
-        """Return the config of a row of ranks; inverse of `encode`."""
+        """Return the config of a row of value ranks. This is the inverse of `encode`."""
         row = np.asarray(indices)
         if row.shape != (len(self.tunables),):
             raise ValueError(f"expected {len(self.tunables)} ranks, got shape {row.shape}")
@@ -140,11 +144,15 @@ class Space:
     # Validity
 
     def valid(self, rows: Indices) -> Mask:
-        """Return a mask, shape (n,), of the rows of ranks, shape (n, tunables), that are valid configs."""
+        """Return a mask, shape (n,), of the rows of value ranks, shape (n, tunables), that are valid configs."""
         return self._valid.contains(rows)
 
     def violations(self, config: Config) -> list[Constraint]:
-        """Return the constraints that a complete config violates, in declared order. Raises the errors of `encode`."""
+        """Return the constraints that a complete config violates, in declared order.
+
+        Raises:
+            InvalidInput: as in `encode`.
+        """
         environment = {**self.constants, **self.decode(self.encode(config))}
         return [constraint for constraint in self.constraints if not constraint.expression.truth(environment)]
 
@@ -152,7 +160,8 @@ class Space:
         """Check that a config is valid.
 
         Raises:
-            InvalidInput: names the tunable and its values, or the constraint and its reason.
+            InvalidInput: the config is incomplete, has an unknown value, violates a constraint, or is not recorded. The
+                message names the tunable and its values, or the constraint and its reason.
         """
         for constraint in self.violations(config):
             involved = ", ".join(f"{name}={config[name]}" for name in self.names if name in constraint.expression.names)
@@ -163,19 +172,22 @@ class Space:
     # Finding configs
 
     def declared_default(self) -> Config:
-        """Return the config of declared defaults, which may be invalid."""
+        """Return the config with all declared defaults, which may be invalid."""
         return self.decode([tunable.default_index for tunable in self.tunables])
 
     def default(self) -> Config:
-        """Return the config of declared defaults, or the valid config nearest to it."""
+        """Return the config with all declared defaults or, if it is invalid, the nearest valid config."""
         return self.repair(self.declared_default(), np.random.default_rng(0))
 
     def sample(self, rng: np.random.Generator, count: int, exclude: Container[str] = frozenset()) -> list[Config]:
-        """Return distinct valid configs with keys not in `exclude`, each equally likely; fewer only when no more are
-        left.
+        """Return distinct random valid configs, each equally likely.
 
-        In a space that is not listed and whose valid points are rare, some configs are likelier than others, and fewer
-        may be found than exist (see `Drawn`).
+        The result has fewer than `count` configs only if no more exist. In a space that is not listed and whose valid
+        points are rare, some configs are more likely than others, and fewer may be found than exist (see `Drawn`).
+
+        Args:
+            count: number of configs.
+            exclude: keys of configs that are not returned.
         """
         found: dict[str, Config] = {}
         for rows in self._valid.draws(rng, count) if count > 0 else ():
@@ -188,24 +200,29 @@ class Space:
         return list(found.values())
 
     def draw(self, rng: np.random.Generator, count: int) -> Indices:
-        """Return rows of at most `count` random valid configs, with the probabilities of `sample`; rows may repeat."""
+        """Return at most `count` random valid configs as rows of value ranks, with the probabilities of `sample`. Rows
+        may repeat.
+        """
         return next(self._valid.draws(rng, count))[:count]
 
     def varied(self, rng: np.random.Generator, count: int) -> Indices:
-        """Return rows of at most `count` random valid configs with as many of each mechanism as possible.
+        """Return at most `count` random valid configs as rows of value ranks, with all mechanisms as equally frequent
+        as possible.
 
-        Uniform sampling would miss most mechanisms in a large space: 0.1 % of gemm's configs use warpgroup products.
+        Uniform sampling would miss most mechanisms in a large space: for example, 0.1 % of gemm's configs use warpgroup
+        products.
         """
         if not self.mechanisms:
             return self.draw(rng, count)
         return self._valid.varied(rng, count, self.mechanisms)
 
     def neighbours(self, config: Config, neighbourhood: Neighbourhood = "adjacent") -> list[Config]:
-        """Return valid configs that differ in one tunable, in order of tunables and values; `config` may be invalid.
+        """Return the valid configs that differ from a config in one tunable, in the order of tunables and values.
 
         Args:
-            neighbourhood: ``hamming``: any other value; ``adjacent``: for an ordinal tunable only the closest valid
-                value below and above, for other tunables any value.
+            config: a complete config, which may be invalid.
+            neighbourhood: with ``hamming``, the tunable may have any other value. With ``adjacent``, an ordinal tunable
+                may only have the closest valid value below or above.
         """
         row = self.encode(config)
         sizes = [len(tunable.values) for tunable in self.tunables]
@@ -223,14 +240,13 @@ class Space:
         return found
 
     def repair(self, config: Config | npt.ArrayLike, rng: np.random.Generator) -> Config:
-        """Return the nearest valid config by `distance`; among equally near configs, a random one.
+        """Return the valid config nearest to a config by `distance`, or a random one of the nearest.
 
-        A valid config is returned unchanged.
-
-        The result is exact for a listed space; for other spaces within the effort of `Drawn.nearest`.
+        A valid config is returned unchanged. The result is exact for a listed space, and within the effort of
+        `Drawn.nearest` for other spaces.
 
         Args:
-            config: a config, or its row of ranks.
+            config: a config, or its row of value ranks.
         """
         row = self.encode(config) if isinstance(config, Mapping) else self.encode(self.decode(config))
         if self._valid.contains(row[None, :])[0]:
@@ -238,7 +254,11 @@ class Space:
         return self.decode(self._valid.nearest(self._distances(row), rng))
 
     def distance(self, a: Config, b: Config) -> float:
-        """Return the sum over the tunables: for an ordinal tunable the rank difference over the range, else 0 or 1."""
+        """Return the sum of the distances of all tunables.
+
+        For an ordinal tunable, the distance is the difference of ranks divided by the largest difference. For other
+        tunables, it is 0 if the values are equal and 1 otherwise.
+        """
         distances = self._distances(self.encode(a))
         return float(sum(each[rank] for each, rank in zip(distances, self.encode(b), strict=True)))
 
@@ -280,7 +300,7 @@ class Space:
 
 
 def _mechanisms(tunables: Sequence[Tunable], constraints: Sequence[Constraint]) -> tuple[int, ...]:
-    """Return the positions of the tunables that choose a mechanism, as `Space.mechanisms` defines them."""
+    """Return the positions of the tunables that choose a mechanism; see `Space.mechanisms`."""
     names = {tunable.name for tunable in tunables}
     ties = [tied for each in constraints if len(tied := each.expression.names & names) > 1]
     counts = {

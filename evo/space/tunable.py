@@ -1,4 +1,4 @@
-"""Tunables, the dimensions of a space, and constraints on them."""
+"""Tunables (the dimensions of a space), and constraints on them."""
 
 import re
 from collections.abc import Sequence
@@ -26,12 +26,14 @@ class Tunable:
     """A named choice among ordered values of one type (numbers, bools or texts).
 
     Attributes:
-        values: the choices, all different; adjacent values are neighbours.
-        default: one of the values; None: the middle one if ordinal, else the first.
-        ordinal: True if adjacent values behave alike, so that distance counts ranks; None: True for numbers only.
+        values: the different choices. Adjacent values are neighbours.
+        default: one of the values. If None is given, it is the middle value of an ordinal tunable, else the first
+            value.
+        ordinal: True if adjacent values behave similarly, so that distances are differences of ranks. If None is given,
+            it is True for numbers only.
 
     Raises:
-        InvalidInput: on construction, naming ``tunables.<name>`` and what is wrong.
+        InvalidInput: the name, a value or the default is not allowed. The field is ``tunables.<name>``.
     """
 
     name: str
@@ -55,16 +57,19 @@ class Tunable:
 
     @cached_property
     def array(self) -> Array:
-        """The values as an array that ranks index."""
+        """The values as an array, indexed by rank."""
         return np.asarray(self.values)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The values as written in a key."""
+        """The values as texts, as written in keys."""
         return tuple(str(value) for value in self.values)
 
     def index(self, value: object, field: str) -> int:
-        """Return the rank of `value`; 4.0 counts as 4, but True does not count as 1.
+        """Return the rank of `value`. 4.0 counts as 4, but True does not count as 1.
+
+        Args:
+            field: name of the value in errors.
 
         Raises:
             InvalidInput: `value` is not one of the tunable's values.
@@ -75,10 +80,10 @@ class Tunable:
         return position
 
     def parse(self, text: str, field: str) -> int:
-        """Return the rank of the value that `text` denotes in a key or on a command line, where ``true`` is ``True``.
+        """Return the rank of a value that is written as text in a key or on a command line. ``true`` means ``True``.
 
         Raises:
-            InvalidInput: the text denotes none of the values.
+            InvalidInput: the text is none of the values.
         """
         position = self._written.get(text.strip(), self._position.get(_number(text)))
         if position is None:
@@ -86,17 +91,17 @@ class Tunable:
         return position
 
     def keeping(self, values: Sequence[Value], field: str) -> "Tunable":
-        """Return a copy with only the given values, in their original order; the default is kept if it is among them.
+        """Return a copy with only the given values, in their original order. The default is kept if it is among them.
 
         Raises:
-            InvalidInput: a value is not among the tunable's values.
+            InvalidInput: a value is not one of the tunable's values.
         """
         ranks = sorted({self.index(value, field) for value in values})
         default = self.default if self.default_index in ranks else None
         return replace(self, values=tuple(self.values[rank] for rank in ranks), default=default)
 
     def distances(self, rank: int) -> npt.NDArray[np.float64]:
-        """Return each value's distance from the value at `rank`: rank difference over range if ordinal, else 0 or 1."""
+        """Return the distance of each value from the value at `rank`; see `Space.distance`."""
         apart = np.abs(np.arange(len(self.values)) - rank).astype(np.float64)
         return apart / max(1, len(self.values) - 1) if self.ordinal else np.minimum(apart, 1.0)
 
@@ -116,13 +121,13 @@ class Tunable:
 
     @property
     def listed(self) -> str:
-        """The values for a message; long lists are shortened."""
+        """The values as text for a message. Long lists are shortened."""
         shown = [show(value) for value in self.values]
         return ", ".join(shown if len(shown) <= 20 else [*shown[:10], "…", *shown[-3:]])
 
 
 def identity(value: object) -> tuple[str, object]:
-    """Return a key that is equal for equal choices: 1 and 1.0 are equal, 1 and True are not."""
+    """Return a key that is equal for equal choices. 1 and 1.0 are equal, but 1 and True are not."""
     match value:
         case bool():
             return "bool", value
@@ -141,7 +146,7 @@ def _number(text: str) -> tuple[str, object]:
 
 
 def show(value: object) -> str:
-    """Return a value as written in family.toml; long texts are shortened."""
+    """Return a value as written in family.toml. Long texts are shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}…") if isinstance(value, str) else str(value)
@@ -185,10 +190,10 @@ def _check_value(value: object, field: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """A condition on configs: a config is valid only if the expression is true.
+    """A condition on configs. Configs for which the expression is not true are invalid.
 
     Attributes:
-        because: the reason, a sentence for users.
+        because: reason for the condition, as a sentence for users.
     """
 
     expression: Expression

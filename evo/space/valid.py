@@ -1,4 +1,4 @@
-"""Valid points of a space, in two representations: listed in memory, or drawn at random on demand."""
+"""Valid points of a space, either listed in memory or drawn at random on demand."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -27,10 +27,10 @@ BEAM_WIDTH = 512
 class Nearest:
     """Searches for the valid point nearest to a given point.
 
-    It first checks points that differ in one or two tunables, because the nearest valid point is almost always among
-    them. If three changes could be cheaper, a beam search then builds points up step by step and keeps the `BEAM_WIDTH`
+    The search first checks points that differ in one or two tunables, because the nearest valid point is almost always
+    among them. If three changes could be cheaper, a beam search builds points step by step. It keeps the `BEAM_WIDTH`
     cheapest partial points that could still be nearer. The result is exact if the beam is wide enough and at most
-    `MAX_CHANGES` values matter.
+    `MAX_CHANGES` single changes have to be considered.
 
     Attributes:
         distances: distance of every value from the given point; zero for the point's own values.
@@ -41,7 +41,7 @@ class Nearest:
     rng: np.random.Generator
 
     def find(self) -> Indices | None:
-        """Return a nearest valid row in declared order; None when none was found."""
+        """Return a nearest valid row of value ranks in declared order; None if none was found."""
         found = self._within_two_changes()
         bound = np.inf if found is None else float(total_distance(self.distances, found[None, :])[0])
         steps = sorted(float(each[each > 0].min()) for each in self.distances if np.any(each > 0))
@@ -81,7 +81,9 @@ class Nearest:
         return row
 
     def _built_up(self, bound: float) -> Indices | None:
-        """Return a valid row nearer than `bound`, by a beam search over the plan's steps."""
+        """Return a valid row that is nearer than `bound`, found by a beam search over the plan's steps; None if none
+        was found.
+        """
         partial = START
         for level in range(len(self.plan.steps)):
             partial = self.plan.joined(partial, level)
@@ -90,7 +92,7 @@ class Nearest:
         return self.plan.declared(partial)[0] if partial.rows else None
 
     def _cheapest(self, partial: Partial) -> Partial:
-        """Return at most `BEAM_WIDTH` points, cheapest first, in random order among equals."""
+        """Return at most `BEAM_WIDTH` points, cheapest first. Points with equal cost are in random order."""
         order = np.lexsort((self.rng.random(partial.rows), np.round(self._cost(partial), 9)))
         return partial.take(order[:BEAM_WIDTH])
 
@@ -119,7 +121,7 @@ POOLS = 16
 
 
 class ValidPoints(Protocol):
-    """Valid points of a space as rows of value ranks, columns in declared order."""
+    """Valid points of a space, as rows of value ranks with columns in declared order."""
 
     def contains(self, rows: Indices) -> Mask:
         """Return a mask of the rows that are valid."""
@@ -130,13 +132,13 @@ class ValidPoints(Protocol):
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
-        """Return up to `count` random valid rows, with equally many of each combination of the columns where
+        """Return up to `count` random valid rows in which all combinations of the columns are equally frequent, if
         possible.
         """
         ...
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Return a valid row with the least sum of distances; among equal sums, a random row."""
+        """Return a valid row with the smallest sum of distances, or a random one of several such rows."""
         ...
 
 
@@ -165,8 +167,9 @@ class Listed:
         return np.asarray(self._ranks[indices] == ranks)
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Yield blocks of rows, each row equally likely. The last blocks contain every row once, so that a caller that
-        excludes rows still finds all other rows.
+        """Yield blocks of rows, each row equally likely.
+
+        The last blocks contain every row once, so that a caller that excludes rows still finds all other rows.
         """
         total = len(self.indices)
         size = 16 * count
@@ -190,16 +193,20 @@ class Listed:
 
 
 class Drawn:
-    """A space with too many valid points to list; points are drawn at random.
+    """A space with too many valid points to list. Points are drawn at random.
 
     A draw takes a listed prefix (a valid assignment of the first tunables of the plan), completes it at random, and
-    rejects invalid results, so each valid point is equally likely. If few completions are valid, or `MAX_DRAWS` draws
-    give too few points, points come from pools that are built up step by step from random prefixes; a draw chooses
-    the pools, and each is built when it is first used. Each valid point is equally likely to be in a pool. Finally,
-    whole subtrees are completed, which favours points in sparse subtrees.
+    rejects invalid results. Each valid point is therefore equally likely.
+
+    If few completions are valid, or if `MAX_DRAWS` draws give too few points, points are taken from pools. A pool is
+    built step by step from random prefixes when it is first used; each valid point is equally likely to be in it. A
+    draw chooses the order of the pools.
+
+    If the pools are exhausted too, all points below random prefixes are listed. This favours points below prefixes with
+    few points.
 
     Raises:
-        EmptySpace: none of the methods found a valid point.
+        EmptySpace: none of these methods found a valid point.
     """
 
     def __init__(self, plan: Plan, prefix: Partial) -> None:
@@ -229,7 +236,9 @@ class Drawn:
         return chosen
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Return a nearest row, exact within the effort of `Nearest`; else the result of a local descent."""
+        """Return a nearest row. It is exact within the effort of `Nearest`; otherwise, it is the result of a local
+        descent.
+        """
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
         return self._nearest_drawn(distances, rng) if found is None else found
 
@@ -241,7 +250,7 @@ class Drawn:
             size = min(2 * size, 1 << 17)
 
     def _pool(self, number: int, groups: tuple[int, ...] = ()) -> Indices:
-        """Return a pool of valid points; a pool number always gives the same points."""
+        """Return the pool of valid points with this number. A number always gives the same points."""
         if (number, groups) not in self._pools:
             self._pools[number, groups] = self._pool_and_estimate(number, groups)[0]
         return self._pools[number, groups]
@@ -259,7 +268,11 @@ class Drawn:
                 return
 
     def _nearest_drawn(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Return the nearest of some drawn points, moved nearer one tunable at a time as long as it stays valid."""
+        """Return a row near the given point, found by a local descent.
+
+        The descent starts at the nearest of several drawn rows. It changes one tunable at a time as long as the row
+        stays valid and becomes nearer.
+        """
         rows = np.concatenate([self._known_valid, next(self.draws(rng, 100))])
         row: Indices = rows[np.argmin(total_distance(distances, rows))]
         while True:
@@ -270,7 +283,7 @@ class Drawn:
             row = nearest
 
     def _moved(self, row: Indices, index: int, distance: npt.NDArray[np.float64]) -> Indices:
-        """Return the row with the nearest valid value of one tunable."""
+        """Return the row with one tunable changed to the nearest valid value; unchanged if no value is nearer."""
         rows = np.repeat(row[None, :], len(distance), axis=0)
         rows[:, index] = np.arange(len(distance))
         better = np.flatnonzero(self.contains(rows) & (distance < distance[row[index]] - TIE))

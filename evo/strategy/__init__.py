@@ -21,10 +21,10 @@ _WITHOUT_STRATEGY = {"base", "sampler"}
 
 
 def _discovered() -> dict[str, Callable[[Context], Strategy]]:
-    """Return the strategies by name: the default one, then the built-in ones, then those of other packages.
+    """Return the strategies by name: first the default, then the other built-in ones, then those of other packages.
 
     Raises:
-        EvoError: a class of another package cannot be imported, or its name is taken.
+        EvoError: a class of another package cannot be imported, or its name is already used.
     """
     import_modules(__name__, __path__, without=_WITHOUT_STRATEGY)
     found = dict(sorted(MARKED.items(), key=lambda each: (each[0] != DEFAULT, each[0])))
@@ -38,7 +38,7 @@ STRATEGIES = _discovered()
 
 
 def build(name: str, context: Context) -> Strategy:
-    """Build a strategy for one search. It proposes the warm starts and advice of the context first.
+    """Build a strategy for one search. The strategy proposes the warm starts and the advice of the context first.
 
     Raises:
         NotFound: no strategy has this name.

@@ -18,11 +18,11 @@ class Context:
 
     Attributes:
         space: the space to search.
-        warm_starts: configs worth trying first (defaults, champions of similar problems on this device, the author's
-            measured configs), best guess first; all valid. Their results influence all later proposals.
-        advice: configs that were fast elsewhere (on another device, or according to another tool), best guess first;
-            all valid. Two of them are tried first, and the remaining ones unless the advice is refuted. The number of
-            trials that advice can waste is limited.
+        warm_starts: valid configs to try first, best guess first: defaults, champions of similar problems on this
+            device, and the author's measured configs. All later proposals depend on their results.
+        advice: valid configs that were fast on another device or according to another tool, best guess first. Two of
+            them are tried first. The others are tried unless the results refute the advice. The number of trials that
+            bad advice can waste is limited.
     """
 
     space: Space
@@ -31,19 +31,19 @@ class Context:
 
 
 class Strategy(Protocol):
-    """Proposes configs: the *ask* of ask/tell. Results arrive through the growing history.
+    """Proposes configs (the *ask* of an ask/tell interface). Results arrive in the growing history.
 
-    Contract, enforced for each strategy by ``tests/unit/test_strategy_conformance.py``:
-      * every proposal is valid and was never proposed before; `propose` returns None only when no such config is left;
-      * the same context, history and generator state give the same proposal, also from a fresh instance that reads the
-        history for the first time (caches are allowed, state is not);
-      * an outcome without a measurement is information about the config, never a time; Abandoned, Cancelled and
-        ReferenceFailed are not information;
-      * not thread-safe; never keeps or changes the history it is given.
+    ``tests/unit/test_strategy_conformance.py`` checks for each strategy that it fulfils this contract:
+      * Every proposal is valid and was not proposed before. `propose` returns None only if no such config is left.
+      * Equal context, history and generator state give the same proposal, even from a new instance that reads the
+        history for the first time. An instance may cache results but must not depend on other state.
+      * An outcome without a measurement is information about the config, but not a time. Abandoned, Cancelled and
+        ReferenceFailed are no information.
+      * A strategy never changes the history. It need not be thread-safe.
     """
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
-        """Return the next config to try, or None when the space is exhausted."""
+        """Return the next config to try; None if all valid configs were proposed."""
         ...
 
 
@@ -51,11 +51,13 @@ class Strategy(Protocol):
 class Patient(Protocol):
     """A strategy that limits the number of pending trials, so that later proposals can use more results.
 
-    Contract: a pure function of the history, at least 1; as trials end, the limit may only grow or disappear.
+    The limit must be a pure function of the history and at least 1. As trials end, it may only grow or disappear.
     """
 
     def most_pending(self, history: History) -> int | None:
-        """Return the largest useful number of pending trials at present; None: no limit."""
+        """Return the number of pending trials above which the strategy should wait for results; None if there is no
+        limit.
+        """
         ...
 
 
@@ -66,7 +68,7 @@ _Factory = TypeVar("_Factory", bound=Callable[[Context], Strategy])
 
 
 def strategy(name: str) -> Callable[[_Factory], _Factory]:
-    """Return a decorator that registers a class as the strategy of this name.
+    """Return a decorator that registers a class as the strategy with this name.
 
     Raises:
         ValueError: another class has the name.

@@ -19,7 +19,7 @@ COMPARED = 24
 
 @strategy("parzen")
 class ParzenSearch:
-    """TPE by ranks: failures are the worst results, and pending configs count as bad (constant liar)."""
+    """TPE on value ranks. Failures are the worst results, and pending configs count as bad (constant liar)."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

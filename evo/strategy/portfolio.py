@@ -39,12 +39,12 @@ NEIGHBOUR_SHARE = 0.5
 
 @strategy("portfolio")
 class Portfolio:
-    """Picks among the suggestions of several arms (TPE, evolution, neighbours, random) by one surrogate model.
+    """Chooses among the suggestions of several arms (TPE, evolution, neighbours, random) with one surrogate model.
 
     Args:
-        arms: names of the arms used, from `ARMS`.
-        surrogate: the model that ranks suggestions.
-        patient: True limits pending trials at first, so that later trials can use results.
+        arms: names of the arms to use, from `ARMS`.
+        surrogate: model that ranks the suggestions.
+        patient: True to limit the number of pending trials, so that later trials can use more results.
     """
 
     def __init__(
@@ -84,7 +84,9 @@ class Portfolio:
         return self._judged(by, rng)
 
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
-        """Return a config far from all trials. If few configs work, half of the proposals are near a working config."""
+        """Return a config far from all trials. If few configs work, half of the proposals are near a working config
+        instead.
+        """
         if len(seen.keys) >= lasting and seen.measured and rng.random() < NEIGHBOUR_SHARE:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):
@@ -92,14 +94,14 @@ class Portfolio:
         return self._initial_design.spread(self._standpoints.independent.seen, rng)
 
     def _judged(self, by: LogView, rng: np.random.Generator) -> Proposal | None:
-        """Return the most promising new suggestion of the arms, or a random config if no suggestion is new."""
+        """Return the most promising new suggestion of all arms; a random config if no suggestion is new."""
         new = _new(self._arms, by.seen, rng)
         if not len(new.rows):
             return self._initial_design.spread(self._standpoints.independent.seen, rng)
         return self._best(new, by)
 
     def _niche(self, by: LogView, rng: np.random.Generator) -> Proposal | None:
-        """Return the most promising new config of the niche that is due for a trial; None if there is none."""
+        """Return the most promising new config of the niche that should get the next trial; None if there is none."""
         suggested = self._niches.due(by.seen, rng)
         if suggested is None:
             return None
@@ -120,10 +122,11 @@ class Portfolio:
         return self._breeding.brood(seen, SUGGESTED, rng)
 
     def _fresh(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest random configs once the search stagnates: the surrogate may favour a region that no elite leads to.
+        """Suggest random configs once the search stagnates, because the best region may not be reachable from the
+        elites.
 
-        Random configs waste trials while the elites still improve: used always, they lower the benchmark score P100
-        (see docs/results/search.md) from 0.879 to 0.860.
+        While the elites still improve, random configs waste trials: if they are always used, the benchmark score P100
+        (see docs/results/search.md) falls from 0.879 to 0.860.
         """
         stagnant = len(seen.rows) - int(seen.order[0]) > STAGNANT
         return Suggestions.orphans(self._space.varied(rng, SUGGESTED if stagnant else 1), "fresh")
@@ -133,6 +136,6 @@ class Portfolio:
 
 
 def _new(arms: Sequence[Arm], seen: Observations, rng: np.random.Generator) -> Suggestions:
-    """Return the suggestions of the given arms that are valid and were not proposed before."""
+    """Return those suggestions of the arms that are valid and were not proposed before."""
     suggested = Suggestions.joined([arm(seen, rng) for arm in arms])
     return suggested.take(seen.fresh(suggested.rows))

@@ -10,7 +10,7 @@ from evo.trial.history import History
 
 @strategy("random")
 class RandomSearch:
-    """Proposes a random valid config that was not proposed before; all are equally likely."""
+    """Proposes a random valid config that was not proposed before; all such configs are equally likely."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

@@ -1,4 +1,4 @@
-"""An Optuna sampler that uses our strategies in any Optuna study."""
+"""An Optuna sampler that uses kernel-evo's strategies in any Optuna study."""
 
 import threading
 import warnings
@@ -24,29 +24,30 @@ from evo.strategy.study.axis import Axis, Distributions, axes_of, space_of
 
 
 class KernelEvoSampler(BaseSampler):
-    """Searches a grid of values: proposes only valid configs, and repeats a config only after all were proposed.
+    """Searches a grid of values with a kernel-evo strategy. It proposes only valid configs, and repeats a config only
+    after all were proposed.
 
-    Configs that differ only in a parameter that the trial does not suggest count as different.
+    The sampler learns from complete, failed (`TrialState.FAIL`) and pruned trials. Parameters that are not in `space`
+    are sampled at random, independently of each other. Configs that differ only in a parameter that a trial does not
+    use count as different.
 
-    Results are read as trials end; failed (`TrialState.FAIL`) and pruned trials are information. Parameters that the
-    space does not declare are sampled independently, at random. The sampler may be shared by threads (``n_jobs``), and
-    pickled. With the same seed and one job a study repeats exactly. The proposed config is stored with the trial
-    (`PROPOSED`), so resumed studies and processes that share a storage read it; two processes that ask at the same
-    moment may try the same config.
+    Threads may share a sampler (``n_jobs``), and it can be pickled. With the same seed and one job, a study repeats
+    exactly. The proposed config is stored with the trial (`PROPOSED`), so that resumed studies, and other processes
+    with the same storage, know it. Two processes that ask at the same moment may get the same config.
 
     Args:
-        space: the parameters that are searched together, as Optuna distributions: choices, ints and floats. Floats
+        space: parameters that are searched together, as Optuna distributions of choices, ints and floats. Floats
             without a step, and numbers with over a thousand values, are searched on 1,001 points. Parameters that a
-            trial does not suggest, such as conditional ones, are assumed to have no effect on it. None: the parameters,
-            at most 64, that all completed trials have in common, as in Optuna's own samplers.
-        constraints: expressions in Python syntax over the parameters, e.g. ``"BLOCK * STAGES <= 256"``.
-        strategy: one of `evo.strategy.STRATEGIES`; the default one if None.
-        seed: None: a different study each time.
+            trial does not suggest, such as conditional ones, are assumed to have no effect on it. If None, the space
+            consists of the parameters that all completed trials share (at most 64), as in Optuna's own samplers.
+        constraints: expressions over the parameters in Python syntax, e.g. ``"BLOCK * STAGES <= 256"``.
+        strategy: one of `evo.strategy.STRATEGIES`. If None, the default strategy is used.
+        seed: seed of the random generator. If None, each study is different.
 
     Raises:
-        InvalidInput: (a ValueError) names what is wrong: a parameter that no grid can hold; a constraint that does not
-            parse, names an undeclared parameter, compares values that cannot be compared, or leaves no config; an
-            unknown strategy; or, when sampling, a study with several objectives.
+        InvalidInput: (a ValueError) a parameter cannot be represented by a grid; a constraint is not an expression,
+            contains an undeclared parameter, compares values that have no order, or leaves no config; the strategy is
+            unknown; or, during sampling, the study has several objectives.
     """
 
     _declared: tuple[list[Axis], Space] | None
@@ -80,7 +81,9 @@ class KernelEvoSampler(BaseSampler):
         self._declared = None
 
     def _grid_of(self, search_space: Distributions) -> tuple[list[Axis], Space]:
-        """Return axes and space of parameters. For declared parameters they are built once, which may take seconds."""
+        """Return the axes and the space of parameters. For declared parameters they are built once, because that may
+        take seconds.
+        """
         if self._declared is not None and search_space == self._space:
             return self._declared
         axes = axes_of(search_space)
@@ -137,7 +140,7 @@ class KernelEvoSampler(BaseSampler):
         return RandomSampler(int(seed[0])).sample_independent(study, trial, param_name, param_distribution)
 
     def _warn_if_redeclared(self, name: str, suggested: BaseDistribution) -> None:
-        """Warn once for each parameter that is suggested differently from its declaration."""
+        """Warn once for each parameter that a trial suggests with a different distribution than declared."""
         if self._space is None or name in self._warned:
             return
         self._warned.add(name)
@@ -149,7 +152,7 @@ class KernelEvoSampler(BaseSampler):
         )
 
     def _of_study(self, study: Study) -> IntersectionSearchSpace:
-        """Return the search space shared by the trials of this study, updated without reading all trials again."""
+        """Return the parameters that the study's trials share, without reading old trials again."""
         if self._study is None or self._study() is not study:
             self._common = IntersectionSearchSpace(include_pruned=True)
             self._met, self._study = None, ref(study)
@@ -173,7 +176,7 @@ def _random_seed() -> int:
 
 
 def _check_kinds(space: object, constraints: object, seed: object) -> None:
-    """Check types at run time with clear messages: studies are often set up interactively."""
+    """Check the types of the arguments. The messages are detailed because studies are often set up interactively."""
     if isinstance(constraints, str):
         raise InvalidInput("constraints", f"is one string; give a sequence: [{constraints!r:.100}]")
     if not isinstance(constraints, Sequence) or not all(isinstance(each, str) for each in constraints):

@@ -11,7 +11,9 @@ from evo.trial.history import History
 
 @strategy("tpe")
 class Tpe:
-    """Multivariate TPE with constant liar for pending trials. Its cost grows with the history, as in Optuna."""
+    """Multivariate TPE. Pending trials are assumed to have bad results (constant liar). As in Optuna, the cost grows
+    with the history.
+    """
 
     def __init__(self, context: Context) -> None:
         from evo.strategy.study.history import OptunaStudy  # Optuna takes a second to import

@@ -1,4 +1,4 @@
-"""Contract of the rules of a verdict."""
+"""Contract of the rules that contribute to a verdict."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Quick:
 
     Attributes:
         timing: quick samples of the trial.
-        baselines: timing of each baseline when the search began.
+        baselines: timings of the baselines, measured at the start of the search.
     """
 
     timing: Timing
@@ -37,8 +37,8 @@ class Noise:
     """Difference between two series of one kernel, taken in the same rounds.
 
     Attributes:
-        differ: distance from 1 of the farther end of the interval of the rounds' ratio.
-        medians: relative difference of the two medians.
+        differ: largest distance from 1 within the interval of the ratio over rounds.
+        medians: relative difference between the two medians.
     """
 
     differ: float
@@ -52,13 +52,14 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of a challenger and the incumbent besides the report of the confirmation.
+    """Facts about challenger and incumbent that the confirmation's report does not contain.
 
     Attributes:
-        rolled_back: the rolled-back champion with the same kernel, and the reason; None if there is none.
-        before: the incumbent in its own confirmation; None without an incumbent or if unknown.
+        rolled_back: the rolled-back champion with the same kernel, and the reason, as text; None if there is none.
+        before: times of the incumbent in its own confirmation; None if unknown or if there is no incumbent.
         quick: measurements of the search before the confirmation; None if unknown.
-        costs: costs of challenger and incumbent under the search's metric; None if the objective is the time.
+        costs: converts times of challenger and incumbent to costs under the search's metric; None if the objective is
+            the time.
     """
 
     rolled_back: str | None = None
@@ -69,21 +70,21 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmation(Known):
-    """A measured challenger, as the rules judge it.
+    """A measured challenger with everything that the rules need.
 
     Attributes:
-        report: the samples, in µs.
+        report: the report, with samples in µs.
         policy: thresholds of the search.
-        ours, theirs: times of challenger and incumbent or, under a metric, their costs. `theirs` is None without an
-            incumbent.
+        ours, theirs: times of challenger and incumbent or, in a search with a metric, their costs. `theirs` is None if
+            there is no incumbent.
         words: words for the compared quantity in the texts of rules.
-        challengers: number of challengers that the search has confirmed, this one included.
+        challengers: number of challengers that the search has confirmed, including this one.
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
-        speedup: speed-up over the incumbent, over all processes; None without an incumbent.
+        speedup: speed-up over the incumbent, over all processes; None if there is no incumbent.
         speedup_of_first: speed-up over the incumbent in the first process alone.
         noise: difference between two series of the challenger; None if only one series was taken.
         fastest: name of the fastest baseline; None if no baseline was timed.
-        speedups: speed-up over each baseline.
+        speedups: speed-up over each baseline, by name.
     """
 
     report: ConfirmReport
@@ -106,7 +107,7 @@ Judge: TypeAlias = Callable[[Confirmation], Iterable[Rule]]
 
 @dataclass(frozen=True, kw_only=True)
 class Marked:
-    """A function decorated by `rule`, with the decorator's arguments."""
+    """A function decorated with `rule`, and the arguments of the decorator."""
 
     judge: Judge
     about: About
@@ -123,16 +124,16 @@ def rule(
     """Return a decorator that registers a function as a rule of promotions.
 
     Args:
-        name: name of the rule; a function that yields several rules gives one of their names.
-        about: ``kernel``: no speed-up outweighs the rule, so if it fails, the summary reports only this rule.
-            ``rounds``: the rule judges the rounds of the first process; its failure is not conclusive if further
-            processes find enough gain.
+        name: name of the rule. A function that yields several rules is registered under the name of one of them.
+        about: ``kernel`` if no speed-up outweighs the rule, so that a failure is the only rule in the summary;
+            ``rounds`` if the rule judges the rounds of the first process, so that its failure is not conclusive if
+            further processes find enough gain.
         rank: rules are applied and shown by rank, then by name.
-        threshold: default threshold of the rule, which the table ``thresholds`` of a policy overrides under the rule's
-            name; see `Policy.threshold`.
+        threshold: default threshold of the rule. A policy's table ``thresholds`` can override it by the rule's name;
+            see `Policy.threshold`.
 
     Raises:
-        ValueError: when it decorates: another function has the name.
+        ValueError: another function has the name. The decorator raises the error when it is applied.
     """
 
     def add(judge: Judge) -> Judge:

@@ -1,4 +1,4 @@
-"""Rules about the samples: whether the challenger beats the incumbent by more than noise."""
+"""Rules about the samples: the challenger must beat the incumbent by more than the noise."""
 
 import numpy as np
 
@@ -47,7 +47,10 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("significance", about="rounds", rank=100)
 def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require significance. Bonferroni's correction, unlike Holm's, does not need the number of later challengers."""
+    """Require statistical significance.
+
+    Bonferroni's correction is used because, unlike Holm's, it does not need the number of later challengers.
+    """
     policy, challengers, theirs = confirmation.policy, confirmation.challengers, confirmation.theirs
     if theirs is None:
         return ()
@@ -79,7 +82,7 @@ def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.ran
 
 @rule("incumbent", about="kernel", rank=70)
 def incumbent_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a promotion over an incumbent that is being slowed down; its slowest process decides."""
+    """Refuse a promotion if the incumbent is much slower than in its own confirmation; its slowest process counts."""
     report, before, policy = confirmation.report, confirmation.before, confirmation.policy
     if before is None or report.incumbent is None or confirmation.theirs is None:
         return ()
@@ -131,7 +134,7 @@ def _noise_without_incumbent(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def relative_gain(speedup: Interval) -> float:
-    """Return the share of the incumbent's time that a speed-up saves."""
+    """Return the fraction of the incumbent's time that a speed-up saves."""
     return 1.0 - 1.0 / speedup.estimate
 
 

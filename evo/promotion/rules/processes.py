@@ -1,4 +1,4 @@
-"""Rules about the results of further processes, and about the baselines timed with the challenger."""
+"""Rules about the results of further processes, and about the baselines timed in the same confirmation."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, predict_us
@@ -11,7 +11,7 @@ from evo.trial.results import ConfirmReport
 
 @rule("processes", rank=140)
 def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that the challenger is certainly faster on average over fresh processes."""
+    """Require that the challenger is faster on average over fresh processes, with the policy's certainty."""
     report, policy, words, prediction = (
         confirmation.report,
         confirmation.policy,
@@ -39,7 +39,7 @@ def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> Rule:
-    """Return the rule that the sequential test decides."""
+    """Return the rule with the result of the sequential test."""
     figure, threshold = at.low or at.mean, 1.0
     if at.decision == "too little":
         figure, threshold = at.high or at.mean, at.needed
@@ -66,8 +66,9 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
 
 @rule("agreement", rank=150)
 def agreement_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Warn if the first process disagrees with the other processes. This happens in one of twenty cases for valid
-    challengers (decision 51).
+    """Warn if the first process disagrees with the other processes.
+
+    For valid challengers, this happens in one of twenty cases (decision 51).
     """
     prediction = confirmation.prediction
     if prediction is None or prediction.others is None:
@@ -99,7 +100,7 @@ def baseline_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("baselines", rank=180)
 def alone_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Report that no baseline was timed, and why. Does not apply to recordings, which have no baselines or cases."""
+    """Report that no baseline was timed, and why. Recordings are skipped; they have no baselines and no cases."""
     report = confirmation.report
     if report.baselines or not report.cases:
         return ()

@@ -1,4 +1,4 @@
-"""Gates of a policy on profiler counters, and a table of the counters."""
+"""A policy's gates on profiler counters, and a table of the counters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ from evo.trial.results import Profiled
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """A policy's limit for a counter, or for its change from the incumbent.
+    """A policy's limit for a counter, or for the change of a counter from the incumbent.
 
     Attributes:
-        better: +1 or −1: direction of a gain; 0: the limit is for the value itself.
+        field: name of the policy's field.
+        figure: name of the counter in `evo.device.counters.FIGURES`.
+        better: 0 if the limit applies to the value itself; otherwise the sign of an improvement, +1 or −1.
     """
 
     field: str
@@ -32,9 +34,9 @@ GATES = (
 
 
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
-    """Return the profiler gates of the policy that the challenger's profile does not meet; None if the policy has none.
+    """Return the policy's profiler gates that the challenger does not meet; None if the policy has no profiler gates.
 
-    Gates on a change apply only if there is an incumbent. A counter that was not measured does not meet a gate.
+    Gates on a change apply only if there is an incumbent. A counter that was not measured does not meet its gate.
     """
     demands = [(gate, getattr(policy, gate.field)) for gate in GATES if getattr(policy, gate.field) is not None]
     if not demands:
@@ -62,7 +64,7 @@ def _unmet_gate(gate: Gate, least: float, challenger: Profiled | None, incumbent
 
 
 def profile_rows(profiles: Mapping[str, Profiled]) -> list[tuple[str, str, str, str]]:
-    """Return title, challenger's value, incumbent's value and change of every counter that either kernel has."""
+    """Return title, challenger's value, incumbent's value and change of every counter that at least one kernel has."""
     sides = [profiles[side].figures if side in profiles else {} for side in ("challenger", "incumbent")]
     rows = []
     for name, figure in FIGURES.items():

@@ -12,9 +12,10 @@ from evo.trial.results import ConfirmReport
 
 @rule(QUICK_GAP, rank=190)
 def quick_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Compare the confirmed median with the median of the quick samples. The rule only warns.
+    """Compare the confirmed median with the median of the quick samples.
 
-    It fails where the difference is larger than `Policy.maximum_quick_gap` and the two intervals do not overlap.
+    The rule never prevents a promotion. It fails if the difference exceeds `Policy.maximum_quick_gap` and the two
+    intervals do not overlap.
     """
     quick, report, policy = confirmation.quick, confirmation.report, confirmation.policy
     challenger, most = report.challenger, policy.maximum_quick_gap
@@ -39,7 +40,7 @@ def _change(ratio: float) -> str:
 
 
 def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -> str:
-    """Return likely causes and advice, depending on whether the baselines changed in the same way."""
+    """Return likely causes and advice. They depend on whether the baselines changed in the same way."""
     shift = _shift(quick, report)
     if shift is None:
         return f"No baseline ran in both sessions, so the cause is open. {_likely_causes(ratio)}"
@@ -68,7 +69,9 @@ def _likely_causes(ratio: float) -> str:
 
 
 def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
-    """Return the fastest baseline that both confirmation and search timed, and the ratio of its two times."""
+    """Return the fastest baseline that confirmation and search both timed, and its confirmed time divided by its quick
+    time.
+    """
     both = [name for name in report.baselines if name in quick.baselines]
     name = min(both, key=lambda each: report.baselines[each].median_us, default=None)
     return None if name is None else (name, report.baselines[name].median_us / quick.baselines[name].median_us)

@@ -1,13 +1,13 @@
 """Sequential test over processes: is the challenger faster, and can further processes still decide it?
 
-Effects of the process on a kernel (the addresses of code, stack and pages) are the same in all rounds of that process,
-so rounds do not average them out. The test therefore uses one speed-up per process, and adds processes while it is
-open.
+Properties of a process that affect a kernel (the addresses of code, stack and pages) are the same in all its rounds, so
+rounds do not average them out. The test therefore uses one speed-up per process, and adds processes while the decision
+is open.
 
-Rounds within one process end once its figures are precise enough: the verdict depends on differences between processes,
-so further rounds only add time. When they end depends on how much the ratios vary, and not on their size. A first
-process ends earlier in two cases in which it cannot lead to a promotion: the challenger is certainly too slow, or there
-is no incumbent.
+The rounds within one process end when its speed-up is precise enough. Further rounds would only add time, because the
+verdict depends on differences between processes. The end depends on how much the ratios vary, not on their size. A
+first process ends earlier if it cannot lead to a promotion: if the challenger is certainly too slow, or if there is no
+incumbent.
 """
 
 import math
@@ -26,19 +26,19 @@ Decision: TypeAlias = Literal["faster", "too little", "open", "cannot tell"]
 
 @dataclass(frozen=True, kw_only=True)
 class SequentialState:
-    """State of the sequential test after some processes.
+    """State of the sequential test after a number of processes.
 
     Attributes:
-        decision: ``faster``: the bound is above 1 and the mean reaches `needed`. ``too little``: the mean will not
-            reach it. ``open``: a later decision point may decide. ``cannot tell``: the last decision point did not
-            decide.
+        decision: ``faster`` if `low` is above 1 and the mean reaches `needed`; ``too little`` if the mean will not
+            reach `needed`; ``open`` if a later decision point may decide; ``cannot tell`` if the last decision point
+            did not decide.
         processes: number of processes.
-        mean: geometric mean of their speed-ups.
+        mean: geometric mean of the speed-ups of the processes.
         low: one-sided lower bound of the mean; None if no decision is due at this number of processes.
         high: one-sided upper bound of the mean at the level `Policy.futility`; None for a single process.
-        needed: least mean, from `Policy.minimum_gain`.
+        needed: minimum mean for a promotion, from `Policy.minimum_gain`.
         level: probability that `low` is above the true mean; None if `low` is None.
-        spread: standard deviation of the logarithms over processes; 0 for a single process.
+        spread: standard deviation of the logarithms of the speed-ups; 0 for a single process.
     """
 
     decision: Decision
@@ -62,22 +62,22 @@ def looks(policy: Policy) -> tuple[int, ...]:
 
 
 def levels(policy: Policy) -> tuple[float, ...]:
-    """Return the error probability of each decision point; their sum is `Policy.false_promotion` (Bonferroni).
+    """Return the error probability of each decision point. The sum is `Policy.false_promotion` (Bonferroni).
 
-    The share of the k-th decision point is proportional to k²: with few processes, the spread is hardly known, and the
-    t bound is least accurate if the speed-ups are not normal.
+    The k-th decision point gets a share proportional to k². Early decision points get less because few processes give a
+    poor estimate of the spread, and the t bound is then least accurate if the speed-ups are not normally distributed.
     """
     weights = [float(number**2) for number in range(1, len(looks(policy)) + 1)]
     return tuple(policy.false_promotion * weight / sum(weights) for weight in weights)
 
 
 def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialState:
-    """Apply the sequential test to the speed-up of each process.
+    """Apply the sequential test to the speed-ups of all processes.
+
+    The bounds use Student's t on the logarithms.
 
     Args:
-        speedups: incumbent time over challenger time in each process; at least one process.
-
-    The bounds are Student's t on the logarithms.
+        speedups: incumbent's time divided by the challenger's time, in each of one or more processes.
     """
     logs = np.log(np.asarray(speedups, dtype=np.float64))
     count, mean = len(logs), float(logs.mean())
@@ -104,9 +104,9 @@ def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialSta
 def shrunk(at: SequentialState, policy: Policy) -> float:
     """Return the speed-up of a promoted challenger, corrected for half of the selection bias.
 
-    A challenger is promoted only if its mean is above a limit: the minimum gain, and the bound at the last decision
+    A challenger is promoted only if its mean exceeds a limit: the minimum gain, and the bound at the last decision
     point. Promoted means are therefore too large on average. The conditional maximum-likelihood estimate, given that
-    the mean is above its limit, corrects for that but overshoots; the midpoint between it and the mean has the least
+    the mean exceeds the limit, overcorrects this bias. The midpoint of this estimate and the mean has the smallest
     error.
 
     Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
@@ -121,7 +121,10 @@ def shrunk(at: SequentialState, policy: Policy) -> float:
 
 
 def _conditional(mean: float, limit: float, error: float) -> float:
-    """Return θ ≥ 0 such that a normal variable above `limit` has the mean `mean`; 0 if there is none."""
+    """Return θ ≥ 0 such that a normal variable with mean θ, given that it exceeds `limit`, has the mean `mean`.
+
+    The result is 0 if there is no such θ.
+    """
     from scipy.optimize import brentq
     from scipy.stats import norm
 
@@ -156,16 +159,16 @@ _MEDIAN, _QUARTILES = math.sqrt(math.pi / 2), 1.349
 
 
 def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
-    """Return True if the median ratio of every pair has an error of at most `Policy.round_error`."""
+    """Return True if the median ratio of every pair has a standard error of at most `Policy.round_error`."""
     if policy.round_error is None or not pairs or not all(_due(own, policy) for own, _ in pairs):
         return False
     return all(_error(np.log(rounds_ratio(other, own))) <= policy.round_error for own, other in pairs)
 
 
 def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
-    """Return True if further rounds of a first process would not lead to a promotion over the incumbent.
+    """Return True if further rounds of a first process cannot lead to a promotion over the incumbent.
 
-    Ending early in this case adds no false promotion, because the challenger is not promoted.
+    Ending early in this case causes no false promotion, because the challenger is not promoted.
     """
     if policy.hopeless_errors is None or not _due(own, policy):
         return False
@@ -176,7 +179,7 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
 def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
     """Return True if the error of the speed-up over the fastest baseline is small relative to the speed-up.
 
-    It is used for a first process without an incumbent, whose rounds decide no promotion.
+    This rule ends the rounds of a first process without an incumbent, because these rounds decide no promotion.
     """
     if policy.first_round_error is None or not baselines or not _due(own, policy):
         return False
@@ -190,10 +193,11 @@ def _due(own: Samples, policy: Policy) -> bool:
 
 
 def _error(logs: NDArray[np.float64]) -> float:
-    """Return the standard error of the median: the larger of two estimates.
+    """Return the standard error of the median, as the larger of two estimates.
 
-    Batch means include drift, but with three batches may be small by chance. The other estimate assumes independent
-    normal samples and takes their spread from the quartiles, which a few interrupted rounds do not affect.
+    The estimate from batch means includes drift, but may be small by chance with only three batches. The other estimate
+    assumes independent normal samples and computes their spread from the quartiles, which a few interrupted rounds do
+    not affect.
     """
     low, high = np.percentile(logs, [25, 75])
     alone = _MEDIAN * float(high - low) / _QUARTILES / math.sqrt(len(logs))

@@ -1,4 +1,4 @@
-"""Rules that no speed-up outweighs: correctness, sanitizers, and profiler gates."""
+"""Rules that no speed-up can outweigh: correctness, sanitizers, and profiler gates."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.rules.base import Confirmation, rule
@@ -11,7 +11,7 @@ from evo.trial.results import OutputChecks, Sanitized
 
 @rule("rolled back", about="kernel", rank=10)
 def rolled_back_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel that a person rolled back: samples may not show the reason, so only a person can restore it."""
+    """Refuse a kernel that a person rolled back. Samples may not show the reason, so only a person can restore it."""
     rolled_back = confirmation.rolled_back
     if rolled_back is None:
         return ()
@@ -37,9 +37,9 @@ def correctness_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("answers", about="kernel", rank=30)
 def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel that gave a wrong answer, and state how rare wrong answers may still be.
+    """Refuse a kernel with a wrong output, and state which error rate the right outputs exclude.
 
-    Does not apply to recordings, which have no answers or cases.
+    Recordings are skipped because their outputs are not checked.
     """
     report, policy = confirmation.report, confirmation.policy
     if report.answers is None:
@@ -54,7 +54,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def _right_text(answers: OutputChecks, policy: Policy) -> str:
-    """State that all answers were right, and the error rate that this excludes."""
+    """State that all checked outputs were right, and which error rate this excludes."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     text = f"All {answers.judged:,} timed calls that were judged gave the right answer: fewer than 1 call in {calls:,}"
     if answers.inputs:
@@ -65,7 +65,7 @@ def _right_text(answers: OutputChecks, policy: Policy) -> str:
 
 
 def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
-    """Apply the policy's limit on the error rate. A strict limit may need more judged calls than the default number."""
+    """Apply the policy's limit on the error rate. A strict limit may need more checked calls than the default."""
     needed = policy.min_calls_per_error
     if needed is None:
         return ()

@@ -1,4 +1,4 @@
-"""Rules that every timed call does all its work, even if its outputs already hold the answer or its inputs repeat."""
+"""Rules that require all timed calls to do all their work, even if outputs already hold the result or inputs repeat."""
 
 from evo.promotion.policy import Policy
 from evo.promotion.rules.base import Confirmation, rule
@@ -12,21 +12,22 @@ _QUIET = "Search again while fewer other programs run on the machine."
 
 
 def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
-    """Return the time of calls on overwritten outputs over the time on outputs that hold the answer: the median ratio
-    of the rounds, with its interval.
+    """Return the ratio of the call times on overwritten outputs and on outputs that hold the result.
+
+    The ratio is the median over rounds, with its interval.
     """
     return order_interval(rounds_ratio(check.poisoned.samples_us, check.answered.samples_us), confidence)
 
 
 def straddles(check: OverwriteCheck, policy: Policy) -> bool:
-    """Return True if the rounds so far do not show whether calls skip more work than allowed."""
+    """Return True if the rounds so far do not decide whether calls skip more work than the policy allows."""
     most = 1.0 + policy.max_skipped
     return rework(check, policy.skip_confidence).low <= most < rework(check).high
 
 
 @rule("work", about="kernel", rank=40)
 def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Check whether calls skip work; an undecided result does not pass. Does not apply to recordings."""
+    """Refuse a kernel whose calls skip work; an undecided result does not pass. Recordings are skipped."""
     report, policy = confirmation.report, confirmation.policy
     if report.overwrite_check is None:
         text = "Whether calls do less work if their outputs already hold the answer was not checked."
@@ -53,7 +54,7 @@ def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("rework", about="rounds", rank=130)
 def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that the gain over the incumbent remains without the work that calls may skip."""
+    """Require that the gain over the incumbent remains if the work that calls may have skipped is added."""
     report, policy, speedup, costs = (
         confirmation.report,
         confirmation.policy,
@@ -75,9 +76,9 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("inputs", about="kernel", rank=50)
 def inputs_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel that is faster on repeated inputs, because it must return stored results.
+    """Refuse a kernel that is faster on repeated inputs, because it may return stored results.
 
-    On a busy machine, calls on new inputs may be slow for other reasons, or their times may vary so much that a kernel
+    On a busy machine, calls on new inputs may be slow for other reasons, or the times may vary so much that a kernel
     with stored results is not detected. Such a result is undecided.
     """
     check, policy = confirmation.report.overwrite_check, confirmation.policy

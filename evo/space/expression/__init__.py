@@ -1,9 +1,9 @@
-"""Expressions of a family document: a whitelisted subset of Python, over scalars or NumPy arrays.
+"""Expressions of a family document: a small, safe subset of Python, over scalars or NumPy arrays.
 
-An expression is parsed once into a checked tree, and is never compiled or passed to ``eval``. Available: numbers,
-texts, True and False; names; ``+ - * / // % **``; comparisons (chained ones too), ``in`` and ``not in`` a tuple; ``and
-or not``; ``a if c else b``; and the functions `FUNCTIONS`. ``and``, ``or``, conditional expressions and chained
-comparisons evaluate their later operands only for the elements that need them, as in Python: ``N != 0 and S % N == 0``
+An expression is parsed once into a checked tree, and is never compiled or passed to ``eval``. It may contain numbers,
+texts, True and False; names; ``+ - * / // % **``; comparisons, also chained; ``in`` and ``not in`` with a tuple; ``and
+or not``; ``a if c else b``; and the functions in `FUNCTIONS`. As in Python, ``and``, ``or``, conditional expressions
+and chained comparisons evaluate their later operands only for the elements that need them, so ``N != 0 and S % N == 0``
 never divides by zero.
 """
 

@@ -1,8 +1,8 @@
-"""Python's operators over NumPy arrays, with no silent wrap, division by zero, infinity or NaN.
+"""Python's operators over NumPy arrays, without silent overflow, division by zero, infinity or NaN.
 
-Every operation takes `active`, a mask of the elements whose result is needed; ``and``, ``or`` and conditional
-expressions decide the other elements. Only active elements can cause an error. Numbers are int64 or float64; a bool
-counts as 0 or 1.
+All operations take `active`, a mask of the elements whose result is needed. For the other elements, the result is
+already decided by ``and``, ``or`` or a conditional expression. Only active elements can cause an error. Numbers are
+int64 or float64; a bool counts as 0 or 1.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,11 @@ EXPONENT_LIMIT = 63
 
 
 class OperationError(ArithmeticError):
-    """An operation has no value on some active element.
+    """An operation has no result for an active element.
 
     Attributes:
-        elements: the faulty elements, broadcastable to the operands; None if the operand types do not fit at all.
+        elements: mask of the faulty elements, broadcastable to the operands. None if the types of the operands are
+            wrong.
     """
 
     def __init__(self, reason: str, elements: Mask | None = None) -> None:
@@ -34,10 +35,11 @@ class OperationError(ArithmeticError):
 
 
 def column(value: object) -> Array:
-    """Return a scalar or array as bool, int64, float64 or text.
+    """Return a scalar or array as an array of bool, int64, float64 or text.
 
     Raises:
-        OperationError: any other type, a whole number of 63 bits or more, an infinity or a NaN.
+        OperationError: the value has a different type, is a whole number of 63 bits or more, or contains an infinity or
+            NaN.
     """
     array = np.asarray(value)
     if array.dtype.kind in "bU":
@@ -54,7 +56,7 @@ def is_text(value: Array) -> bool:
 
 
 def numbers(*values: Array) -> tuple[Array, ...]:
-    """Return the operands with bools as 0 and 1; if one operand is float64, all become float64."""
+    """Return the operands as numbers of one type: bools become 0 and 1, and all become float64 if one is float64."""
     if any(is_text(value) for value in values):
         raise OperationError("needs numbers, not text")
     kind = np.float64 if any(value.dtype.kind == "f" for value in values) else np.int64
@@ -62,7 +64,7 @@ def numbers(*values: Array) -> tuple[Array, ...]:
 
 
 def truth(value: Array) -> Mask:
-    """Return Python's truth value of each element."""
+    """Return the truth value of each element, as Python defines it."""
     empty = np.asarray("") if is_text(value) else np.asarray(0)
     return np.asarray(value != empty)
 
@@ -77,7 +79,7 @@ def select(condition: Mask, chosen: Array, other: Array) -> Array:
 
 
 def compare(operator: Callable[[Array, Array], Any], left: Array, right: Array) -> Mask:
-    """Compare two numbers or two texts element by element."""
+    """Compare two numbers or two texts, element by element."""
     if is_text(left) != is_text(right):
         raise OperationError("compares a text with a number")
     return np.asarray(operator(left, right))
@@ -157,7 +159,9 @@ def _divisor(right: Array, active: Mask) -> Array:
 
 
 def _through_float(operation: Callable[[Array, Array], Any], left: Array, right: Array, active: Mask) -> Array:
-    """Apply an integer operation that may overflow; a float64 estimate detects overflow before the exact check."""
+    """Apply an integer operation that may overflow. A float64 estimate detects overflow before the exact result is
+    checked.
+    """
     if left.dtype.kind == "i":
         _checked(np.asarray(operation(left.astype(np.float64), right.astype(np.float64))), active, 1.5 * INTEGER_LIMIT)
     return _checked(operation(left, right), active)

@@ -1,4 +1,4 @@
-"""Checks the constants that an expression compares with a name against the name's possible values."""
+"""Checks that the constants with which an expression compares a name are possible values of the name."""
 
 import ast
 import difflib
@@ -13,7 +13,7 @@ Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
-    """Suggest values for unknown names: truth values of other languages, or texts without quotes."""
+    """Suggest values for unknown names that look like truth values of other languages or like texts without quotes."""
     texts = {value for values in choices.values() for value in values if isinstance(value, str)}
     meant: dict[str, Value] = {}
     for name in missing:
@@ -28,7 +28,8 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
     """Return an error text with a correction if a comparison with a text can never be true; else None.
 
-    A name with a single value may be compared with other values: its author may have fixed it temporarily.
+    A name with only one possible value may be compared with other values, because its author may have fixed it
+    temporarily.
     """
     for name, text in _comparisons(tree):
         values = choices.get(name, ())
@@ -41,8 +42,8 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
 
 
 def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Return an error text on the first constant that is compared with a name but is not among its values; None if
-    there is none.
+    """Return an error text about the first constant that is not among the values of the name it is compared with; else
+    None.
     """
     for name, value in _comparisons(tree):
         if name in choices and value not in choices[name]:
@@ -53,7 +54,7 @@ def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str 
 
 
 def _comparisons(tree: ast.expr) -> Iterator[tuple[str, Value]]:
-    """Yield each pair of a name and a constant that are compared."""
+    """Yield each pair of a name and a constant that the expression compares."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Compare):
             continue

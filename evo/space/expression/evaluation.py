@@ -1,7 +1,7 @@
 """Evaluates an expression's tree over scalars or arrays.
 
 ``and``, ``or``, conditional expressions and chained comparisons evaluate their later operands with a mask of the
-elements that need them, so that only these elements can cause errors.
+elements that need them, so only these elements can cause errors.
 """
 
 import ast
@@ -59,7 +59,7 @@ class Evaluation:
         self.environment = environment
 
     def value(self, node: ast.expr, active: Mask) -> Array:
-        """Return the node's value where `active`; other elements are undefined."""
+        """Return the node's value. Elements that are not `active` are undefined."""
         try:
             return self._value(node, active)
         except OperationError as fault:
@@ -134,8 +134,9 @@ class Evaluation:
         return reduce(np.logical_or, matches, np.asarray(False))
 
     def _values_at(self, node: ast.expr, fault: OperationError) -> str:
-        """Return the end of an error message, e.g. `` for BLOCK_M = 0``: names in the node and their values at the
-        first faulty element.
+        """Return the end of an error message with the names in the node and their values, e.g. `` for BLOCK_M = 0``.
+
+        The values are those of the first faulty element.
         """
         names = sorted(free_names(node))
         if fault.elements is None or not names:

@@ -1,4 +1,4 @@
-"""One checked expression and its operations."""
+"""A parsed and checked expression, and its operations."""
 
 import ast
 import copy
@@ -26,12 +26,13 @@ from evo.trial import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Expression:
-    """One checked expression.
+    """A parsed and checked expression.
 
     Attributes:
         text: the expression as the author wrote it.
         field: name of the document's key in error messages, e.g. ``cpu.constraints[0].expression``.
-        names: the free names; all of them must be in the environment.
+        names: the free names. An evaluation needs a value for each of them.
+        tree: the syntax tree.
     """
 
     text: str
@@ -41,15 +42,17 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str, field: str, scope: Scope = ()) -> "Expression":
-        """Return the expression that `text` states, after checking it against the whitelist.
+        """Parse the text of an expression, and check that it contains only allowed syntax.
 
         Args:
-            scope: names and their values, if known. With them, a suggested correction can also quote texts; see
-                `check_names`.
+            text: the expression.
+            field: name of the document's key in error messages.
+            scope: known names with their possible values, if available. Suggested corrections then also quote texts;
+                see `check_names`.
 
         Raises:
-            InvalidInput: the text is not an expression, is not on the whitelist, or is too long or deep; the
-                error names the invalid part.
+            InvalidInput: the text is not an expression, contains syntax that is not allowed (the message names it), or
+                is too long or too deep.
         """
         if not isinstance(text, str):
             raise InvalidInput(field, f"must be an expression in quotes, not {literal_text(text)}")
@@ -81,7 +84,7 @@ class Expression:
 
     @classmethod
     def _rewritten(cls, text: str, field: str, scope: Scope) -> str | None:
-        """Suggest a valid expression that the author probably means; None if that is unclear."""
+        """Suggest a valid expression that the author probably means; None if the meaning is unclear."""
         tree = rewritten(text)
         if tree is None:
             return None
@@ -94,18 +97,20 @@ class Expression:
 
     @cached_property
     def size(self) -> int:
-        """Number of terms, which is the cost of an evaluation per element."""
+        """Number of terms. The time of an evaluation per element is proportional to it."""
         return terms(self.tree, {})
 
     def check_names(self, scope: Scope, meaning: str = "") -> "Expression":
-        """Return this expression after checking its names, and the constants that they are compared with.
+        """Return this expression after checking its names and the constants with which they are compared.
 
         Args:
-            scope: the known names. A mapping also gives the possible values of each name; empty: any value.
-            meaning: noun for the names in the message, e.g. ``problem fields``.
+            scope: the known names. A mapping also gives the possible values of each name; if these are empty, any value
+                is possible.
+            meaning: plural noun for the names in the message, e.g. ``problem fields``.
 
         Raises:
-            InvalidInput: a name is unknown; the message gives it, near misses, and all names.
+            InvalidInput: a name is unknown (the message contains similar names and all names), or a name is compared
+                with a text that is not one of its values.
         """
         choices = scope if isinstance(scope, Mapping) else {}
         missing = self.names.difference(scope)
@@ -120,7 +125,7 @@ class Expression:
         return self
 
     def check_meaning(self) -> "Expression":
-        """Return this expression after checking that it has the same meaning in C.
+        """Return this expression after checking that it would have the same meaning in C.
 
         Raises:
             InvalidInput: the expression divides and multiplies by the same term, or mixes ``<`` or ``>`` with ``==`` in
@@ -131,11 +136,11 @@ class Expression:
         return self
 
     def check_condition(self) -> "Expression":
-        """Return this expression after checking that its value can differ between configs.
+        """Return this expression after checking that its truth value can differ between configs.
 
         Raises:
-            InvalidInput: the expression contains no name, e.g. because it is a quoted text, or uses a number or text as
-                a truth value.
+            InvalidInput: the expression contains no name, e.g. because it is a quoted text, or it uses a number or text
+                as a truth value.
         """
         if self.names:
             if (reason := value_alone(self.tree)) is not None:
@@ -148,7 +153,7 @@ class Expression:
         raise InvalidInput(self.field, f"`{self.text}` {reason}")
 
     def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":
-        """Return the expression with each defined name replaced by its definition; its text is unchanged.
+        """Return the expression with each defined name replaced by its definition. The attribute `text` is not changed.
 
         Raises:
             InvalidInput: the result is too large to evaluate.
@@ -167,18 +172,19 @@ class Expression:
         return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
 
     def bind(self, constants: Mapping[str, Value]) -> "Expression":
-        """Return the expression with constants substituted and folded."""
+        """Return the expression with the constants substituted and constant parts computed."""
         if not self.names.intersection(constants):
             return self
         tree = Binder(constants).visit(copy.deepcopy(self.tree))
         return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
 
     def evaluate(self, environment: Environment) -> Any:
-        """Return the expression's value: a Python scalar if every name is a scalar, else an array.
+        """Return the expression's value: a Python scalar if all names have scalar values, else an array.
 
         Raises:
-            InvalidInput: an unknown name, text where a number is needed, a division by zero, or a result that is no
-                finite number of less than 63 bits; names the part and the values for which it happened.
+            InvalidInput: a name is unknown, a text is used as a number, a divisor is zero, or a result is not a finite
+                number of less than 63 bits. The message names the part of the expression and the values for which this
+                happened.
         """
         if all(type(environment.get(name)) in SCALARS for name in self.names):
             try:
@@ -188,7 +194,7 @@ class Expression:
         return self.evaluate_arrays(environment)
 
     def evaluate_arrays(self, environment: Environment) -> Any:
-        """Evaluate with `Evaluation`, which supports arrays and reports faults."""
+        """Evaluate with `Evaluation`, which supports arrays and reports faults in detail."""
         if not self.names <= environment.keys():
             self.check_names(environment.keys())
         lengths = [np.shape(environment[name]) for name in self.names]
@@ -204,19 +210,31 @@ class Expression:
         return {name: value for name, value in vars(self).items() if name != "_reading"}  # functions are not pickled
 
     def truth(self, environment: Environment) -> Any:
-        """Return the expression's truth value: a bool or an array of bools. Raises the errors of `evaluate`."""
+        """Return the expression's truth value: a bool or an array of bools.
+
+        Raises:
+            InvalidInput: as in `evaluate`.
+        """
         value = self.evaluate(environment)
         return bool(value) if type(value) in SCALARS else arithmetic.truth(value)
 
     def number(self, environment: Mapping[str, Value]) -> int | float:
-        """Return the expression's value over scalars, which must be a number. Raises the errors of `evaluate`."""
+        """Return the expression's value over scalars, which must be a number.
+
+        Raises:
+            InvalidInput: the value is not a number, or as in `evaluate`.
+        """
         result = self.evaluate(environment)
         if isinstance(result, bool) or not isinstance(result, int | float):
             raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be a number")
         return result
 
     def whole(self, environment: Mapping[str, Value]) -> int:
-        """Return the expression's value over scalars, which must be a whole number. Raises the errors of `evaluate`."""
+        """Return the expression's value over scalars, which must be a whole number.
+
+        Raises:
+            InvalidInput: the value is not a whole number, or as in `evaluate`.
+        """
         result = self.number(environment)
         if result != int(result):
             raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole: use // to divide")
@@ -224,7 +242,11 @@ class Expression:
 
 
 def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
-    """Return the number of terms after substitution, given the number of terms of each name."""
+    """Return the number of terms of a tree after its names are replaced.
+
+    Args:
+        sizes: number of terms with which each name is replaced.
+    """
     return sum(sizes.get(node.id, 1) if isinstance(node, ast.Name) else 1 for node in ast.walk(tree))
 
 
@@ -239,7 +261,7 @@ class Inliner(ast.NodeTransformer):
 
 
 class Binder(ast.NodeTransformer):
-    """Replaces names by constants, and folds constant parts."""
+    """Replaces names by constants, and replaces parts that have become constant by their values."""
 
     def __init__(self, constants: Mapping[str, Value]) -> None:
         self.constants = constants

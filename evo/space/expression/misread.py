@@ -1,4 +1,4 @@
-"""Finds terms of valid expressions that mean something else than their author probably meant."""
+"""Finds parts of valid expressions whose meaning is probably not what the author intended."""
 
 import ast
 import copy
@@ -8,11 +8,11 @@ from evo.space.expression.repair import pasted
 
 
 class _Spread(ast.NodeTransformer):
-    """Rewrites ``x == 1 or 2`` and ``x == (1 or 2)`` so that ``x`` is compared with each value, as the author meant.
+    """Rewrites ``x == 1 or 2`` and ``x == (1 or 2)`` so that ``x`` is compared with each value, as the author intended.
 
     Attributes:
-        found: True after a value without a comparison was found.
-        unclear: True if it is unclear with what a value should be compared.
+        found: True if a value without a comparison was found.
+        unclear: True if a value was found for which it is unclear what it should be compared with.
     """
 
     found = unclear = False
@@ -55,7 +55,7 @@ class _Spread(ast.NodeTransformer):
 
 
 def value_alone(tree: ast.expr) -> str | None:
-    """Return what to do about a number or text that is an operand of and/or in a condition; None if there is none."""
+    """Return a correction if a number or text is an operand of ``and`` or ``or`` in a condition; else None."""
     spread = _Spread()
     meant = spread.visit(copy.deepcopy(tree))
     if not spread.found:
@@ -68,10 +68,10 @@ def value_alone(tree: ast.expr) -> str | None:
 
 
 class _WholeDivision(ast.NodeTransformer):
-    """Replaces ``/`` by ``//`` in ``a / b * b``, which C uses to round down to a multiple.
+    """Replaces ``/`` by ``//`` in ``a / b * b``, which in C rounds down to a multiple.
 
     Attributes:
-        found: True after such a term was found.
+        found: True if such a term was found.
     """
 
     found = False
@@ -91,7 +91,7 @@ class _WholeDivision(ast.NodeTransformer):
 
 
 def of_c(tree: ast.expr) -> str | None:
-    """Return a correction for a term that is useless in Python but has another meaning in C; None if there is none."""
+    """Return a correction if a term is useless in Python but has a different meaning in C; else None."""
     division = _WholeDivision()
     whole = division.visit(copy.deepcopy(tree))
     if division.found:
@@ -104,7 +104,7 @@ def of_c(tree: ast.expr) -> str | None:
 
 
 def _unchained(chain: ast.Compare) -> str:
-    """Return advice that gives both meanings of a chain such as ``a > 4 == b > 2``: Python's and C's."""
+    """Return advice that states both meanings of a chain such as ``a > 4 == b > 2``: the meaning in Python and in C."""
     links: list[ast.expr] = []
     sides: list[ast.expr] = [chain.left]
     signs: list[ast.cmpop] = []

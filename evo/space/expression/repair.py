@@ -1,4 +1,4 @@
-"""Suggests a valid expression for text written in the syntax of C, SQL or full Python."""
+"""Suggests a valid expression for a text in the syntax of C, SQL or full Python."""
 
 import ast
 import functools
@@ -24,8 +24,9 @@ _POWER = 30
 
 
 def rewritten(text: str) -> ast.expr | None:
-    """Return a syntax tree of the probable meaning of `text`, which may still contain forbidden syntax; None if it is
-    unclear.
+    """Return a syntax tree with the probable meaning of `text`; None if the meaning is unclear.
+
+    The tree may still contain forbidden syntax.
     """
     text = with_sizes(text)
     try:
@@ -44,13 +45,13 @@ def rewritten(text: str) -> ast.expr | None:
 
 
 def pasted(text: str) -> str:
-    """Return an expression as a document contains it: in double quotes, which TOML, JSON and Python read alike."""
+    """Return an expression as it is written in a document: in double quotes, which TOML, JSON and Python all accept."""
     note = f" (2 ** {_POWER} % n is 0 for powers of two)" if f"2 ** {_POWER} % " in text else ""
     return f"`{json.dumps(text, ensure_ascii=False)}`{note}"
 
 
 def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
-    """Return the tree's text, in which constants replace the given names."""
+    """Return the tree as text, with the given names replaced by constants."""
 
     class Quoter(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -60,7 +61,7 @@ def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
 
 
 class _Translator(ast.NodeTransformer):
-    """Replaces operators and calls that expressions lack by equivalent expressions."""
+    """Replaces operators and calls that expressions do not support by equivalent expressions."""
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         return self.visit(node.body)
@@ -152,7 +153,7 @@ def _logical(node: ast.expr) -> bool:
 
 
 def _mask(node: ast.expr) -> int | None:
-    """Return the constant of a node if it is 1, 3, 7 …, the bits below a power of two; else None."""
+    """Return a node's constant if it is 1, 3, 7 … (all bits below a power of two); else None."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if type(value) is int and value > 0 and value & (value + 1) == 0 else None
 
@@ -164,7 +165,7 @@ def _two_to(exponent: ast.expr) -> ast.expr:
 
 
 def _without_lowest_bit(node: ast.expr) -> ast.expr | None:
-    """Return `x` of ``x & (x - 1)``, which is zero for a power of two; None for other nodes."""
+    """Return `x` if the node is ``x & (x - 1)``, which is zero for a power of two; else None."""
     match node:
         case ast.BinOp(
             left=left, op=ast.BitAnd(), right=ast.BinOp(left=again, op=ast.Sub(), right=ast.Constant(value=1))
@@ -180,15 +181,17 @@ def _power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
 
 
 def _zero_or_power_of_two(base: ast.expr, op: ast.cmpop) -> ast.expr:
-    """Return the meaning of ``x & (x - 1) == 0``: x is zero or a power of two."""
+    """Return an expression for ``x & (x - 1) == 0``, i.e. that x is zero or a power of two."""
     is_zero = ast.Compare(left=base, ops=[op], comparators=[ast.Constant(value=0)])
     joined = ast.Or() if isinstance(op, ast.Eq) else ast.And()
     return ast.BoolOp(op=joined, values=[is_zero, _power_of_two(base, op)])
 
 
 def _without_root(node: ast.Compare) -> ast.expr | None:
-    """Rewrite ``log2(a) <= 7`` as ``a <= 128``, ``sqrt(a) < 9`` as ``a < 81``, and ``log2(a) % 1 == 0`` as a power of
-    two.
+    """Rewrite a comparison with ``log2`` or ``sqrt`` without the function.
+
+    ``log2(a) <= 7`` becomes ``a <= 128``, ``sqrt(a) < 9`` becomes ``a < 81``, and ``log2(a) % 1 == 0`` becomes a test
+    for a power of two.
     """
     if len(node.ops) != 1:
         return None
@@ -205,7 +208,7 @@ def _without_root(node: ast.Compare) -> ast.expr | None:
 
 
 def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
-    """Return the bound of the argument that corresponds to a bound of ``log2`` or ``sqrt``; None if there is none."""
+    """Return the bound of the argument that corresponds to a bound of ``log2`` or ``sqrt``; else None."""
     value = bound.value
     if type(value) is not int or not 0 <= value < 62:
         return None
@@ -215,13 +218,13 @@ def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
 
 
 def _argument(call: ast.Call, function: str) -> ast.expr | None:
-    """Return the argument, if this is a call of the named function with or without its module."""
+    """Return the argument if the node is a call of the named function, with or without its module; else None."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     return call.args[0] if name == function and len(call.args) == 1 and not call.keywords else None
 
 
 def _conjunction(node: ast.Compare) -> ast.expr | None:
-    """Rewrite ``a == 1 & b == 2``, which Python reads as a chain around ``1 & b``, as two comparisons."""
+    """Rewrite ``a == 1 & b == 2`` as two comparisons; Python reads it as a chain around ``1 & b``."""
     if len(node.ops) != 2:
         return None
     match node.comparators[0]:
@@ -233,12 +236,12 @@ def _conjunction(node: ast.Compare) -> ast.expr | None:
 
 
 def _within(left: ast.expr, right: ast.expr) -> bool:
-    """Return True for a search within a text such as ``'float' in dtype``, which expressions do not support."""
+    """Return True if this is a search within a text, e.g. ``'float' in dtype``, which expressions do not support."""
     return isinstance(left, ast.Constant) and isinstance(left.value, str) and isinstance(right, ast.Name)
 
 
 def _choices(node: ast.expr) -> ast.expr:
-    """Return the right side of ``in`` as a tuple; a range with constant ends is listed."""
+    """Return the right side of ``in`` as a tuple. A range with constant ends is expanded."""
     match node:
         case ast.List(elts=values) | ast.Set(elts=values):
             return ast.Tuple(elts=values, ctx=ast.Load())

@@ -1,8 +1,8 @@
 """Fast evaluation of expressions over scalars: the tree is converted once to nested functions.
 
 The results equal those of `Evaluation`, which is about thirty times slower for scalars. In doubtful cases (an error, a
-number near the limits, an operation whose rounding NumPy may choose) it raises `Unsure` and leaves the value to
-`Evaluation`, so that error messages have a single source.
+number near the limits, an operation whose rounding NumPy may choose), the functions raise `Unsure`, and `Evaluation`
+computes the value. All error messages therefore come from `Evaluation`.
 """
 
 import ast
@@ -25,11 +25,11 @@ EXACT = 1 << 53
 
 
 class Unsure(Exception):
-    """Raised if `Evaluation` must compute the value."""
+    """Only `Evaluation` can compute the value reliably."""
 
 
 def reading(node: ast.expr) -> Reading:  # noqa: PLR0911
-    """Return the function that computes a checked tree's value; it raises no error but `Unsure`."""
+    """Return a function that computes a checked tree's value. The function raises no error except `Unsure`."""
     match node:
         case ast.Constant(value=value):
             return lambda _: value
@@ -62,7 +62,7 @@ def _number(value: Any) -> Any:
 
 
 def _checked(value: Any) -> Any:
-    """Return the value if it is a text, or a number that is neither too large nor NaN."""
+    """Return the value if it is a text, or a number that is neither too large nor NaN; otherwise raise `Unsure`."""
     kind = type(value)
     if kind is str or (math.isfinite(value) if kind is float else -INTEGER_LIMIT < value < INTEGER_LIMIT):
         return value
@@ -98,7 +98,7 @@ def _choice(test: Reading, body: Reading, orelse: Reading) -> Reading:
 
 
 def _link(op: ast.cmpop, comparator: ast.expr) -> tuple[Callable[[Any, Any], Any], Callable[[Mapping[str, Any]], Any]]:
-    """Return the result of one comparison of a chain, and its right operand."""
+    """Return two functions for one comparison of a chain: the comparison itself, and its right operand."""
     if isinstance(comparator, ast.Tuple):
         reads = [reading(each) for each in comparator.elts]
         wanted = isinstance(op, ast.In)
@@ -129,7 +129,9 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two texts, or two numbers that compare in float64 as they do in Python."""
+    """Return the two values if they are texts, or numbers that compare equally in float64 and in Python; else raise
+    `Unsure`.
+    """
     if type(left) is type(right):
         return left, right
     if type(left) is str or type(right) is str or not (-EXACT <= left <= EXACT and -EXACT <= right <= EXACT):
@@ -138,7 +140,7 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _in_common_type(value: Any, other: Any) -> Any:
-    """Return `value` in the type that NumPy gives to an array of both values."""
+    """Return `value` in the type that NumPy would choose for an array of both values."""
     if type(value) is type(other):
         return value
     if type(value) is str or type(other) is str:
@@ -147,7 +149,7 @@ def _in_common_type(value: Any, other: Any) -> Any:
 
 
 def _pair(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two whole numbers or two floats."""
+    """Return two numbers as two whole numbers or as two floats."""
     left, right = _number(left), _number(right)
     return (left, right) if type(left) is type(right) else (float(left), float(right))
 

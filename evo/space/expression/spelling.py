@@ -1,4 +1,4 @@
-"""Tokens of C, SQL and other languages in Python's spelling."""
+"""Converts tokens of C, SQL and other languages to Python."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,7 +76,7 @@ _NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
 
 
 def with_sizes(text: str) -> str:
-    """Return the text with the values of ``sizeof``."""
+    """Return the text with calls of ``sizeof`` replaced by their values."""
     return _SIZEOF.sub(lambda found: str(_SIZES[found[1]]), text)
 
 
@@ -97,12 +97,12 @@ def foreign(text: str) -> dict[str, str]:
 
 
 def word(name: str) -> bool | None:
-    """Return the truth value that this word means in another language; None if it means none."""
+    """Return the truth value that a word has in another language; None if it has none."""
     return {"true": True, "false": False}.get(name.lower())
 
 
 def spelled(text: str) -> str:
-    """Return the text with each token, and C's ``? :``, in Python's spelling."""
+    """Return the text with each token, and C's ``? :``, converted to Python."""
     parts: list[str] = []
     text = _NAMESPACE.sub("", _CAST.sub("", _REMAINDER.sub("%", text)))
     for token in _TOKEN.finditer(text):
@@ -117,7 +117,7 @@ def spelled(text: str) -> str:
 
 
 def _negations(names: Iterable[str]) -> list[str]:
-    """Replace C's ``! x`` by ``(not x)``, because C's operator binds tighter than comparisons and arithmetic."""
+    """Replace C's ``! x`` by ``(not x)``, because the operator has a higher precedence in C than in Python."""
     parts = list(names)
     for index in reversed(range(len(parts))):
         if parts[index] == "!":
@@ -127,7 +127,9 @@ def _negations(names: Iterable[str]) -> list[str]:
 
 
 def _operand_end(parts: Sequence[str], start: int) -> int:
-    """Return the index behind the operand of a sign of C: a name or number, a call or an element, or a group."""
+    """Return the index after an operand in C: a name or number, optionally with calls and indices, or a group in
+    parentheses.
+    """
     end = start
     while parts[end : end + 1] in (["-"], ["+"], ["~"]):
         end += 1
@@ -140,7 +142,7 @@ def _operand_end(parts: Sequence[str], start: int) -> int:
 
 
 def _ternary(text: str) -> str:
-    """Return C's ``a ? b : c``, at the outermost level, as ``b if a else c``."""
+    """Return C's ``a ? b : c`` at the outermost level as ``b if a else c``."""
     depth, nested = 0, 0
     question = None
     for index, letter in enumerate(text):

@@ -1,4 +1,4 @@
-"""Whitelist of Python's syntax for expressions, with limits on size."""
+"""The Python syntax that expressions may contain, and limits on their size."""
 
 import ast
 import math
@@ -19,7 +19,7 @@ FUNCTIONS = frozenset({*FOLDS, "abs"})
 
 
 def admit(node: ast.expr, field: str) -> None:
-    """Refuse all syntax that is not on the whitelist; `Evaluation` supports everything else."""
+    """Refuse syntax that is not allowed; `Evaluation` supports all allowed syntax."""
     match node:
         case ast.Constant(value=bool()) | ast.Name():
             return
@@ -65,7 +65,7 @@ def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> Non
 
 
 def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
-    """Check a comparison and return its right operands; a membership test must be the last."""
+    """Check a comparison and return its right operands. A membership test is only allowed at the end of a chain."""
     *inner, last = node.ops
     admitted = {*COMPARISONS, *MEMBERSHIPS} if isinstance(node.comparators[-1], ast.Tuple) else {*COMPARISONS}
     if not admitted.issuperset({type(last)}) or not COMPARISONS.keys() >= {type(op) for op in inner}:
@@ -89,6 +89,6 @@ def _arguments(node: ast.Call, field: str) -> list[ast.expr]:
 
 
 def available() -> str:
-    """Describe the allowed syntax, for error messages."""
+    """Describe the allowed syntax for error messages."""
     functions = ", ".join(sorted(FUNCTIONS))
     return f"use numbers, texts, names, + - * / // % **, comparisons, and/or/not, `a if c else b`, {functions}"

@@ -1,4 +1,4 @@
-"""Recorded tuning spaces: every config with its measured outcome, in two common formats."""
+"""Recorded tuning spaces: all configs with their measured outcomes, in two common formats."""
 
 from evo.space.recording.parse import parse_recording
 from evo.space.recording.recording import Costs, Entry, Recording, config_key, fastest, recording_name

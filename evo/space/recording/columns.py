@@ -1,4 +1,4 @@
-"""Tunables of a recording: checks names and values, and converts them so that a space accepts them."""
+"""Tunables of a recording: checks their names and values, and converts them to what a space accepts."""
 
 import json
 import re
@@ -31,9 +31,9 @@ class Column:
 
     Attributes:
         recorded: the tunable's name in the file.
-        name: the tunable's name in a space: letters, digits and underscores.
-        spelled: value in the space, by `identity` of the value in the file: 16.0 becomes 16, ``a b`` becomes ``a_b``,
-            and in a list of mixed types all values become texts.
+        name: the tunable's name in a space; it consists of letters, digits and underscores.
+        spelled: value in the space, by the `identity` of the value in the file. 16.0 becomes 16, ``a b`` becomes
+            ``a_b``, and values of mixed types all become texts.
     """
 
     recorded: str
@@ -42,7 +42,9 @@ class Column:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """Values in the space: numbers ascending, so that neighbours are alike; other values in order of appearance."""
+        """The values in the space. Numbers are in ascending order, so that neighbours are similar; others are in order
+        of appearance.
+        """
         values = tuple(self.spelled.values())
         numbers = [value for value in values if isinstance(value, int | float)]
         return tuple(sorted(numbers)) if len(numbers) == len(values) else values
@@ -58,13 +60,14 @@ class Column:
 
 
 def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column, ...]:
-    """Return a column for each list of values, which may contain repetitions.
+    """Return a column for each list of values. The lists may contain duplicates.
 
     Args:
+        lists: values of each tunable, by the tunable's name in the file.
         where: key of the lists in the file, for errors.
 
     Raises:
-        InvalidInput: a value is a list, an object or not a finite number, or two different names or texts of the file
+        InvalidInput: a value is a list, an object or an infinite number, or two different names or texts of the file
             would be equal in a space.
     """
     columns = tuple(
@@ -158,7 +161,7 @@ def is_no_time(value: Any) -> bool:
 
 
 def read_time(value: Any, factor: float, field: str) -> Measured:
-    """Return the outcome of a config from one recorded time or several."""
+    """Return a measured outcome with one or several recorded times."""
     samples = value if isinstance(value, list) and value else [value]
     times_us = tuple(_finite(each, field) * factor for each in samples)
     for time_us in times_us:
@@ -170,8 +173,9 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
-    """Return, in seconds, the time under the first of `names` that has a time; 0.0 if none has. The times of a list are
-    added, without infinite numbers and NaN.
+    """Return the time, in seconds, under the first of `names` that has one; 0.0 if none has.
+
+    A list of times is summed; infinite numbers and NaN in it are ignored.
     """
     for name in names:
         if times.get(name) is not None:
@@ -201,15 +205,16 @@ def _finite(value: Any, field: str) -> float:
 
 
 def _is_finite(value: float) -> bool:
-    """Return True for a finite number; integers beyond the range of floats count as infinite."""
+    """Return True if a number is finite. Integers beyond the range of floats count as infinite."""
     return abs(value) <= sys.float_info.max
 
 
 def other_figure(objective: str, figure: object) -> str:
-    """Explain how to convert a recording of a quantity other than time.
+    """Return an explanation of how to convert a recording of a quantity other than time.
 
     Args:
-        figure: value of the quantity in the first entry, which the example uses if it is a number.
+        objective: name of the quantity.
+        figure: value of the quantity in the first entry. If it is a number, the example uses it.
     """
     number = figure if isinstance(figure, int | float) and not isinstance(figure, bool) and isfinite(figure) else None
     example = (

@@ -1,4 +1,7 @@
-"""Kernel Tuner's cache files (https://github.com/KernelTuner/kernel_tuner): ``"v1,v2,…"`` → result, in milliseconds."""
+"""Reads Kernel Tuner's cache files (https://github.com/KernelTuner/kernel_tuner), with times in milliseconds.
+
+A cache file contains the result of each config by its key ``"v1,v2,…"``.
+"""
 
 from collections.abc import Mapping
 from typing import Any

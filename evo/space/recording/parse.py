@@ -1,4 +1,4 @@
-"""Parses a recording: a Kernel Tuner cache or T4 results."""
+"""Parses a recording, which is a Kernel Tuner cache file or a T4 results file."""
 
 import json
 from collections import Counter
@@ -20,12 +20,12 @@ def parse_recording(text: str, name: str) -> Recording:
     """Read a Kernel Tuner cache file or a T4 results file.
 
     Args:
-        text: the file's content. A cache file may lack its closing ``}}``, as it does while Kernel Tuner runs, or end
-            within its last entry, which is then left out.
+        text: content of the file. A cache file may lack its closing ``}}``, as it does while Kernel Tuner runs. It may
+            also end within its last entry, which is then ignored.
         name: name of the recording, also in errors.
 
     Raises:
-        InvalidInput: the text has neither format, or an entry is malformed; the field names it.
+        InvalidInput: the text has neither format, or an entry is malformed. The error's field names the entry.
     """
     if _is_autotvm(text):
         raise InvalidInput(
@@ -56,7 +56,7 @@ def parse_recording(text: str, name: str) -> Recording:
 
 
 def _is_autotvm(text: str) -> bool:
-    """Return True if the first line is a complete record of AutoTVM: its input, config and result."""
+    """Return True if the first line is a complete record of AutoTVM, with input, config and result."""
     try:
         record = json.loads(text.lstrip().partition("\n")[0])
     except (ValueError, RecursionError):
@@ -71,7 +71,7 @@ def _is_cltune(document: dict[str, Any]) -> bool:
 
 
 def _describe(document: dict[str, Any]) -> str:
-    """Describe a file in another format, and how to convert it if that is known."""
+    """Describe a file in another format and, if known, how to convert it."""
     keys = ", ".join(f"`{key}`" for key in list(document)[:5]) or "no keys"
     if isinstance(document.get("Results"), list) and isinstance(document.get("Metadata"), dict):
         return f"{keys}: KTT's own results; write them as a Kernel Tuner cache or as T4 results first"
@@ -93,7 +93,7 @@ def _json(text: str, name: str) -> dict[str, Any]:
 
 
 def _closed(text: str) -> Any:
-    """Repair a truncated cache file by closing it after its last complete entry; None if that fails."""
+    """Repair a truncated cache file by closing it after its last complete entry; None if that is impossible."""
     if not text.lstrip().startswith("{") or '"cache"' not in text:
         return None
     end = len(text)
@@ -117,7 +117,11 @@ def _damage(text: str, error: ValueError) -> str:
 
 
 def _loaded(text: str) -> Any:
-    """Parse JSON; raises ValueError also if it is nested too deeply."""
+    """Parse JSON.
+
+    Raises:
+        ValueError: the text is not JSON, or is nested too deeply.
+    """
     try:
         return json.loads(text)
     except RecursionError:

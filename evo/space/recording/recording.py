@@ -1,4 +1,4 @@
-"""A recorded space: every config with its outcome, independent of the file format."""
+"""A recorded space: all configs with their outcomes, independent of the file format."""
 
 import re
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
 
 
 def recording_name(text: str) -> str:
-    """Return a name that is valid for a file and for a family, made of the valid characters of the text."""
+    """Return a valid name for a file or a family, made of the valid characters of the text."""
     return _NO_WORD.sub("-", text).strip("-.+_")[:100] or "recording"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds of each stage of the recorded evaluation of one config."""
+    """Seconds that each stage of the recorded evaluation of one config took."""
 
     compile_s: float = 0.0
     verify_s: float = 0.0
@@ -45,9 +45,9 @@ class Recording:
     """One recorded space.
 
     Attributes:
-        device: the device's name in the recording; empty if the recording has none.
-        tunables: name → values, in the order of keys.
-        entries: key (as `config_key` builds it) → entry. A config that is absent violates the space's constraints.
+        device: name of the device; empty if the recording does not state it.
+        tunables: values of each tunable by name, in the order of keys.
+        entries: entries by the key that `config_key` returns. Configs without an entry violate the space's constraints.
     """
 
     name: str
@@ -70,15 +70,15 @@ class Recording:
         """Return the recorded outcome of a config.
 
         Raises:
-            NotFound: the recording does not contain it.
+            NotFound: the recording does not contain the config.
         """
         return self._entry(key).outcome
 
     def costs(self, key: str) -> Costs:
-        """Return the recorded costs of evaluating a config.
+        """Return the recorded time that each stage of evaluating a config took.
 
         Raises:
-            NotFound: the recording does not contain it.
+            NotFound: the recording does not contain the config.
         """
         return self._entry(key).costs
 
@@ -101,12 +101,12 @@ class Recording:
 
 
 def config_key(config: Config) -> str:
-    """Return the values of a complete config joined by commas: the key of Kernel Tuner's cache files."""
+    """Return the key of a complete config in Kernel Tuner's cache files: its values, joined by commas."""
     return ",".join(str(value) for value in config.values())
 
 
 def fastest(recording: Recording, count: int) -> list[Config]:
-    """Return the `count` fastest configs, fastest first; configs with equal times keep the recorded order."""
+    """Return the `count` fastest configs, fastest first. Configs with equal times keep the recorded order."""
     timed = [
         (entry.outcome.timing.median_us, entry.config)
         for entry in recording.entries.values()

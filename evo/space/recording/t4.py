@@ -1,4 +1,4 @@
-"""T4 results (https://github.com/odgaard/TuningSchema): a list of results with named, dimensioned measurements."""
+"""Reads T4 results (https://github.com/odgaard/TuningSchema): a list of results with named measurements and units."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -49,8 +49,9 @@ def read_results(document: Mapping[str, Any], name: str) -> Recording:
 
 
 def _columns(results: Iterable[Any], name: str) -> tuple[Column, ...]:
-    """Collect the values that occur, because T4 results declare none: numbers ascending, others in order of
-    appearance.
+    """Collect the values of each tunable from the results, because T4 results do not declare them.
+
+    Numbers are in ascending order, other values in order of appearance.
     """
     seen: dict[str, list[Any]] = {}
     for number, result in enumerate(results):
@@ -88,7 +89,7 @@ def _outcome(result: Mapping[str, Any], costs: Costs, unit: str, where: str) -> 
 
 
 def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | LaunchFailed:
-    """Return the outcome of a config from the objective if that is a time, else from the measurement named ``time``."""
+    """Return a config's outcome from its first objective if that is a time, else from the measurement ``time``."""
     objectives = read_list(result.get("objectives", []), f"{where}.objectives")
     found = _measurements(result, f"{where}.measurements")
     for name in (*map(str, objectives[:1]), TIME):

@@ -20,12 +20,13 @@ T4_VERSION = "1.0.0"
 
 
 def cache_document(recording: Recording, *, kernel: str, problem_size: Sequence[float], **facts: Any) -> dict[str, Any]:
-    """Return a Kernel Tuner cache file.
+    """Return the content of a Kernel Tuner cache file.
 
     Args:
+        recording: the recorded space.
         kernel: name of the kernel.
         problem_size: numbers, as the format requires.
-        facts: further facts, e.g. the environment; readers of the format ignore them.
+        facts: further entries, e.g. the environment. Readers of the format ignore them.
     """
     return {
         "device_name": recording.device,
@@ -40,7 +41,7 @@ def cache_document(recording: Recording, *, kernel: str, problem_size: Sequence[
 
 
 def results_document(recording: Recording, **metadata: Any) -> dict[str, Any]:
-    """Return a T4 results file; `metadata` is added to the device's name."""
+    """Return the content of a T4 results file. `metadata` is added to the file's metadata."""
     return {
         "schema_version": T4_VERSION,
         "metadata": {"timeunit": "milliseconds", "device_name": recording.device, **metadata},
@@ -80,8 +81,9 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 
 def _samples_ms(outcome: Outcome) -> list[float]:
-    """Return the samples in ms with seven digits, more than any clock has. A pruned config has few samples, and none
-    if it was not verified on all cases.
+    """Return the samples in ms, rounded to seven digits, which is more precise than any clock.
+
+    A pruned config has few samples. It has none if it was not verified on all cases.
     """
     if not isinstance(outcome, Measured | Pruned) or (isinstance(outcome, Pruned) and not outcome.verified):
         return []

@@ -1,4 +1,4 @@
-"""Limits the influence of advice: at most every fourth proposal uses it, and the other proposals ignore it."""
+"""Limits the influence of advice: at most every fourth proposal uses the advice, and the others ignore it."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -22,10 +22,11 @@ EVERY = 4
 
 @dataclass(frozen=True, kw_only=True)
 class LogView:
-    """The trials and the surrogate on which proposals are based.
+    """The trials and the surrogate model on which a proposal is based.
 
     Attributes:
-        origin: origin recorded for the proposals; None: the name of the operator that suggested the config.
+        origin: origin recorded for the proposal. If None, the name of the operator that suggested the config is
+            recorded.
     """
 
     seen: Observations
@@ -34,15 +35,15 @@ class LogView:
 
 
 class LogViews:
-    """Two views of a search: one uses all trials, the independent one ignores the advice and its descendants.
+    """Two views of a search: one of all trials, and an independent one without the advice and its descendants.
 
-    Advice may lie in a region without the best config and still beat all early results. A search that uses the advice
-    then stays in that region. The independent view finds what a search without advice would find, in at most 4/3 of the
-    trials. Once its best config is as fast as the best advised config, it makes all proposals.
+    Advice may lie in a region that does not contain the best config, but still beat all early results. A search that
+    uses the advice then stays in that region. The independent view finds what a search without advice would find, in at
+    most 4/3 of the trials. Once its best config is as fast as the best advised config, it makes all proposals.
 
     Attributes:
-        whole: uses every trial.
-        independent: uses the trials that do not descend from the advice; the same as `whole` where there is no advice.
+        whole: view of all trials.
+        independent: view of the trials that do not descend from the advice. It is `whole` itself if there is no advice.
     """
 
     def __init__(self, space: Space, surrogate: Surrogate, *, advised: bool) -> None:
@@ -60,16 +61,20 @@ class LogViews:
 
     @property
     def refuted(self) -> bool:
-        """True if the advice did not help, see `refuted`."""
+        """True if the results refute the advice; see the function `refuted`."""
         return refuted(self.whole.seen, self.independent.seen)
 
     def at(self, trial: int) -> LogView:
-        """Return the view that proposes a trial; `trial` is counted from the end of the initial design."""
+        """Return the view on which a proposal is based.
+
+        Args:
+            trial: number of the proposal, counted from the end of the initial design.
+        """
         return self.whole if _leads(self.whole.seen, self.independent.seen) and trial % EVERY == 0 else self.independent
 
 
 def refuted(observations: Observations, independent: Observations) -> bool:
-    """Return True if enough advised trials have ended and the independent trials found a config that is as fast.
+    """Return True if the advice is refuted: enough advised trials have ended, and an independent config is as fast.
 
     Args:
         observations: observations of all trials.
@@ -86,9 +91,10 @@ def _leads(observations: Observations, independent: Observations) -> bool:
 
 
 class WarmStartsFirst:
-    """Proposes advice, warm starts and the default config first; then a strategy, which learns from these trials.
+    """Proposes advice, warm starts and the default config, and then the proposals of a strategy.
 
-    Once the advice is refuted, the remaining advice is skipped.
+    The strategy learns from the results of the first trials. Once the advice is refuted, the remaining advice is
+    skipped.
     """
 
     def __init__(self, strategy: Strategy, context: Context) -> None:

@@ -26,7 +26,7 @@ class Breeding:
         self._mutable = np.flatnonzero(self._sizes > 1)
 
     def brood(self, seen: Observations, count: int, rng: np.random.Generator) -> Suggestions:
-        """Return children of the elites; there must be at least one elite."""
+        """Return `count` children of the elites. There must be at least one elite."""
         pool = seen.elites
         parents = pool[_by_rank(len(pool), 2 * count, rng)].reshape(count, 2)
         mothers, fathers = seen.rows[parents[:, 0]], seen.rows[parents[:, 1]]

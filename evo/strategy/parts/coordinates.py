@@ -1,4 +1,4 @@
-"""Map configs to points whose distance reflects their similarity, as a Gaussian process needs."""
+"""Maps configs to points whose distances reflect the similarity of configs, as a Gaussian process requires."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +13,13 @@ FEW = 4
 
 
 class Coordinates:
-    """Converts configs to points: a positive number becomes its logarithm, any other value its rank.
+    """Converts configs to points. A positive number becomes its logarithm, any other value becomes its rank.
 
-    If a tunable has many numbers, their alignment is a second coordinate.
-
-    Ordered values are scaled to [0, 1]. Any two values without an order have distance 1.
+    For a tunable with many numbers, a second coordinate is the alignment: the power of two that divides the number.
+    Ordered values are scaled to [0, 1]. Any two different values without an order have distance 1.
 
     Attributes:
-        names: True for each axis whose values have no order, such as names.
+        names: for each axis, True if its values have no order.
     """
 
     def __init__(self, space: Space, *, aligned: bool = True) -> None:
@@ -29,13 +28,13 @@ class Coordinates:
         self.names = np.array([not space.tunables[column].ordinal for column, _ in self._axes], dtype=np.bool_)
 
     def of(self, rows: Indices) -> Points:
-        """Return the points, shape (n, axes), of rows of ranks."""
+        """Return the points of rows of ranks, shape (n, axes)."""
         found = [axis[rows[:, column], None] for column, axis in self._axes]
         return np.concatenate([np.zeros((len(rows), 0)), *found], 1)
 
 
 def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
-    """Return one or two coordinates of each value."""
+    """Return one or two coordinates for each value of a tunable."""
     count = len(tunable.values)
     ranks = np.arange(count, dtype=np.float64)
     if not tunable.ordinal:
@@ -51,7 +50,7 @@ def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
 
 
 def _alignment(tunable: Tunable) -> Floats:
-    """Return for each whole number the exponent of the largest power of two that divides it; 0 for other numbers."""
+    """Return for each whole number the exponent of the largest power of two that divides it; 0 for others."""
     integers = [int(value) if float(value).is_integer() else 1 for value in tunable.values]
     return np.array([(value & -value).bit_length() - 1 for value in integers], dtype=np.float64)
 

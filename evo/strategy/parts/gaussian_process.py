@@ -1,4 +1,4 @@
-"""Gaussian process regression on a few hundred points: a Matérn 5/2 kernel with one length scale per axis.
+"""Gaussian process regression on a few hundred points, with a Matérn 5/2 kernel and one length scale per axis.
 
 Sources: Rasmussen and Williams, *Gaussian Processes for Machine Learning* (2006), algorithm 2.1 and equation 5.9;
 Jones, Schonlau and Welch, *Efficient Global Optimization of Expensive Black-Box Functions* (1998).
@@ -28,12 +28,13 @@ STEPS = 12
 
 @dataclass(frozen=True)
 class Covariance:
-    """Correlation of the values at two points.
+    """Covariance function of the process, with the noise of observations.
 
     Attributes:
         weights: weight of each axis in the squared distance.
-        noise: variance of an observation around the function, as a fraction of the function's own variance.
-        names: True for axes without an order; two points that differ on such an axis have distance 1 along it.
+        noise: variance of the observation noise, as a fraction of the process's own variance.
+        names: for each axis, True if its values have no order. Two points that differ on such an axis have distance 1
+            along it.
     """
 
     weights: Floats
@@ -41,7 +42,7 @@ class Covariance:
     names: Flags
 
     def between(self, a: Points, b: Points) -> Floats:
-        """Return correlations, shape (len(a), len(b))."""
+        """Return the correlations of the process at each pair of points, shape (len(a), len(b))."""
         weights = np.where(self.names, 0, self.weights)
         x, y = a * np.sqrt(weights), b * np.sqrt(weights)
         squared = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1) - 2 * x @ y.T
@@ -51,16 +52,18 @@ class Covariance:
 
 
 def matern(squared: Floats) -> Floats:
-    """Matérn 5/2 function of squared distances."""
+    """Return the Matérn 5/2 function of squared distances."""
     root = np.sqrt(np.maximum(5 * squared, 0))
     return np.asarray((1 + root + root * root / 3) * np.exp(-root))
 
 
 class Posterior:
-    """Posterior of the function given the observed values.
+    """Posterior of the process, given observed values.
 
     Args:
-        values: standardised, shape (n,).
+        kernel: covariance function.
+        points: observed points.
+        values: standardised observed values, shape (n,).
     """
 
     def __init__(self, kernel: Covariance, points: Points, values: Floats) -> None:
@@ -78,7 +81,7 @@ class Posterior:
         return np.asarray(self._kernel.between(points, self._points) @ self._weights)
 
     def predict(self, points: Points) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation at each point."""
+        """Return the mean and the standard deviation at each point."""
         from scipy.linalg import solve_triangular
 
         cross = self._kernel.between(points, self._points)
@@ -88,10 +91,12 @@ class Posterior:
 
 
 def fit(points: Points, values: Floats, names: Flags) -> Covariance:
-    """Return the kernel with the greatest posterior probability; the signal's variance is maximised analytically.
+    """Return the covariance function with the greatest posterior probability. The process's variance is maximised
+    analytically.
 
     Args:
-        values: standardised, shape (n,).
+        points: observed points.
+        values: standardised observed values, shape (n,).
         names: as in `Covariance`.
     """
     from scipy.optimize import minimize
@@ -113,14 +118,14 @@ def fit(points: Points, values: Floats, names: Flags) -> Covariance:
 
 
 def _squared_distances(points: Points, names: Flags) -> Floats:
-    """Return squared distances along each axis, shape (axes, n²)."""
+    """Return the squared distances of all pairs of points along each axis, shape (axes, n²)."""
     squares = (points[:, None, :] - points) ** 2
     squares[:, :, names] = squares[:, :, names] > 0
     return np.stack([squares[:, :, axis].ravel() for axis in range(points.shape[1])])
 
 
 def _misfit(weights: Floats, distances: Floats, values: Floats) -> tuple[float, Floats]:
-    """Return the negative log marginal likelihood, and its gradient in the axes' weights and the noise."""
+    """Return the negative log marginal likelihood, and its gradient with respect to the axes' weights and the noise."""
     from scipy.linalg import cho_solve, cholesky
 
     n = len(values)
@@ -139,7 +144,8 @@ def _misfit(weights: Floats, distances: Floats, values: Floats) -> tuple[float, 
 
 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Return the logarithm of the expected improvement below `best`, accurate also where it is close to zero.
+    """Return the logarithm of the expected improvement below `best`, accurately even if the improvement is close to
+    zero.
 
     Source: Ament et al., *Unexpected Improvements to Expected Improvement* (2023), without its finer branches.
     """

@@ -54,16 +54,17 @@ class InitialDesign:
         return bool(self._advice)
 
     def lasting(self, seen: Observations) -> int:
-        """Return the number of trials of the initial design, including tried advice."""
+        """Return the number of trials of the initial design, including the advice that was tried."""
         return DESIGN + len(self._advice & seen.keys)
 
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:
-        """Return the next start config that was not proposed yet; None if all were.
+        """Return the next start config that was not proposed yet; None if all were proposed.
 
-        The order is: two pieces of advice, the warm starts, the default config, the remaining advice.
+        The order is: two configs of the advice, the warm starts, the default config, the remaining advice.
 
         Args:
-            advice: False skips the remaining advice.
+            seen: observations of the trials so far.
+            advice: False to skip the remaining advice.
         """
         for key, config, origin in self._starts:
             if key not in seen.keys and (advice or origin != ADVICE):
@@ -71,7 +72,7 @@ class InitialDesign:
         return None
 
     def spread(self, seen: Observations, rng: np.random.Generator) -> Proposal | None:
-        """Return a random config far from all trials, failed ones included; None when the space is exhausted."""
+        """Return a random config far from all trials, including failed ones; None if all configs were proposed."""
         drawn = self._space.sample(rng, CANDIDATES, exclude=seen.keys)
         if not drawn:
             return None
@@ -84,10 +85,10 @@ class InitialDesign:
 
 
 def most_pending(history: History) -> int:
-    """Return the largest useful number of pending trials at present."""
+    """Return the number of pending trials above which a strategy should wait for results."""
     return max(FIRST, int(SHARE * len(history.finished)))
 
 
 def learning(seen: Observations, lasting: int = DESIGN) -> bool:
-    """Return True while the initial design has not ended, or fewer than `MIN_MEASURED` trials have a time."""
+    """Return True until the initial design has ended and at least `MIN_MEASURED` trials have a time."""
     return len(seen.keys) < lasting or seen.measured < MIN_MEASURED

@@ -1,8 +1,8 @@
-"""Optimises two objectives: each proposal looks for the best trade-off under newly drawn weights.
+"""Optimises two objectives: each proposal seeks the best trade-off for newly drawn weights.
 
-The costs of both objectives are combined into one cost: the augmented Chebyshev distance from the best value of each
+The costs of both objectives are combined to one cost: the augmented Chebyshev distance from the best value of each
 objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Its minima over all weights form the whole Pareto
-front. A weighted sum would miss the parts of the front that are not convex.
+front. A weighted sum would miss the non-convex parts of the front.
 """
 
 import math
@@ -29,7 +29,7 @@ MOST = 500.0
 
 
 class Joint:
-    """Uses a strategy for one objective to search for the Pareto front of two objectives."""
+    """Searches for the Pareto front of two objectives with a strategy for one objective."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
@@ -43,10 +43,10 @@ class Joint:
 
 
 def scalarised(history: History, weight: float) -> History:
-    """Return a history whose trials are ranked by both objectives, weighted.
+    """Return a copy of the history in which one cost, the weighted combination of both costs, ranks the trials.
 
     Args:
-        weight: weight of the first objective, 0 to 1; the second objective has 1 - weight.
+        weight: weight of the first objective, from 0 to 1. The second objective has the weight 1 - `weight`.
     """
     costs = {trial.number: _logarithms(trial, history) for trial in history.finished if trial.second_cost is not None}
     if not costs:
@@ -57,7 +57,7 @@ def scalarised(history: History, weight: float) -> History:
     weights = (weight, 1.0 - weight)
 
     def cost_of(trial: Trial) -> float:
-        """Return the exponential of the distance, because strategies compare costs by their ratio."""
+        """Return the exponential of the combined distance, because strategies compare costs by their ratios."""
         terms = [
             share * (cost - least) / span
             for share, cost, least, span in zip(weights, costs[trial.number], ideal, spans, strict=True)

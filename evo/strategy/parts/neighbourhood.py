@@ -1,4 +1,4 @@
-"""Neighbours of the elites: configs that differ in one value, and in the values that constraints tie to it."""
+"""Neighbours of the elites: configs that differ in one value and in the other values that constraints then require."""
 
 import numpy as np
 
@@ -18,10 +18,10 @@ REMEMBERED = 64
 
 
 class Neighbourhood:
-    """Finds configs that differ from a given config in one value, or in one value and the changes that it requires.
+    """Finds configs that differ from a given config in one value and in the further changes that it requires.
 
-    Constraints may tie tunables together, e.g. require two sizes to be equal. Then changing one value makes a valid
-    config invalid; `Relinking` finds the other changes.
+    Constraints may tie tunables together, e.g. require two sizes to be equal. Changing one value then makes a valid
+    config invalid. `Relinking` finds the further changes.
     """
 
     def __init__(self, space: Space, relinking: Relinking | None = None) -> None:
@@ -33,7 +33,7 @@ class Neighbourhood:
         self._relinked: dict[bytes, Indices] = {}
 
     def of_elites(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Return neighbours of the fastest trials; neighbours that differ in one value may be invalid."""
+        """Return neighbours of the fastest trials. Neighbours that differ in one value may be invalid."""
         parts = []
         for centre in seen.elites[:CENTRES]:
             row = seen.rows[centre]
@@ -52,7 +52,9 @@ class Neighbourhood:
         return rows
 
     def relinked(self, row: Indices) -> Indices:
-        """Return a valid row for each single change that makes the given valid row invalid, if one is found."""
+        """Return valid rows for the single changes that would make the given valid row invalid, as far as any are
+        found.
+        """
         key = row.tobytes()
         if key not in self._relinked:
             while len(self._relinked) >= REMEMBERED:

@@ -1,9 +1,11 @@
-"""Niches: groups of configs with the same mechanism. Each niche gets some trials before it is judged.
+"""Niches: groups of configs with the same mechanisms. Each niche gets some trials before it is judged.
 
-A mechanism that wins in the end may lose at first: its other tunables need other values than the elites have, and the
-configs in between are slower. Successive halving gives every mechanism a trial, and the faster mechanisms further
-trials. Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*,
-AISTATS (2016).
+A mechanism is, e.g., the choice of a copy engine; see `Space.mechanisms`. The mechanism of the best config may be slow
+at first, because its other tunables need values that the elites do not have, and configs between them are slower.
+Successive halving therefore gives every niche a trial, and the faster niches further trials.
+
+Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*, AISTATS
+(2016).
 """
 
 from dataclasses import dataclass
@@ -25,12 +27,12 @@ STARTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class NicheResults:
-    """Trials and best trial of each niche.
+    """Number of trials and best trial of each niche.
 
     Attributes:
-        trials: number of trials, pending ones included, shape (niches,).
-        best: position of the best observation; -1 if none has ended.
-        losses: loss of the best observation; infinite if no trial of the niche succeeded.
+        trials: number of trials, including pending ones, shape (niches,).
+        best: index of the niche's best observation, shape (niches,); -1 if no trial has ended.
+        losses: loss of the best observation, shape (niches,); infinite if no trial of the niche succeeded.
     """
 
     trials: Places
@@ -49,9 +51,9 @@ class Niches:
         self._members: Indices | None = None
 
     def due(self, seen: Observations, rng: np.random.Generator) -> Suggestions | None:
-        """Return suggestions from the niche that should get the next trial; None if every niche has its trials.
+        """Return suggestions from the niche that should get the next trial; None if every niche has had its trials.
 
-        Suggestions may repeat earlier configs. At least one trial must have a time.
+        Suggestions may include configs that were proposed before. At least one trial must have a time.
         """
         if not len(self._columns) or len(self._niches) < 2:
             return None
@@ -70,7 +72,7 @@ class Niches:
 
     @property
     def _niches(self) -> Indices:
-        """Combinations of mechanisms that random valid configs have, shape (niches, mechanisms)."""
+        """The combinations of mechanisms that occur in random valid configs, shape (niches, mechanisms)."""
         if self._members is None:
             self._members = np.unique(self._relinking.starts[:, self._columns], axis=0)
         return self._members
@@ -87,11 +89,11 @@ class Niches:
         return NicheResults(trials=ended.sum(axis=0) + pending.sum(axis=0), best=best, losses=losses)
 
     def _members_of(self, rows: Indices) -> Flags:
-        """Return True for each pair of a row and a niche to which the row belongs, shape (rows, niches)."""
+        """Return a mask that is True if the row belongs to the niche, shape (rows, niches)."""
         return np.asarray((rows[:, None, self._columns] == self._niches[None]).all(axis=2))
 
     def _random_configs(self, niche: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest random configs of the niche that take over values of the best trial."""
+        """Suggest random configs of the niche after copying values of the best trial to them."""
         best = seen.order[0]
         starts = self._relinking.starts
         starts = starts[self._members_of(starts)[:, niche]]
@@ -104,7 +106,7 @@ class Niches:
         )
 
     def _near_best(self, niche: int, centre: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest neighbours of the niche's best trial that belong to the niche, and random configs of the niche."""
+        """Suggest the neighbours of the niche's best trial that are in the niche, and random configs of the niche."""
         row = seen.rows[centre]
         rows = np.concatenate([self._neighbourhood.around(row, rng), self._neighbourhood.relinked(row)])
         rows = rows[self._members_of(rows)[:, niche]]

@@ -1,4 +1,4 @@
-"""The history as arrays of value ranks, which strategies compute with."""
+"""The history as arrays of value ranks, on which strategies compute."""
 
 from bisect import bisect, bisect_left
 from collections.abc import Collection
@@ -21,21 +21,23 @@ HOPELESS = float(np.finfo(np.float64).max)
 
 
 class Observations:
-    """Observations of one history; `refresh` reads only the trials that are new since the last call.
+    """Observations of one history. `refresh` reads only the trials that are new since the last call.
 
-    A different history is read from its beginning, so the content never depends on earlier calls.
+    If `refresh` gets a different history, it is read from the beginning, so the content never depends on earlier calls.
 
     Args:
-        hidden: origins of trials whose results are ignored; their configs still count as proposed.
+        hidden: origins of trials whose results are ignored. Their configs still count as proposed.
 
     Attributes:
-        keys: keys of every config that was proposed.
-        rows: ranks of the configs of informative ended trials, in the order they ended, shape (n, tunables).
-        losses: cost (corrected if there is a correction), `HOPELESS` if pruned, infinite if failed; shape (n,).
-        numbers: trial numbers of the rows.
-        order: positions in `rows` by loss, best first; the earlier trial wins a tie.
-        log: an object that is replaced when another history is read or a trial is corrected.
-        pending: ranks of the configs still being evaluated, shape (m, tunables).
+        keys: keys of all proposed configs.
+        rows: value ranks of the configs of ended trials that give information, in the order in which they ended, shape
+            (n, tunables).
+        losses: cost of each row, shape (n,): the corrected cost if there is one, `HOPELESS` if pruned, infinite if
+            failed.
+        numbers: trial number of each row.
+        order: indices of the rows by loss, best first. Of rows with equal losses, the earlier trial is first.
+        log: an object that is replaced whenever a different history is read or a trial is corrected.
+        pending: value ranks of the configs of pending trials, shape (m, tunables).
     """
 
     def __init__(self, space: Space, *, hidden: Collection[str] = ()) -> None:
@@ -68,21 +70,21 @@ class Observations:
 
     @property
     def measured(self) -> int:
-        """Number of trials with a time; they come first in `order`."""
+        """Number of trials with a time. They are the first entries of `order`."""
         return int(np.count_nonzero(self.losses < HOPELESS))
 
     @property
     def worked(self) -> int:
-        """Number of trials that did not fail (timed or pruned); they come first in `order`, too."""
+        """Number of trials that did not fail, i.e. were timed or pruned. They are the first entries of `order`."""
         return int(np.count_nonzero(np.isfinite(self.losses)))
 
     @property
     def elites(self) -> Places:
-        """Positions of the fastest trials, fastest first."""
+        """Indices in `rows` of the fastest trials, fastest first."""
         return self.order[: min(ELITES, self.measured)]
 
     def fresh(self, rows: Indices) -> Places:
-        """Return positions of the distinct rows that are valid and were never proposed."""
+        """Return the indices of the rows that are valid and were never proposed, without duplicates."""
         valid = np.flatnonzero(self._space.valid(rows))
         found: dict[bytes, int] = {}
         for code, index in zip(_codes(rows[valid]), valid.tolist(), strict=True):
@@ -133,7 +135,7 @@ class Observations:
 
 
 def spread(ranked: Places, count: int) -> Places:
-    """Return at most `count` positions: the first `count // 2`, and positions evenly spread over the remaining list."""
+    """Return at most `count` entries: the first `count // 2`, and others spread evenly over the rest of the list."""
     if len(ranked) <= count:
         return ranked
     first = count // 2
@@ -147,6 +149,6 @@ def _loss(trial: Trial) -> float:
 
 
 def _codes(rows: Indices) -> list[bytes]:
-    """Return a hashable code for each row. Codes take much less time to make than keys of configs."""
+    """Return a hashable code for each row. Codes are computed much faster than keys of configs."""
     codes: list[bytes] = np.ascontiguousarray(rows, dtype=np.int32).view(f"V{4 * rows.shape[1]}").ravel().tolist()
     return codes

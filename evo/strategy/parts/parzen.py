@@ -1,9 +1,9 @@
-"""Density of good and bad configs on the grid of value ranks.
+"""Densities of good and bad configs on the grid of value ranks.
 
-The tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS 2011), in
-its multivariate form: the kernel around each observation is a product over the tunables, and the score of a candidate
-is ``log l(x) − log g(x)``: the density of the best observations over the density of the other observations. Kernels are
-defined on the ranks of a tunable, so a density is a sum of table look-ups. Only valid configs are scored.
+This is the tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS
+2011), in its multivariate form. The kernel around each observation is a product over the tunables. The score of a
+candidate is ``log l(x) − log g(x)``, where l is the density of the best observations and g the density of the others.
+Kernels are defined on the ranks of a tunable, so a density is a sum of table look-ups. Only valid configs are scored.
 """
 
 import math
@@ -34,14 +34,16 @@ MAX_BAD = 300
 
 
 class Parzen:
-    """The kernels of one space."""
+    """The kernels of one space, and the densities that they form."""
 
     def __init__(self, space: Space) -> None:
         self._kernels = [RankKernel(tunable) for tunable in space.tunables]
         self._log_uniform = -sum(math.log(kernel.size) for kernel in self._kernels)
 
     def draw(self, centres: Indices, count: int, rng: np.random.Generator) -> Indices:
-        """Draw rows, also invalid ones, from a mixture of the kernels around the centres and a uniform distribution."""
+        """Draw rows from a mixture of the kernels around the centres and a uniform distribution, without a validity
+        check.
+        """
         chosen = rng.integers(len(centres) + 1, size=count)
         rows = np.empty((count, centres.shape[1]), dtype=np.int32)
         quantiles = rng.random(rows.shape)
@@ -56,7 +58,10 @@ class Parzen:
         return rows
 
     def worth(self, rows: Indices, seen: Observations) -> Scores:
-        """Return ``log l − log g`` of each row. Pending configs count as bad, so that workers try different regions."""
+        """Return the score ``log l − log g`` of each row.
+
+        Pending configs count as bad, so that workers try different regions.
+        """
         good = good_count(seen)
         bad = spread(seen.order[good:], MAX_BAD)
         centres = np.concatenate([seen.rows[seen.order[:good]], seen.rows[bad], seen.pending])
@@ -72,12 +77,12 @@ class Parzen:
 
 
 def good_count(seen: Observations) -> int:
-    """Return the number of best observations that count as good; observations without a time never do."""
+    """Return how many of the best observations count as good. Observations without a time are never good."""
     return min(math.ceil(GOOD_SHARE * len(seen.rows)), MAX_GOOD, seen.measured)
 
 
 class RankKernel:
-    """Distribution of an observation's weight over the values of a tunable.
+    """Kernel of a tunable: the distribution of an observation's weight over the tunable's values.
 
     Attributes:
         size: number of values.
@@ -94,10 +99,11 @@ class RankKernel:
         self._total = falling + falling[::-1] - self._falling[0]
 
     def weights(self, centres: Indices, ranks: Indices) -> Scores:
-        """Return the weights of values at `ranks` for kernels at `centres`, broadcast against each other.
+        """Return the weights of the values at `ranks` for kernels at `centres`; both arrays are broadcast against each
+        other.
 
-        The weights of a centre sum to 1. Weights are computed in each call: a table for all pairs of thousands of
-        values would fill the memory.
+        The weights of a centre sum to 1. They are computed in each call, because a table for all pairs of thousands of
+        values would need too much memory.
         """
         near = self._falling[np.abs(centres - ranks)] / self._total[centres]
         return np.asarray((1 - UNIFORM_SHARE) * near + UNIFORM_SHARE / self.size)

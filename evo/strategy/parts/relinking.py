@@ -1,7 +1,7 @@
 """Path relinking: changes several tied tunables at once, without analysing the constraints.
 
-Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). In that book both ends of
-a path are elites. Here a path starts at a random valid config, so that it can reach values that no elite has.
+Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). There, a path connects two
+elites. Here, it starts at a random valid config, so that it can reach values that no elite has.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ POOL = 1_000
 
 
 class Relinking:
-    """Finds configs that differ from a given config in one value and in the changes that it requires.
+    """Finds configs that differ from a given config in one value and in the further changes that it requires.
 
-    Constraints tie tunables together: for example, the copy engine may need a producer warp, and that another number of
-    stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path starts at a valid
-    config that has the wanted value. Along the path, the values of the given config are taken over one at a time, as
-    long as the result stays valid.
+    Constraints tie tunables together: for example, the copy engine may need a producer warp, which needs a different
+    number of stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path
+    therefore starts at a valid config that has the wanted value. Step by step, the values of the given config are
+    copied to it as long as the result is valid.
     """
 
     def __init__(self, space: Space) -> None:
@@ -30,9 +30,14 @@ class Relinking:
         self._pool: Indices | None = None
 
     def around(self, row: Indices, columns: Places, values: Places) -> Indices:
-        """Return the ends of the paths that make changes to a valid row; a change is a column and its new rank.
+        """Return, for each requested change, a valid row that contains it and is otherwise similar to `row`.
 
-        A change is left out if no start has its value. The same row and changes give the same ends.
+        Changes whose value occurs in no start config are skipped. Equal arguments give equal results.
+
+        Args:
+            row: valid row of value ranks.
+            columns: tunable of each change, as its index.
+            values: new rank of each change.
         """
         pool = self.starts
         having = pool[:, columns] == values
@@ -47,9 +52,9 @@ class Relinking:
         """Return the last valid row of each path.
 
         Args:
-            starts: valid rows, shape (n, tunables).
-            targets: rows whose values are taken over, shape (n, tunables).
-            kept: which values of the starts stay, shape (n, tunables).
+            starts: valid rows at which the paths start, shape (n, tunables).
+            targets: rows whose values are copied to the paths, shape (n, tunables).
+            kept: True for values of the starts that are not changed, shape (n, tunables).
         """
         rows = starts.copy()
         self._take_over(rows, targets, kept, rng)
@@ -57,7 +62,9 @@ class Relinking:
         return rows
 
     def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:
-        """Take over values in random order; the step doubles after a valid result and halves after an invalid one."""
+        """Copy values in random order. The number of values per step doubles after a valid result and halves after an
+        invalid one.
+        """
         count, tunables = rows.shape
         wanted = (rows != targets) & ~kept
         order = np.argsort(np.where(wanted, rng.random(rows.shape), 2.0), axis=1)
@@ -79,8 +86,9 @@ class Relinking:
 
     @property
     def starts(self) -> Indices:
-        """Random valid rows of every mechanism. Every search of a space uses the same rows, so that a restarted search
-        continues identically.
+        """Random valid rows of every mechanism, at which paths start.
+
+        All searches of a space use the same rows, so that a restarted search continues identically.
         """
         if self._pool is None:
             self._pool = self._space.varied(np.random.default_rng(0), POOL)

@@ -1,4 +1,4 @@
-"""Configs that an operator suggests; at most one of them becomes a trial."""
+"""Configs that operators suggest. At most one of them becomes a trial."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from evo.trial import Proposal
 
 @dataclass(frozen=True, kw_only=True)
 class Suggestions:
-    """Rows of ranks, which need not be valid, and their origins.
+    """Rows of value ranks with their origins. The rows need not be valid configs.
 
     Attributes:
-        rows: shape (n, tunables).
+        rows: value ranks, shape (n, tunables).
         origins: name of the operator that made each row, shape (n,).
-        parents: positions of both parents among the observations, shape (n, 2); a mutation has the same position twice,
-            −1 means no parent.
+        parents: indices of both parents among the observations, shape (n, 2). A mutation has the same index twice; −1
+            means that there is no parent.
     """
 
     rows: Indices

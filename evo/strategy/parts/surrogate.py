@@ -43,11 +43,13 @@ LEAST_SUCCESS = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """Prediction for some configs, in standardised slowness (less is better), shape (n,) each.
+    """Prediction for several configs, in standardised slowness (lower is better).
 
     Attributes:
-        best: predicted slowness of the best observation; its measured time may have been short by chance.
-        success: probability that the config gets a time.
+        mean, deviation: mean and standard deviation of the slowness, shape (n,).
+        best: predicted slowness of the best observation. The prediction is used because the measured time may have been
+            short by chance.
+        success: probability that the config gets a time, shape (n,).
     """
 
     mean: Floats
@@ -57,19 +59,20 @@ class Forecast:
 
     @property
     def improvement(self) -> Floats:
-        """Logarithm of the expected improvement."""
+        """Logarithm of the expected improvement, including the probability of success; shape (n,)."""
         return log_improvement(self.mean, self.deviation, self.best) + np.log(self.success)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """Predictions of a model trained on the observations.
+    """Models trained on the observations.
 
     Attributes:
+        coordinates: maps configs to points.
         time: model of the standardised slowness, which is negative speed.
         success: model of the probability that a config gets a time, minus `share`; None if all trials have a time.
         share: fraction of the trials that have a time.
-        best: prediction for the best observation.
+        best: predicted slowness of the best observation.
     """
 
     coordinates: Coordinates
@@ -91,14 +94,14 @@ class Outlook:
 
 
 class Surrogate:
-    """Gaussian process on speed, and a local probability of success.
+    """Gaussian process for the speed, and a model of the probability of success.
 
-    Speed, the inverse of time, separates fast configs from each other more than slow ones. The length scales depend
+    Speed, the reciprocal of time, separates fast configs from each other more than slow ones. The length scales depend
     only on a prefix of the history, so a restarted search finds the same length scales.
 
     Args:
-        aligned: True adds the alignment of numbers as a coordinate.
-        scale: function from losses to standardised predicted values, lower is better.
+        aligned: True to add the alignment of numbers as a coordinate; see `Coordinates`.
+        scale: function that converts losses to standardised values to predict; lower is better.
     """
 
     def __init__(self, space: Space, *, aligned: bool = True, scale: Callable[[Floats], Floats] | None = None) -> None:
@@ -107,7 +110,7 @@ class Surrogate:
         self._kernel: tuple[tuple[object, int], Covariance] | None = None
 
     def learn(self, seen: Observations) -> Outlook:
-        """Train on the observations, of which at least two must have a time.
+        """Train on the observations. At least two of them must have a time.
 
         Pending configs are assumed to have the predicted result (kriging believer), so that workers try different
         regions.
@@ -129,7 +132,9 @@ class Surrogate:
         )
 
     def _success(self, kernel: Covariance, seen: Observations) -> Posterior | None:
-        """Return a model of success (1 or 0) minus the fraction of trials with a time; None if all have a time."""
+        """Return a model of the success (1 or 0) minus the fraction of trials with a time; None if all trials have a
+        time.
+        """
         worked, failed = seen.order[: seen.worked], seen.order[seen.worked :]
         if not len(failed):
             return None
@@ -148,15 +153,17 @@ class Surrogate:
 
 
 def last_fit(worked: int) -> int:
-    """Return how many of `worked` successful trials the latest fit uses. Fits become rarer as trials accumulate."""
+    """Return how many of `worked` successful trials the latest fit uses. A fit is repeated only when this number has
+    grown by a fifth.
+    """
     lengths = accumulate(repeat(GROWTH), lambda length, growth: int(length * growth) + 1, initial=FIRST_FIT)
     return max(takewhile(lambda length: length <= worked, lengths))
 
 
 def slowness(losses: Floats) -> Floats:
-    """Return negative speeds with mean 0 and variance 1; a pruned trial gets the slowest measured time.
+    """Return negative speeds with mean 0 and variance 1. A pruned trial gets the slowest measured time.
 
-    If some values are zero or negative, they are not times, and the values themselves are standardised.
+    If a value is not positive, the values are not times; they are then standardised without conversion to speeds.
     """
     figures = within_measured(losses)
     if figures.min() <= 0:
@@ -167,7 +174,7 @@ def slowness(losses: Floats) -> Floats:
 
 
 def within_measured(losses: Floats) -> Floats:
-    """Return losses with pruned trials set to the slowest measured time."""
+    """Return the losses, in which pruned trials have the slowest measured time."""
     measured = losses[losses < HOPELESS]
     return np.minimum(losses, measured.max()) if len(measured) else np.ones_like(losses)
 
@@ -183,7 +190,7 @@ _ONE_AT_A_TIME = RLock()
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Limit BLAS to one thread. This also makes proposals independent of the number of cores."""
+    """Limit BLAS to one thread within the block. This also makes proposals independent of the number of cores."""
     with _ONE_AT_A_TIME, _controller().limit(limits=1, user_api="blas"):
         yield
 

@@ -1,8 +1,9 @@
 """Transfer: earlier searches of the same family suggest the first configs of a search for another problem.
 
-A Gaussian process learns the times of other problems, relative to the best of each, from config and problem together.
-It then predicts which configs are fastest for the new problem. A multi-task model as in Swersky, Snoek and Adams,
-*Multi-Task Bayesian Optimization* (2013), with the problem's fields as inputs instead of a learned correlation.
+A Gaussian process learns, from config and problem together, the times of other problems relative to the best time of
+each problem. It then predicts which configs are fastest for the new problem. This is a multi-task model as in Swersky,
+Snoek and Adams, *Multi-Task Bayesian Optimization* (2013), but it uses the problem's fields as inputs in place of a
+learned correlation.
 """
 
 import math
@@ -43,8 +44,9 @@ class Earlier:
     """Results of one earlier search of the family on this device.
 
     Attributes:
-        problem: value of each field.
-        results: config and cost of each measured trial; the cost is the time in µs or the value of the metric.
+        problem: values of the problem's fields.
+        results: config and cost of each measured trial. The cost is the time in µs, or the cost under the search's
+            metric.
     """
 
     problem: Mapping[str, Value]
@@ -52,15 +54,16 @@ class Earlier:
 
 
 def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earlier], count: int) -> list[Config]:
-    """Return valid configs of a space that are predicted to be fastest for its problem, best first.
+    """Return valid configs that are predicted to be fastest for a new problem, best first.
 
     Args:
-        problem: the problem that the space belongs to.
-        earlier: searches of other problems, the most relevant first; only the first `NEAREST` are used.
-        count: the greatest number of configs.
+        space: space of the new problem.
+        problem: the new problem.
+        earlier: searches of other problems, the most relevant first. Only the first `NEAREST` are used.
+        count: maximum number of configs.
 
     Returns:
-        Distinct configs, always the same for the same arguments; none if there are too few results.
+        Distinct configs, which are equal for equal arguments. Empty if there are too few results.
     """
     tasks = [task for each in earlier[:NEAREST] if (task := _task(space, each)) is not None]
     if not tasks or count < 1:
@@ -71,7 +74,9 @@ def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earl
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """Results of an earlier search as rows of the new space, which need not be valid there, fastest first."""
+    """Results of an earlier search, fastest first, as rows of the new space. The rows need not be valid in the new
+    space.
+    """
 
     problem: Mapping[str, Value]
     rows: Indices
@@ -79,7 +84,7 @@ class _Task:
 
 
 def _task(space: Space, earlier: Earlier) -> _Task | None:
-    """Return the results that the new space can express; None if there are fewer than `LEAST`."""
+    """Return the results whose configs can be expressed in the new space; None if there are fewer than `LEAST`."""
     found: dict[bytes, tuple[Indices, float]] = {}
     for config, cost in sorted(earlier.results, key=lambda each: each[1]):
         if (row := nearest_row(space, config)) is not None and math.isfinite(cost):
@@ -93,8 +98,9 @@ def _task(space: Space, earlier: Earlier) -> _Task | None:
 def nearest_row(space: Space, config: Config) -> Indices | None:
     """Return the row of this space that is nearest to a config of another space.
 
-    Equal values are kept, other numbers become the nearest number, and missing tunables get their default. Returns None
-    if another value is not in this space: results of a different mechanism do not transfer.
+    Equal values are kept, numbers are replaced by the nearest number, and missing tunables get their default. If a
+    value that is not a number is absent from this space, the result is None, because results of a different mechanism
+    do not transfer.
     """
     ranks = [_nearest_rank(tunable, config.get(tunable.name)) for tunable in space.tunables]
     return None if None in ranks else np.array(ranks, dtype=np.int32)
@@ -113,7 +119,7 @@ def _nearest_rank(tunable: Tunable, value: Value | None) -> int | None:
 
 
 def _distance(one: Value, other: Value) -> float:
-    """Return the distance of two numbers, in doublings if both are positive."""
+    """Return the distance of two numbers: the number of doublings if both are positive, else the difference plus 1."""
     a, b = float(one), float(other)
     return abs(math.log2(a / b)) if min(a, b) > 0 else abs(a - b) + 1.0
 
@@ -140,9 +146,10 @@ def _predicted(space: Space, problem: Mapping[str, Value], tasks: Sequence[_Task
 
 
 def _features(problems: Sequence[Mapping[str, Value]]) -> tuple[Floats, Flags]:
-    """Return the varying fields of problems as coordinates, shape (problems, fields), and True for fields of names.
+    """Return the problem fields that vary as coordinates, shape (problems, fields), and for each field whether it is a
+    name.
 
-    The coordinate of a positive number grows by 1 per three doublings, as the model expects distances around 1.
+    The coordinate of a positive number grows by 1 per three doublings, because the model expects distances of about 1.
     """
     columns: list[list[float]] = []
     names = []
@@ -167,10 +174,10 @@ def _doublings(value: object) -> float | None:
 
 
 def _candidates(space: Space, tasks: Sequence[_Task]) -> Indices:
-    """Return distinct valid rows: the fastest configs of earlier searches after repair, their neighbours, and random
-    configs.
+    """Return candidates as distinct valid rows: repaired fastest configs of earlier searches, their neighbours, and
+    random configs.
 
-    Neighbours that need several changes are left out: in a space of 10^18 configs finding them takes seconds.
+    Neighbours that need several changes are skipped because finding them takes seconds in a space of 10^18 configs.
     """
     rng = np.random.default_rng(0)
     leading = [task.rows[rank] for rank in range(LEADING) for task in tasks if rank < len(task.rows)][:LEADING]

@@ -1,4 +1,4 @@
-"""The trials of an Optuna study as a history, updated as the study grows."""
+"""The trials of an Optuna study as a history that grows with the study."""
 
 import hashlib
 import math
@@ -24,10 +24,10 @@ PROPOSED = "kernel_evo:given"
 class StudyReader:
     """The history of one study over one space.
 
-    Values become positive times in the same order (`PositiveTimes`); all are converted again when the first
-    non-positive value arrives. A parameter that a trial does not use is assumed to have no effect: the result counts
-    for the proposed config. Trials outside the grid are left out. If several trials have the same config, only one
-    counts: the first with a value or, where a grid point represents several values, the best.
+    Objective values are converted to positive times in the same order (`PositiveTimes`). When the first non-positive
+    value arrives, all values are converted again. A parameter that a trial does not use is assumed to have no effect,
+    so the result counts for the proposed config. Trials outside the grid are ignored. Of several trials with the same
+    config, only one counts: the first with a value or, if a grid point represents several values, the best.
     """
 
     def __init__(self, axes: Sequence[Axis], space: Space, direction: StudyDirection) -> None:
@@ -42,7 +42,11 @@ class StudyReader:
         self._clear()
 
     def read(self, trials: Sequence[FrozenTrial]) -> History:
-        """Read new trials; `trials` are all trials of the study, by number."""
+        """Read new trials, and return the history.
+
+        Args:
+            trials: all trials of the study, by number.
+        """
         news = [*(trials[number] for number in self._open), *trials[self._read :]]
         if self._times.positive and any((each.value or 0) <= 0 for each in news if each.state == TrialState.COMPLETE):
             self._times = replace(self._times, positive=False)
@@ -57,20 +61,26 @@ class StudyReader:
         return self.history
 
     def _read_again(self, trials: Sequence[FrozenTrial]) -> History:
-        """Read all trials again, because recorded results cannot be changed."""
+        """Read all trials again, because results in a history cannot be changed."""
         self._clear()
         return self.read(trials)
 
     def expect(self, number: int, config: Config) -> None:
-        """Record that a trial was given this config and has not ended."""
+        """Record that a trial got this config and has not ended."""
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """Return the data to store with a trial that gets this config; ranks are valid on the same grid only."""
+        """Return the data to store with a trial that gets this config. The stored ranks are valid only on the same
+        grid.
+        """
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
-        """Return a proposed config that no trial has used; it was proposed to at most `most` trials."""
+        """Return a proposed config that no trial has used; None if there is none.
+
+        Args:
+            most: maximum number of trials that may have got this config without using it.
+        """
         return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
 
     def _clear(self) -> None:
@@ -109,14 +119,14 @@ class StudyReader:
             self._pending.pop(trial.number, None)
 
     def _miss(self, asked: Trial) -> None:
-        """Record that a trial chose a config other than the proposed config."""
+        """Record that a trial used a config other than the proposed one."""
         key = self._space.key(asked.config)
         self._tell(asked, Abandoned(worker_losses=1))
         self._unmet[key] = asked.config
         self._missed[key] += 1
 
     def _counts(self, config: Config, trial: FrozenTrial) -> bool:
-        """Return True if this ended trial is the one that counts among known trials with this config."""
+        """Return True if this ended trial is, so far, the one that counts among the trials with this config."""
         key = self._space.key(config)
         so_far = self._counting.setdefault(key, trial)
         if so_far.number != trial.number and self._times.outdoes(trial, so_far):
@@ -124,7 +134,7 @@ class StudyReader:
         return self._counting[key].number == trial.number
 
     def _noted(self, trial: FrozenTrial) -> Config | None:
-        """Return the config that was stored with a trial by `note`, by any sampler of this space."""
+        """Return the config that a sampler of this grid stored with a trial; None if there is none."""
         noted = trial.system_attrs.get(PROPOSED)
         if noted is None or noted.get("grid") != self._grid:
             return None
@@ -142,7 +152,7 @@ class StudyReader:
         return all(each.name in trial.params for each in self._axes)
 
     def _config(self, trial: FrozenTrial, noted: Config | None) -> Config | None:
-        """Return the config that the trial tried; None if it is outside this space."""
+        """Return the config that the trial used; None if it is outside this space."""
         if not any(each.name in trial.params for each in self._axes):
             return None
         ranks = [self._rank(each, trial, noted) for each in self._axes]
@@ -159,12 +169,12 @@ class StudyReader:
 
 
 def _digest(axes: Sequence[Axis]) -> str:
-    """Digest of names and values; equal digests mean equal grids."""
+    """Return a digest of the axes' names and values; equal digests mean equal grids."""
     return hashlib.sha256(repr([(each.name, each.values) for each in axes]).encode()).hexdigest()[:16]
 
 
 def row_values(axes: Sequence[Axis], row: Indices) -> dict[str, object]:
-    """Return the study's values of a row of ranks."""
+    """Return the parameter values of a row of ranks, by name."""
     return {each.name: each.values[rank] for each, rank in zip(axes, row.tolist(), strict=True)}
 
 
@@ -177,9 +187,9 @@ class PositiveTimes:
     """Maps objective values to positive times in the same order.
 
     Attributes:
-        maximise: the largest value becomes the shortest time.
-        positive: True if all values are positive: they are then used as times or, if maximised, their reciprocals are.
-            False maps values by a smooth function.
+        maximise: True if the largest value becomes the shortest time.
+        positive: True if all values are positive. Values, or their reciprocals if `maximise` is set, are then used as
+            times. If False, a smooth function maps values to times.
     """
 
     maximise: bool
@@ -202,9 +212,10 @@ class PositiveTimes:
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        """Return True if `trial` replaces `other` for the same config: only it has a value, or its value is better.
+        """Return True if `trial` replaces `other` for the same config, because only it has a value or its value is
+        better.
 
-        Trials with equal parameters are repetitions: the first trial counts.
+        Trials with equal parameters are repetitions, of which the first counts.
         """
         if trial.state != TrialState.COMPLETE or trial.value is None:
             return False

@@ -1,4 +1,4 @@
-"""One parameter of an Optuna study as a tunable: its distribution becomes a grid of values."""
+"""One parameter of an Optuna study as a tunable: the distribution becomes a grid of values."""
 
 import bisect
 import math
@@ -30,11 +30,12 @@ LARGEST_INT = 2**53
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """A parameter and its tunable.
+    """A parameter of a study, and its tunable.
 
     Attributes:
         values: Optuna's values, by rank.
-        tunable: holds the same values, or their ranks if a tunable cannot hold the values (mixed types, None).
+        tunable: tunable with the same values, or with their ranks if a tunable cannot have the values (mixed types,
+            None).
     """
 
     name: str
@@ -43,11 +44,11 @@ class Axis:
 
     @property
     def by_rank(self) -> bool:
-        """True if the tunable holds ranks instead of values, so that constraints cannot compare the values."""
+        """True if the tunable's values are ranks, so that constraints cannot compare the parameter's values."""
         return not all(_same(*pair) for pair in zip(self.values, self.tunable.values, strict=True))
 
     def rank(self, value: Any) -> int | None:
-        """Return the rank of a value, for numbers the rank of the nearest grid point; None if the value is outside the
+        """Return the rank of a value; for numbers, the rank of the nearest grid point. None if the value is outside the
         grid.
         """
         if not self.tunable.ordinal:
@@ -62,10 +63,11 @@ class Axis:
 
 
 def axes_of(distributions: Distributions) -> list[Axis]:
-    """Return a grid for each parameter.
+    """Return a grid of values for each parameter.
 
     Raises:
-        InvalidInput: names the parameter that cannot become a grid; or there are too many parameters.
+        InvalidInput: a parameter cannot be represented by a grid (the message names it), or there are too many
+            parameters.
     """
     if not distributions:
         raise InvalidInput(
@@ -81,7 +83,7 @@ def axes_of(distributions: Distributions) -> list[Axis]:
 
 
 def _label(name: str, index: int, others: Distributions) -> str:
-    """Return the tunable's name: the parameter's own name if that is valid for a tunable."""
+    """Return the tunable's name: the parameter's name if it is valid for a tunable, else a new name."""
     label = name if NAME.fullmatch(name) else f"parameter_{index}"
     while label != name and label in others:
         label += "_"
@@ -89,10 +91,10 @@ def _label(name: str, index: int, others: Distributions) -> str:
 
 
 def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
-    """Turn a distribution into a grid.
+    """Convert a distribution to a grid.
 
     Raises:
-        InvalidInput: the distribution is not one of Optuna's three kinds, or has values that no grid can hold.
+        InvalidInput: the distribution is not one of Optuna's three kinds, or has values that a grid cannot contain.
     """
     values: tuple[float, ...]
     _check(name, distribution)
@@ -153,7 +155,7 @@ def _same(known: Any, value: Any) -> bool:
 
 
 def space_of(axes: Sequence[Axis], constraints: Sequence[str]) -> Space:
-    """Return the space of the given axes; constraints that name other parameters are left out."""
+    """Return the space of the given axes. Constraints on parameters without an axis are ignored."""
     names = {each.tunable.name for each in axes}
     parsed = [Expression.parse(text, f"constraints[{index}]") for index, text in enumerate(constraints)]
     return Space(

@@ -18,7 +18,7 @@ FAILED = 1.5
 
 
 class OptunaStudy:
-    """One history as an Optuna study. New trials are added; another history starts a new study."""
+    """One history as an Optuna study. New trials are added to the study; a different history starts a new study."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -26,7 +26,7 @@ class OptunaStudy:
         self._source: ref[History] | None = None
 
     def ask(self, history: History, seed: int) -> Indices:
-        """Return Optuna's suggestion as ranks; it may be invalid, or proposed before."""
+        """Return Optuna's suggestion as value ranks. It may be invalid, or may have been proposed before."""
         study = self._updated(history)
         sampler = TPESampler(multivariate=True, constant_liar=True, n_startup_trials=0, seed=seed)
         study.ask()
@@ -64,7 +64,7 @@ class OptunaStudy:
 
 
 def _distribution(tunable: Tunable) -> BaseDistribution:
-    """Distribution over the ranks of the values, so that a grid of powers of two is evenly spaced."""
+    """Return a distribution over the ranks of the values, so that a grid of powers of two is evenly spaced."""
     if tunable.ordinal:
         return IntDistribution(0, len(tunable.values) - 1)
     return CategoricalDistribution(tuple(range(len(tunable.values))))
