@@ -29,6 +29,7 @@ from api.http.middleware.responses import Compressed, Conditional, Head, Securit
 from api.operations.logs import RequestLog
 from api.operations.metrics import Measured, Metrics
 from api.operations.periodic import Chore, Collector, regularly
+from api.operations.readiness import Readiness
 from api.scheduler.conductor import Conductor
 from api.scheduler.interruptions import Interruptions
 from api.scheduler.leasing.wakeup import Wakeup
@@ -119,6 +120,7 @@ def open_database(settings: Settings) -> Opened:
     if ownership is not None:
         try:
             ownership.hold_file()
+            ownership.note_used()
         except Conflict:
             database.close()
             ownership.release()
@@ -175,6 +177,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
         feed=feed,
         gate=gate,
         builtin=builtin,
+        readiness=Readiness(database),
         webhooks=webhooks,
         collector=collector,
         metrics=metrics,

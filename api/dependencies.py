@@ -12,6 +12,7 @@ from api.events.webhooks.delivery import WebhookDelivery
 from api.families.builtin import BuiltinFamilies
 from api.operations.metrics import Metrics
 from api.operations.periodic import Collector
+from api.operations.readiness import Readiness
 from api.scheduler.conductor import Conductor
 from api.scheduler.leasing.wakeup import Wakeup
 from api.settings import Settings
@@ -34,6 +35,7 @@ class Service:
     metrics: Metrics
     gate: Gate
     builtin: BuiltinFamilies
+    readiness: Readiness
     listeners: Listeners = field(default_factory=Listeners)
 
     def end_waits(self) -> None:

@@ -34,8 +34,9 @@ WRONG = f"{SIGN_IN}?wrong=token"
 STATIC = "/static/"
 METRICS = "/metrics"
 """Path for programs. Browsers also get a 401 here, instead of a redirect to the sign-in page."""
-HEALTH = "/api/v1/health"
-"""Path that says whether the process runs. No caller is identified, because that would need the database."""
+PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
+"""Paths that say whether the process runs and accepts requests. No caller is identified, because that would need the
+database."""
 BEARER = "bearer "
 
 LONGEST_ADDRESS = 64
@@ -89,7 +90,7 @@ class Admission:
         """Return the refusal of a request. If the request is admitted, set its caller and return None."""
         address = _address(request)
         gate: Gate = request.app.state.service.gate
-        is_open = gate.was_open if request.url.path == HEALTH else await _is_open(request, gate)
+        is_open = gate.was_open if request.url.path in PROBES else await _is_open(request, gate)
         sign = address_of(request).outside if is_open else None
         who = ANY_LOCAL_CALLER if is_open and sign is None else await _identified(request, gate)
         if (wait_s := self._wait_s(request, who, address)) > 0:
@@ -160,7 +161,7 @@ async def _identified(request: Request, gate: Gate) -> Caller | None:
 
     While the database is unavailable, metrics are shown to callers that were known when the database was last read.
     """
-    if request.url.path == HEALTH:
+    if request.url.path in PROBES:
         return STRANGER
     authorization = request.headers.get("authorization", "")
     secret = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""

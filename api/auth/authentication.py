@@ -105,6 +105,11 @@ class Gate:
             self._known.clear()
             self._asked_s = None
 
+    def close(self) -> None:
+        """Clear the cache, and require a token of every caller. Call this after a token was created."""
+        self._closed, self._was_open = True, False
+        self.forget()
+
     def used_at(self, row: TokenRow) -> datetime | None:
         """Return when a token was last used: the stored time, or a later time that this process has not stored yet."""
         noted = self._used.get(row.id)

@@ -12,7 +12,6 @@ from api.http.middleware.forwarding import address_of
 from api.http.routing import bare_router, rest_router
 from api.schemas import Body, Health
 from api.settings import LARGEST_GB, LONGEST_DAYS
-from db.engine.schema import check_schema
 from db.engine.session import StoreUnavailable
 from evo.messages.view import Collected
 
@@ -55,13 +54,12 @@ def get_health() -> Health:
 
 @router.get("/ready")
 @public
-def get_ready(service: ServiceDep) -> Health:
-    """Return 200 if the service accepts requests: it is not stopping, and the database has the expected schema."""
+async def get_ready(service: ServiceDep) -> Health:
+    """Return 200 if the service accepts requests: it is not stopping, and the database answers and is intact."""
     if service.wakeup.closed:
         ending = "this process is stopping: use another one"
         raise StoreUnavailable(ending, public=ending)
-    with service.database.read() as session:
-        check_schema(session.connection())
+    await service.readiness.check()
     return Health(status="ready", version=version("kernel-evo"))
 
 

@@ -170,7 +170,7 @@ def _issued(
     with service.database.write() as session:
         secret, row = Tokens(session).issue(terms, by=caller().name, now=now)
         issued = IssuedToken(secret=secret, token=token_view(row, now))
-    service.gate.forget()
+    service.gate.close()
     return issued
 
 

@@ -1,7 +1,8 @@
-"""Detects damage that SQLite ignores: a truncated database file, and a write-ahead log with a gap.
+"""Detects damage that SQLite ignores: a truncated database file, and a write-ahead log that was truncated or has a gap.
 
-SQLite reads a log up to the first frame with a wrong checksum and ignores the rest, because a crash may leave half a
-transaction there. A complete transaction after such a frame is not a leftover: it was committed and would be lost.
+SQLite removes the log of a database file that has 0 bytes. It reads a log up to the first frame with a wrong checksum
+and ignores the rest, because a crash may leave half a transaction there. A complete transaction after such a frame is
+not a leftover: it was committed and would be lost.
 File formats: https://www.sqlite.org/fileformat2.html.
 """
 
@@ -13,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
-LOG_HEADER, FRAME_HEADER = 32, 24
+DATABASE_HEADER, LOG_HEADER, FRAME_HEADER = 100, 32, 24
+INDEX_HEADER = 48
+"""Size in bytes of the header of a log's index. A second copy follows, and then the number of frames written back."""
 MAGIC = 0x377F0682
 """First word of a log. Its lowest bit is set if checksums are computed over big-endian words."""
 AT_ONCE = 1024
 """Number of frames whose checksums are computed together."""
+LOG_REMOVED = "its write-ahead log was removed"
 SECOND_LOOK_S = 0.2
 """Seconds before damage is checked again, in case another program was writing to the file during the first check."""
 
@@ -54,9 +59,68 @@ def damage(database: Path) -> str | None:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """Index of a write-ahead log, which SQLite keeps in a file next to the log while the database is open.
+
+    Attributes:
+        frames: number of frames that were written to the log.
+        copied: number of these frames that were written back to the database file.
+        page_bytes: size of a page in bytes.
+        salts: the salts of the log's header.
+    """
+
+    frames: int
+    copied: int
+    page_bytes: int
+    salts: bytes
+
+    @property
+    def log_bytes(self) -> int:
+        """Smallest size in bytes of the log; 0 before its first frame."""
+        return LOG_HEADER + self.frames * (FRAME_HEADER + self.page_bytes) if self.frames else 0
+
+
+def read_index(database: Path) -> Index | None:
+    """Read the index of a write-ahead log. Return None if it is missing, damaged, or being changed."""
+    try:
+        with _index_path(database).open("rb") as file:
+            content = file.read(2 * INDEX_HEADER + 4)
+    except OSError:
+        return None
+    header = content[:INDEX_HEADER]
+    if len(content) < 2 * INDEX_HEADER + 4 or header != content[INDEX_HEADER : 2 * INDEX_HEADER] or not header[12]:
+        return None
+    page_bytes, frames = struct.unpack("=HI", header[14:20])
+    (copied,) = struct.unpack("=I", content[2 * INDEX_HEADER :])
+    return Index(frames=frames, copied=copied, page_bytes=65536 if page_bytes == 1 else page_bytes, salts=header[32:40])
+
+
+def lost_frames(database: Path) -> str | None:
+    """Return how the write-ahead log of an open database lost frames that its index lists, or None."""
+    index, path = read_index(database), _log_path(database)
+    if index is None:
+        return None
+    try:
+        with path.open("rb") as log:
+            header, size = log.read(LOG_HEADER), path.stat().st_size
+    except OSError:
+        return LOG_REMOVED
+    if size >= index.log_bytes and (not index.frames or header[16:24] == index.salts):
+        return None
+    if read_index(database) != index:  # another process has changed the log in the meantime
+        return None
+    return "its write-ahead log was " + ("overwritten" if size >= index.log_bytes else f"cut to {size} bytes")
+
+
 def _damage(database: Path) -> str | None:
-    path = database.with_name(f"{database.name}-wal")
+    path = _log_path(database)
+    size = database.stat().st_size
+    if size < DATABASE_HEADER:
+        return f"it has {size} bytes, but its write-ahead log {path.name} exists" if path.exists() else None
     content = path.read_bytes() if path.exists() else b""
+    if path.exists() and (cut := _cut_log(database, content)) is not None:
+        return cut
     log = read_log(content)
     if log is None:
         return f"the header of its write-ahead log {path.name} is damaged, so nothing in that log can be read"
@@ -66,6 +130,29 @@ def _damage(database: Path) -> str | None:
     return _truncation(database, log)
 
 
+def _cut_log(database: Path, content: bytes) -> str | None:
+    """Return a description of a log that lost committed frames according to an index from a killed service, or None.
+
+    An index from before the start of this machine is ignored, because a power failure may leave it outdated.
+    """
+    index = read_index(database)
+    if index is None or index.copied >= index.frames or len(content) >= index.log_bytes:
+        return None
+    if len(content) >= LOG_HEADER and content[16:24] != index.salts:
+        return None  # the log was restored from a backup
+    if _index_path(database).stat().st_mtime < psutil.boot_time():
+        return None
+    return f"its write-ahead log {_log_path(database).name} was cut to {len(content)} of {index.log_bytes} bytes"
+
+
+def _log_path(database: Path) -> Path:
+    return database.with_name(f"{database.name}-wal")
+
+
+def _index_path(database: Path) -> Path:
+    return database.with_name(f"{database.name}-shm")
+
+
 def _truncation(database: Path, log: Log) -> str | None:
     """Return a description of a truncated file, or None.
 
@@ -73,8 +160,8 @@ def _truncation(database: Path, log: Log) -> str | None:
     """
     size = database.stat().st_size
     with database.open("rb") as file:
-        header = file.read(100)
-    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        header = file.read(DATABASE_HEADER)
+    if not header.startswith(b"SQLite format 3\0"):
         return None  # SQLite reports this itself
     page_bytes = struct.unpack(">H", header[16:18])[0]
     page_bytes = 65536 if page_bytes == 1 else page_bytes

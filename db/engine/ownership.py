@@ -18,6 +18,9 @@ from evo.errors import Conflict, EvoError
 LOCKS_FILES = sys.platform == "linux"
 """True on systems where a lock on a whole file does not interfere with SQLite's locks on byte ranges."""
 
+USED = b"used\n"
+"""Content of the lock file once a service has opened the database."""
+
 TIMEOUT_S = 1.0
 """Seconds to wait for the lock. Processes that check for a running service also hold it, but only briefly."""
 
@@ -49,7 +52,7 @@ class Ownership:
 
         Raises:
             Conflict: another process serves the database; the message names the process and its address.
-            StoreUnavailable: the lock file next to the database cannot be written.
+            StoreUnavailable: the lock file next to the database cannot be written, or the database lost its content.
         """
         database = _real(database)
         lock = _open_lock(database)
@@ -61,6 +64,7 @@ class Ownership:
             time.sleep(0.02)
         ownership = cls(database, lock)
         try:
+            ownership._refuse_emptied()
             ownership.hold_file()
             ownership.announce(None)
         except EvoError:
@@ -88,6 +92,25 @@ class Ownership:
             )
         self._file = file
 
+    def note_used(self) -> None:
+        """Record in the lock file that the database has content."""
+        with contextlib.suppress(OSError):  # a full disk must not prevent the start
+            if not _is_used(self._lock):
+                self._lock.write(USED)
+                self._lock.flush()
+
+    def _refuse_emptied(self) -> None:
+        """Check that the file is not empty if it had content before. Otherwise it would become a new database.
+
+        Raises:
+            StoreUnavailable: the file has 0 bytes, but a service has used it.
+        """
+        if _is_used(self._lock) and self._database.is_file() and self._database.stat().st_size == 0:
+            raise StoreUnavailable(
+                f"database {self._database} is damaged: it has 0 bytes, but a service has stored data in it. Nothing "
+                "was changed. Remedy: restore a backup, or remove the file to begin with an empty database"
+            )
+
     def announce(self, url: str | None) -> None:
         """Publish the address to other processes. The announcement file is replaced atomically."""
         announcement = Announcement(url=url, pid=os.getpid())
@@ -106,6 +129,10 @@ class Ownership:
         if self._file is not None:
             self._file.close()
         self._lock.close()
+
+
+def _is_used(lock: IO[bytes]) -> bool:
+    return os.fstat(lock.fileno()).st_size > 0
 
 
 def running_service(database: Path) -> Announcement | None:

@@ -78,6 +78,12 @@ class PostgreSQL:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
         refuse_foreign(str(self.location), inspect(connection).get_table_names())
 
+    def refuse_lost(self) -> None:
+        """Do nothing: the server checks its files."""
+
+    def closing(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     def rebuilding(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
         """Do nothing: the server alters tables in place."""
         return contextlib.nullcontext()

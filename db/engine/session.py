@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from db.engine.events import collected, write_events
 from db.engine.location import Location
-from db.engine.schema import prepare
+from db.engine.schema import check_schema, prepare
 from db.engine.signals import Signals, Topic, announced
 from db.engine.unavailable import StoreUnavailable
 from evo.errors import EvoError
@@ -45,6 +45,16 @@ class Store(Protocol):
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         """Return an error with a remedy for the user, or None if the error is a bug of this program."""
+
+    def refuse_lost(self) -> None:
+        """Check that the files of the database are intact.
+
+        Raises:
+            StoreUnavailable: a file was lost or cut while it was in use.
+        """
+
+    def closing(self) -> AbstractContextManager[None]:
+        """Let connections be closed. Nothing may be written into damaged files."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
         """Let migrations rebuild tables that foreign keys reference. Enter it before the transaction begins."""
@@ -200,6 +210,16 @@ class Database:
         if commits is not None:
             commits.any = True
 
+    def check(self) -> None:
+        """Check that the database can be read, has the expected schema, and has lost no file.
+
+        Raises:
+            StoreUnavailable: one of these is not the case.
+        """
+        self._store.refuse_lost()
+        with self.read() as session:
+            check_schema(session.connection())
+
     def alone(self, session: Session) -> bool:
         """Return True if no other service process uses this database until the session's transaction ends."""
         return self._store.alone(session)
@@ -216,7 +236,8 @@ class Database:
         """Close the database. Connections still in use are closed when their threads return them."""
         self._stop_listening()
         event.listen(self.engine.pool, "checkin", _closed)
-        self.engine.dispose()
+        with self._store.closing():
+            self.engine.dispose()
 
 
 def _closed(connection: Any, _entry: object) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, NullPool, crea
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from db.engine.damage import damage
+from db.engine.damage import LOG_REMOVED, damage, lost_frames
 from db.engine.location import Location
 from db.engine.signals import Topic
 from db.engine.unavailable import OTHER_TABLES, StoreUnavailable
@@ -35,9 +35,10 @@ class SQLite:
 
     def __init__(self, location: Location) -> None:
         self.path = cast(Path, location.file)
-        real = self.path.resolve()  # SQLite puts the log next to the file that a symbolic link names
-        self._log = real.with_name(f"{real.name}-wal")
+        self._real = self.path.resolve()  # SQLite puts the log next to the file that a symbolic link names
+        self._log = self._real.with_name(f"{self._real.name}-wal")
         self._opened: tuple[int, int] | None = None
+        self._bytes = 0
 
     def engine(self) -> Engine:
         """Return a connection pool. Create the folder of the file if it is missing.
@@ -60,6 +61,7 @@ class SQLite:
             max_overflow=32,
             query_cache_size=500,
         )
+        event.listen(engine, "do_connect", self._refuse_lost_file)  # a new connection would remove the log
         event.listen(engine, "connect", _configure)
         event.listen(engine, "handle_error", self._on_error)
         event.listen(engine, "begin", self._begin)
@@ -68,23 +70,63 @@ class SQLite:
     def _begin(self, connection: Connection) -> None:
         mode = connection.get_execution_options().get("begin", "DEFERRED")
         if mode != "DEFERRED":
-            self._refuse_replaced()
+            self._refuse_lost_file()
         connection.exec_driver_sql(f"BEGIN {mode}")
-        if mode != "DEFERRED":
-            self._refuse_lost_log(connection)
+        if mode != "DEFERRED" and (loss := self._lost_log(connection)) is not None:
+            connection.exec_driver_sql("ROLLBACK")
+            raise self._lost(loss)
 
-    def _refuse_lost_log(self, connection: Connection) -> None:
-        """Check that the write-ahead log exists. Otherwise acknowledged writes would go to a removed file.
+    def _lost_log(self, connection: Connection) -> str | None:
+        """Return how the write-ahead log was lost, or None. SQLite would write into a log that nobody can read."""
+        if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
+            return None
+        try:
+            found = self._log.stat().st_ino
+        except OSError:
+            return LOG_REMOVED
+        if connection.info.setdefault("log", found) != found:
+            return "its write-ahead log was replaced"
+        return lost_frames(self._real)
+
+    def _refuse_lost_file(self, *_: object) -> None:
+        """Check that the path still names the opened file. Otherwise acknowledged writes would be lost.
 
         Raises:
-            StoreUnavailable: the log was removed.
+            StoreUnavailable: the file was removed, replaced or truncated.
         """
-        if self._log.exists() or connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
-            return
-        connection.exec_driver_sql("ROLLBACK")
-        public = "its write-ahead log was removed"
-        remedy = "end the service, which then writes what it still holds into the database file, and start it again"
-        raise StoreUnavailable(f"database {self.path}: {public} while it was in use: {remedy}", public=public)
+        if (loss := self._lost_file()) is not None:
+            raise self._lost(loss)
+
+    def _lost_file(self) -> str | None:
+        """Return how the opened file was removed, replaced or truncated, or None."""
+        try:
+            state = self.path.stat()
+            found, size = (state.st_dev, state.st_ino), state.st_size
+        except OSError:
+            found, size = None, 0
+        self._opened = self._opened or found
+        if found != self._opened:
+            return "its file was removed or replaced"
+        if size < self._bytes and (size == 0 or damage(self._real) is not None):
+            return f"its file was cut to {size} bytes"
+        self._bytes = size
+        return None
+
+    def refuse_lost(self) -> None:
+        if (loss := self._loss()) is not None:
+            raise self._lost(loss)
+
+    def _loss(self) -> str | None:
+        return self._lost_file() or lost_frames(self._real)
+
+    def _lost(self, loss: str) -> StoreUnavailable:
+        """Return the error for a file or a log that was lost while the service used it."""
+        remedy = "end the service, put the file back where it was, or restore a backup, and start it again"
+        if "cut" in loss or "overwritten" in loss:
+            remedy = "end the service, restore a backup, and start it again"
+        elif "log" in loss:
+            remedy = "end the service, which then writes what it still holds into the database file, and start it again"
+        return StoreUnavailable(f"database {self.path}: {loss} while it was in use: {remedy}", public=loss)
 
     def _on_error(self, context: ExceptionContext) -> BaseException | None:
         """Return the error to raise instead of the driver's error, or None.
@@ -100,22 +142,21 @@ class SQLite:
         remedy = _REMEDIES[sign]
         return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(":")[0])
 
-    def _refuse_replaced(self) -> None:
-        """Check that the path still names the opened file. Otherwise acknowledged writes would go to a removed file.
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Keep the log of a truncated file. SQLite would write it into the file, and the loss would not be noticed.
 
-        Raises:
-            StoreUnavailable: the file was removed or replaced.
+        SQLite does this when the last connection closes, unless the file was moved.
         """
+        if not (self._lost_file() or "").startswith("its file was cut"):
+            yield
+            return
+        aside = self._real.with_name(f"{self._real.name}.cut")
+        self._real.rename(aside)
         try:
-            state = self.path.stat()
-            found = (state.st_dev, state.st_ino)
-        except OSError:
-            found = None
-        self._opened = self._opened or found
-        if found != self._opened:
-            public = "its file was removed or replaced"
-            remedy = "end the service, put the file back where it was, or restore a backup, and start it again"
-            raise StoreUnavailable(f"database {self.path}: {public} while it was in use: {remedy}", public=public)
+            yield
+        finally:
+            aside.rename(self._real)
 
     def before_upgrade(self, connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA user_version = 1")  # fails early if the file is read-only
@@ -141,6 +182,8 @@ class SQLite:
         if any(sign in reason.lower() for sign in _VALUE_ERRORS):
             return UnreadableValue(None, None, reason.partition(" with text")[0])
         sign = next((sign for sign in _REMEDIES if sign in reason.lower()), None)
+        if sign in _SIGNS_OF_LOSS and (loss := self._loss()) is not None:
+            return self._lost(loss)
         return None if sign is None else self._unavailable(sign, reason)
 
     def may_have_committed(self, error: BaseException) -> bool:
@@ -210,6 +253,9 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
 
 _VALUE_ERRORS = ("malformed json", "could not decode to utf-8")
 """Error texts about a single unreadable value in an otherwise intact file."""
+
+_SIGNS_OF_LOSS = ("unable to open", "not a database", "malformed", "disk i/o")
+"""Error texts of SQLite that may also mean that a file was lost while the service used it."""
 
 _REMEDIES = {
     "locked": "another process holds it: end that process, or use another --db",

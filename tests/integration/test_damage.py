@@ -7,10 +7,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from api.app import open_database
 from api.settings import Settings
@@ -215,3 +219,146 @@ def test_copied_database_is_served_independently(tmp_path: Path) -> None:
         assert ownership is not None
         database.close()
         ownership.release()
+
+
+# Files that lose their content
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> Iterator[Database]:
+    """An open database whose log holds transactions that were not written back."""
+    stage = Stage(Location.of(tmp_path / "evo.db"))
+    stage.submit()
+    with stage.database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    list(stage.play())
+    yield stage.database
+    stage.database.close()
+
+
+def file_of(database: Database) -> Path:
+    assert database.location.file is not None
+    return database.location.file
+
+
+def write(database: Database) -> None:
+    with database.write() as session:
+        session.execute(text("CREATE TABLE IF NOT EXISTS written (x)"))
+
+
+def lost(reason: str) -> Any:
+    return pytest.raises(StoreUnavailable, match=f"{reason} while it was in use: end the service")
+
+
+LOST_LOGS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "emptied": (lambda log: os.truncate(log, 0), "its write-ahead log was cut to 0 bytes"),
+    "cut": (lambda log: os.truncate(log, 40_000), "its write-ahead log was cut to 40000 bytes"),
+    "header overwritten": (lambda log: flip(log, 17), "its write-ahead log was overwritten"),
+    "replaced by a copy": (
+        lambda log: shutil.copy(shutil.move(log, log.with_name("moved")), log),
+        "its write-ahead log was replaced",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", LOST_LOGS)
+def test_writes_are_refused_after_the_log_of_an_open_database_was_changed(living: Database, change: str) -> None:
+    act, reason = LOST_LOGS[change]
+    log = log_of(file_of(living))
+    act(log)
+    before = log.read_bytes()
+    for _ in range(2):
+        with lost(reason):
+            write(living)
+    assert log.read_bytes() == before, "nothing was written into the log"
+    if change != "replaced by a copy":
+        with lost(reason):
+            living.check()
+
+
+def test_writes_continue_after_checkpoints_of_another_program(living: Database) -> None:
+    """A checkpoint empties the log, and VACUUM shortens the file."""
+    path = file_of(living)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE large AS SELECT zeroblob(200000)")
+        for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "DROP TABLE large", "VACUUM"):
+            other.execute(statement)
+            write(living)
+        before = path.stat().st_size
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert path.stat().st_size < before
+    write(living)
+    living.check()
+
+
+@pytest.mark.parametrize("kept", [0, 50, 4096, 20_000])
+def test_a_database_file_cut_while_it_is_open_is_reported_then_and_at_the_next_start(
+    living: Database, kept: int
+) -> None:
+    path = file_of(living)
+    os.truncate(path, kept)
+    for use in (write, Database.check, write):
+        with lost(f"its file was cut to {kept} bytes"):
+            use(living)
+    living.close()
+    assert path.stat().st_size == kept, "the log was not written into the file"
+    with pytest.raises(StoreUnavailable, match="is damaged: it "):
+        Database.open(path)
+    assert log_of(path).exists()
+
+
+def test_a_new_connection_to_an_emptied_file_does_not_remove_the_log(living: Database) -> None:
+    path = file_of(living)
+    living.engine.dispose()
+    write(living)
+    with living.read() as session:
+        session.execute(text("SELECT 1"))
+        os.truncate(path, 0)
+        with lost("its file was cut to 0 bytes"), living.read() as other:
+            other.execute(text("SELECT 1"))
+    assert log_of(path).stat().st_size > 0
+
+
+@pytest.mark.parametrize("kept", [0, 10, 40_000])
+def test_log_that_lost_frames_is_reported_at_the_next_start_with_a_command_that_gives_them_up(
+    living: Database, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy" / "evo.db"
+    copy.parent.mkdir()
+    for name in ("evo.db", "evo.db-wal", "evo.db-shm"):
+        shutil.copy(tmp_path / name, copy.with_name(name))
+    assert damage.damage(copy) is None
+    os.truncate(log_of(copy), kept)
+    with pytest.raises(StoreUnavailable, match=rf"its write-ahead log evo\.db-wal was cut to {kept} of \d+") as error:
+        Database.open(copy)
+    with monkeypatch.context() as patch:
+        patch.setattr("psutil.boot_time", lambda: time.time() + 60)
+        assert damage.damage(copy) is None, "an index from before the start of the machine says nothing"
+    command = re.search(r"python3 -c .*", str(error.value))
+    assert command is not None
+    _, *arguments = shlex.split(command[0])
+    subprocess.run([sys.executable, *arguments], check=True, timeout=60)
+    Database.open(copy).close()
+
+
+def test_emptied_file_of_a_stopped_service_is_refused_and_an_empty_file_of_a_user_is_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "evo.db"
+    file.touch()
+    settings = Settings(db=Location.of(file))
+    for _ in range(2):
+        ownership, database = open_database(settings)
+        assert ownership is not None
+        database.close()
+        ownership.release()
+    os.truncate(file, 0)
+    for _ in range(2):
+        with pytest.raises(
+            StoreUnavailable, match=r"has 0 bytes, but a service has stored data in it.*remove the file"
+        ):
+            open_database(settings)
+    assert file.stat().st_size == 0
+    file.unlink()
+    ownership, database = open_database(settings)
+    assert ownership is not None
+    database.close()
+    ownership.release()

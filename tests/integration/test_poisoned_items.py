@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,26 @@ def test_endless_response_of_a_webhook_receiver_times_out(monkeypatch: pytest.Mo
         with pytest.raises(TimeoutError):
             post(Target(url=url, host="x", name="x"), b"{}", {})
         assert time.monotonic() - begun_s < 5
+
+
+def test_endless_interim_answers_of_a_webhook_receiver_take_little_processor_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbound, "BUSY_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def flood() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                while True:
+                    connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000)
+
+        threading.Thread(target=flood, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        begun_s = time.thread_time()
+        with pytest.raises(TimeoutError, match="too many parts"):
+            post(Target(url=url, host="x", name="x"), b"{}", {})
+        assert time.thread_time() - begun_s < 2
 
 
 @pytest.mark.parametrize(

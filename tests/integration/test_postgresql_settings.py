@@ -1,5 +1,6 @@
 """PostgreSQL servers whose defaults differ, and connections that end while idle."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -130,3 +131,23 @@ def test_connection_is_given_up_and_replaced_if_the_server_does_not_answer(
         with way() as session:
             assert session.execute(text("SELECT 1")).scalar() == 1
     database.close()
+
+
+def test_service_is_not_ready_while_the_server_does_not_answer(
+    postgresql: Server, location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.operations.readiness.READY_S", 0.5)
+    headers = {"Authorization": "Bearer kev_unknown"}
+    with local(location) as rest:
+        assert rest.http.get("ready").status_code == 200
+        with psycopg.connect(**parameters(location)) as other:
+            other.execute("LOCK TABLE alembic_version, tokens")
+            began_s = time.monotonic()
+            answers = [rest.http.get("ready", headers=headers) for _ in range(4)]
+            assert time.monotonic() - began_s < 5
+        assert {each.status_code for each in answers} == {503}
+        assert all("did not answer within 0.5 s" in each.json()["detail"] for each in answers)
+        until_s = time.monotonic() + 20
+        while rest.http.get("ready").status_code != 200 and time.monotonic() < until_s:
+            time.sleep(0.1)
+        assert rest.http.get("ready").status_code == 200

@@ -4,16 +4,17 @@ A host name is resolved once, and the connection uses the address that was check
 could return another address for the connection.
 """
 
+import asyncio
 import ipaddress
 import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import urlsplit
 
-import anyio
 import httpx
 
 from api.http.public_url import HOST
@@ -26,6 +27,9 @@ TIMEOUT_S = 10.0
 """Timeout in seconds of each step of a request, such as connecting or reading."""
 LONGEST_S = 20.0
 """Timeout in seconds of a whole request."""
+BUSY_S = 1.0
+"""Maximum processor time in seconds of a request, because an endless answer can keep this process busy."""
+LOOK_S = 0.1
 _BARE = re.compile(r"(?P<host>[A-Za-z0-9.-]+\.[A-Za-z]{2,})(?::(?P<port>[0-9]{1,5}))?(?:/[!-~]{0,199})?")
 """A URL without a scheme."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -126,22 +130,32 @@ def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
 
     Raises:
         httpx.HTTPError: the receiver did not answer.
-        TimeoutError: the whole request took too long.
+        TimeoutError: the whole request, or the work for it, took too long.
     """
-    return anyio.run(_post, target, content, headers)
+    return asyncio.run(_within_limits(target, content, headers))
+
+
+async def _within_limits(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
+    until_s, busy_until_s = time.monotonic() + LONGEST_S, time.thread_time() + BUSY_S
+    request = asyncio.create_task(_post(target, content, headers))
+    while not (await asyncio.wait({request}, timeout=LOOK_S))[0]:
+        if time.monotonic() > until_s:
+            raise TimeoutError("the exchange took too long")
+        if time.thread_time() > busy_until_s:
+            raise TimeoutError("the answer has too many parts, such as answers with a status of 1xx")
+    return request.result()
 
 
 async def _post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
     sent_headers = {"Host": target.host, **headers}
     named = {"sni_hostname": target.name}  # the certificate is checked against the name, not the address
-    with anyio.fail_after(LONGEST_S):
-        async with (
-            httpx.AsyncClient(
-                timeout=TIMEOUT_S, follow_redirects=False, trust_env=False, verify=_verification(target.url)
-            ) as client,
-            client.stream("POST", target.url, content=content, headers=sent_headers, extensions=named) as answer,
-        ):
-            return answer.status_code
+    async with (
+        httpx.AsyncClient(
+            timeout=TIMEOUT_S, follow_redirects=False, trust_env=False, verify=_verification(target.url)
+        ) as client,
+        client.stream("POST", target.url, content=content, headers=sent_headers, extensions=named) as answer,
+    ):
+        return answer.status_code
 
 
 def _verification(url: str) -> ssl.SSLContext | bool:

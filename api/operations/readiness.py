@@ -1,0 +1,39 @@
+"""Checks whether the database can be used, within a few seconds."""
+
+import asyncio
+
+from starlette.concurrency import run_in_threadpool
+
+from db.engine.session import Database, StoreUnavailable
+
+READY_S = 3.0
+"""Seconds to wait for the result of a check. A query itself may wait much longer for a server that hangs."""
+
+
+class Readiness:
+    """Checks a database. Callers share a running check, so that a server that hangs occupies one thread only."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._running: asyncio.Task[None] | None = None
+
+    async def check(self) -> None:
+        """Check the database. Call this from the event loop only.
+
+        Raises:
+            StoreUnavailable: the database cannot be used, or did not answer within `READY_S` seconds.
+        """
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(run_in_threadpool(self._database.check))
+            self._running.add_done_callback(_retrieve)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._running), READY_S)
+        except TimeoutError:
+            reason = f"it did not answer within {READY_S:g} s: check its server, and a pooler in between"
+            raise StoreUnavailable(f"database {self._database.location}: {reason}", public=reason) from None
+
+
+def _retrieve(check: "asyncio.Task[None]") -> None:
+    """Retrieve the result of a check. Otherwise asyncio logs the error of a check that no caller waits for."""
+    if not check.cancelled():
+        check.exception()
