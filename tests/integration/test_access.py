@@ -352,7 +352,7 @@ def test_request_rate_is_limited_per_token(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db", requests_per_s=5) as service:
         secret = service.client().post(f"{API}/tokens", json={"name": "a", "roles": ["admin"]}).json()["secret"]
         busy = service.client(secret)
-        codes = [busy.get(f"{API}/ready").status_code for _ in range(60)]
+        codes = [busy.get(f"{API}/searches").status_code for _ in range(60)]
         assert codes[:20] == [200] * 20
         assert 429 in codes
         other = service.client(key) if (key := local_key(tmp_path / "evo.db")) else None
