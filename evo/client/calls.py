@@ -1,4 +1,4 @@
-"""Base of all request groups of the client."""
+"""Base class of all groups of requests of the client."""
 
 import uuid
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Sends requests through one connection pool; a subclass per resource adds the requests."""
+    """Sends requests through one connection pool. Each resource has a subclass with its requests."""
 
     _transport: Transport
 
@@ -31,12 +31,14 @@ class Calls:
         seen: str | None = None,
         timeout_s: float | None = None,
     ) -> httpx.Response:
-        """Send a request that changes something.
+        """Send a request that changes the service's state.
 
         Args:
             repeat: True if it is harmless when the service executes the request twice.
-            once: True to send an idempotency key, with which a request that arrives twice is executed once.
-            seen: entity tag of the state that the caller's decision is based on.
+            once: True to send an idempotency key, with which the service executes a request that arrives twice only
+                once.
+            seen: entity tag of the state on which the caller's decision is based; None if it is not checked.
+            timeout_s: seconds to wait for the response; None for the client's default.
         """
         options: dict[str, Any] = {} if timeout_s is None else {"timeout": patience(timeout_s)}
         headers = {"Idempotency-Key": str(uuid.uuid4())} if once else {}

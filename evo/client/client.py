@@ -1,4 +1,4 @@
-"""Typed client of the REST API, used by workers, the command line and users; defines the small request groups."""
+"""Typed client of the REST API, used by workers, the command line and users, and the small groups of its requests."""
 
 import hashlib
 import time
@@ -33,7 +33,7 @@ class Champions(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[ChampionView]:
-        """Return one page of champions; `history` adds replaced and rolled-back champions."""
+        """Return one page of champions. With `history`, it includes replaced and rolled-back champions."""
         wanted = {"family": family, "problem": problem, "device": device, "history": history}
         return self._get("/champions", Page[ChampionView], **wanted, sort=sort, cursor=cursor, limit=limit)
 
@@ -41,24 +41,27 @@ class Champions(Calls):
         return self._get(f"/champions/{champion_id}", ChampionView)
 
     def champion_report(self, champion_id: int) -> bytes:
-        """Return the champion's evidence as a self-contained HTML page."""
+        """Return the evidence of a champion as a self-contained HTML page."""
         return self._transport.request("GET", f"/champions/{champion_id}/report.html").content
 
     def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
-        """Retire the current champion; `seen` is the entity tag of the state that the decision is based on."""
+        """Retire the current champion. `seen` is the entity tag of the state on which the decision is based."""
         path = f"/champions/{champion_id}/rollback"
         return parse(self._send("POST", path, {"reason": reason}, once=True, seen=seen), ChampionView)
 
     def store_called(
         self, champion_id: int, *, called_us: float, torch_us: float, model: str, software: str
     ) -> ChampionView:
-        """Store the times of a champion in an exported package for PyTorch, and of PyTorch's own function."""
+        """Store the times of a champion's kernel and of PyTorch's own function, measured by an exported package."""
         body = {"called_us": called_us, "torch_us": torch_us, "model": model, "software": software}
         return parse(self._send("PUT", f"/champions/{champion_id}/called", body), ChampionView)
 
     def promote(self, champion_id: int, *, over: int | None, reason: str) -> ChampionView:
-        """Make an earlier champion the current champion again; `over` is the champion that it replaces, None if there
-        is none.
+        """Make an earlier champion the current champion again.
+
+        Args:
+            over: id of the current champion, which is replaced; None if there is none.
+            reason: reason that is recorded.
         """
         body = {"reason": reason, "over": over}
         return parse(self._send("POST", f"/champions/{champion_id}/promote", body, once=True), ChampionView)
@@ -73,17 +76,17 @@ class Tokens(Calls):
     def create_token(
         self, name: str, roles: Sequence[Role], *, worker_id: str | None = None, expires_in_s: float | None = None
     ) -> IssuedToken:
-        """Create a token; only this response contains its secret."""
+        """Create a token. Only this response contains its secret."""
         body = {"name": name, "roles": list(roles), "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens", body, repeat=False), IssuedToken)
 
     def create_join_token(self, name: str, *, worker_id: str | None = None, expires_in_s: float) -> IssuedToken:
-        """Create a join token, which a new worker exchanges once for its worker token."""
+        """Create a join token. A new worker exchanges it once for its own token."""
         body = {"name": name, "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens/join", body, repeat=False), IssuedToken)
 
     def rotate_token(self, token_id: str, *, grace_s: float = 0.0) -> IssuedToken:
-        """Replace a token by a new one with the same roles; the old token is refused after `grace_s` seconds."""
+        """Replace a token by a new one with the same roles. The old token is refused after `grace_s` seconds."""
         answer = self._send("POST", f"/tokens/{quote(token_id, safe='')}/rotate", {"grace_s": grace_s}, repeat=False)
         return parse(answer, IssuedToken)
 
@@ -91,7 +94,7 @@ class Tokens(Calls):
         return parse(self._send("DELETE", f"/tokens/{quote(token_id, safe='')}"), TokenView)
 
     def join(self, worker_id: str, *, name: str | None = None) -> IssuedToken:
-        """Exchange this client's join token for the worker's own."""
+        """Exchange this client's join token for the worker's own token."""
         return parse(self._send("POST", "/join", {"worker_id": worker_id, "name": name}, repeat=False), IssuedToken)
 
 
@@ -102,7 +105,7 @@ class Upkeep(Calls):
         return self._get("/health", dict[str, Any])
 
     def answers(self) -> bool:
-        """Return True if the service is up. Unlike other requests, this one is not repeated."""
+        """Return True if the service is up. Unlike other requests, this one is not repeated if it fails."""
         return self._transport.reached("/health")
 
     def ready(self) -> Mapping[str, Any]:
@@ -111,8 +114,9 @@ class Upkeep(Calls):
     def collect(
         self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
     ) -> Collected:
-        """Delete searches and artefacts beyond the given limits, or only report them; evidence of champions is
-        always kept.
+        """Delete searches and artefacts beyond the given limits, or with `dry_run` only report them.
+
+        The evidence of champions is always kept.
         """
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
         return parse(self._send("POST", "/collect", body), Collected)
@@ -126,7 +130,7 @@ class Families(Calls):
         self._send("PUT", f"/families/{digest}", body)
 
     def upload_family(self, digest: str, bundle: bytes) -> FamilyView:
-        """Upload a family packed by `templates.bundle.pack`; its code will run on the workers."""
+        """Upload a family packed by `templates.bundle.pack`. Its code will run on the workers."""
         sent = self._transport.request(
             "PUT", f"/families/{digest}/bundle", content=bundle, headers={"Content-Type": "application/zip"}
         )
@@ -143,7 +147,7 @@ class Families(Calls):
 
 
 class Artefacts(Calls):
-    """Requests about artefacts, the stored files of trials."""
+    """Requests about artefacts, which are stored files of trials."""
 
     def put_artefact(self, digest: str, content: bytes) -> None:
         self._transport.request("PUT", f"/artefacts/{digest}", content=content)
@@ -152,7 +156,7 @@ class Artefacts(Calls):
         """Return the content of an artefact.
 
         Raises:
-            ServiceError: other content arrived, because the file is damaged or the transfer was cut off.
+            ServiceError: different content arrived, because the file is damaged or the transfer was interrupted.
         """
         content = self._transport.request("GET", f"/artefacts/{digest}").content
         if hashlib.sha256(content).hexdigest() != digest:
@@ -162,21 +166,25 @@ class Artefacts(Calls):
 
 
 class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, Events, Tokens, Upkeep):
-    """One connection pool to one service; may be shared between threads.
+    """Client of one service, with one connection pool. Threads may share it.
 
-    A request that may be sent twice is repeated, with growing, jittered pauses, while the service cannot be reached or
-    reports that it is busy. Any other request is repeated only if it was never sent.
+    While the service cannot be reached or reports that it is busy, requests that may be executed twice are repeated
+    after growing, random pauses. Other requests are repeated only if they were never sent.
 
-    Services on this machine are reached directly; others through the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY
-    names, unless NO_PROXY excludes them.
+    Services on this machine are reached directly. For others, the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is
+    used, unless NO_PROXY excludes them.
 
     Args:
         url: URL of the service, e.g. ``http://127.0.0.1:8765``.
-        attempts: largest number of attempts per request.
+        token: access token; None if the service needs none.
+        timeout_s: seconds to wait for a response.
+        attempts: maximum number of attempts per request.
         transport: replaces the network in tests.
+        sleep: function that waits; tests replace it.
 
     Raises:
-        ServiceUnreachable, ServiceError, AccessDenied, InvalidInput, NotFound, Conflict: from every method.
+        ServiceUnreachable, ServiceError, AccessDenied, InvalidInput, NotFound, Conflict: (every method) the request
+            failed.
     """
 
     def __init__(

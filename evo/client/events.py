@@ -1,4 +1,4 @@
-"""The event stream."""
+"""The event stream of the service."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,16 +14,17 @@ QUIET_S = 45.0
 
 
 class Events(Calls):
-    """Requests with a streamed response."""
+    """Requests whose response is a stream."""
 
     def events(self, search_id: int | None = None, *, patience_s: float = 60.0) -> Iterator[Event]:
-        """Yield the events of one search, or of all searches, beginning with the current state of unfinished searches.
+        """Yield the events of one search or of all searches. The first events describe the current state of unfinished
+        searches.
 
-        An interrupted stream is resumed where it ended, from any process of the service.
+        An interrupted stream is resumed where it ended. Any process of the service can resume it.
 
         Raises:
-            ServiceUnreachable: no service answered for `patience_s`.
-            ServiceError: the answer is not a stream of events, or an event has an unknown form.
+            ServiceUnreachable: no service answered for `patience_s` seconds.
+            ServiceError: the response is not a stream of events, or an event has an unknown form.
         """
         path = "/events" if search_id is None else f"/searches/{search_id}/events"
         last_id, answered_at = "", time.monotonic()
@@ -44,7 +45,7 @@ class Events(Calls):
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Split text into the service's lines; other Unicode line breaks may occur within a line."""
+    """Split text into lines at the service's line breaks. Other Unicode line breaks may occur within a line."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""Requests of workers: claim leases and deliver results."""
+"""Requests of workers: they claim leases and deliver results."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from evo.trial.results import EvaluateReport, Report
 
 @dataclass(frozen=True, kw_only=True)
 class Leases:
-    """Response to a claim.
+    """Response to a claim of jobs.
 
     Attributes:
-        drain: True if the worker should request no more work.
+        drain: True if the worker should not request further work.
         waited_s: seconds that the request waited for work.
     """
 
@@ -28,7 +28,7 @@ class Leases:
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """Answer to an accepted report; `repeated` is True if the report had been accepted before."""
+    """Response to an accepted report. `repeated` is True if the report was already accepted before."""
 
     accepted: bool = True
     repeated: bool = False
@@ -55,15 +55,16 @@ class Work(Calls):
         unable: Sequence[int] = (),
         incarnation: str | None = None,
     ) -> Leases:
-        """Claim up to `count` jobs, waiting up to `wait_s` for the first.
+        """Claim up to `count` jobs. Wait up to `wait_s` seconds for the first one.
 
         Args:
-            holding: attempts that the worker holds already; a lease whose response was lost is granted again.
-            unable: searches for which this worker cannot work.
-            incarnation: the value that the worker registered with.
+            holding: ids of the attempts that the worker already has. A lease that the worker does not have, because its
+                response was lost, is granted again.
+            unable: ids of searches on which this worker cannot work.
+            incarnation: value with which the worker registered.
 
         Raises:
-            Conflict: another process registered as this worker after `incarnation`.
+            Conflict: after this registration, another process registered as this worker.
         """
         body = {
             "worker_id": worker_id,
@@ -88,29 +89,32 @@ class Work(Calls):
     def report_many(
         self, deliveries: Sequence[Delivery], *, contents: Mapping[str, bytes] | None = None
     ) -> tuple[Answer, ...]:
-        """Deliver several results in one request (at most 256); return one answer per result, in the same order.
+        """Deliver several results (at most 256) in one request. Return one answer per result, in the same order.
+
+        A stale or refused result is not an error but an answer; the worker must then discard the result. After an
+        error, it is unknown whether reports were accepted, and all of them may be sent again.
 
         Args:
-            contents: artefacts that the reports refer to and that the service may lack, by their digests.
-
-        A stale or refused result is an answer, not an error: drop the work. After an error, it is unknown whether
-        reports were accepted; all may be sent again.
+            contents: contents of artefacts that the reports refer to and that the service may lack, by digest.
         """
         enclosed = {digest: b64encode(content).decode() for digest, content in (contents or {}).items()}
         body = {"results": to_json(list(deliveries), list[Delivery]), "contents": enclosed}
         return parse(self._send("POST", "/results", body), ResultAnswers).answers
 
     def release(self, attempt_id: int, token: str, *, reason: str = "", unfit: bool = False) -> None:
-        """Give a lease back, so that another worker gets the job. This does not count as a failure.
+        """Return a lease, so that another worker gets the job. This does not count as a failure.
 
         Args:
-            unfit: True if this worker cannot do any job of the search. The search shows the reason until a job is done.
+            unfit: True if this worker cannot do any job of the search. The search then shows the reason until a job is
+                done.
         """
         body = {"token": token, "reason": storable(reason), **({"unfit": True} if unfit else {})}
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial of this search or its variants with the same binary, or None."""
+        """Return the report of an earlier trial with the same binary, of this search or its variants; None if there is
+        none.
+        """
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)
         except NotFound:

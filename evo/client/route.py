@@ -1,4 +1,4 @@
-"""Route of requests: directly to the service, or through the proxy that the environment names."""
+"""Route of requests: directly to the service, or through the proxy in the environment variables."""
 
 import socket
 import ssl
@@ -11,10 +11,10 @@ from evo.text.secrets import masked
 
 
 def is_direct(url: str) -> bool:
-    """Return True for an address of this machine. A proxy elsewhere would resolve it to its own machine.
+    """Return True if the URL's host is this machine. A proxy on another machine would reach that machine instead.
 
-    A numeric address belongs to this machine if a socket can be bound to it, which covers loopback, the unspecified
-    addresses and every interface. Names other than localhost are left to NO_PROXY.
+    A numeric address belongs to this machine if a socket can be bound to it. This includes loopback, the unspecified
+    addresses and all interfaces. Names other than localhost are not resolved; users list them in NO_PROXY.
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
@@ -36,11 +36,11 @@ def http_client(
     """Return a connection pool for one service.
 
     Args:
-        url: base URL of every request.
+        url: base URL of all requests.
         transport: replaces the network in tests.
 
     Raises:
-        InvalidInput: the environment names a proxy that cannot be used.
+        InvalidInput: the proxy in the environment variables cannot be used.
     """
     through_proxy = transport is None and not is_direct(url)
     try:
@@ -63,7 +63,8 @@ def http_client(
 
 
 def _verification(url: str) -> ssl.SSLContext | bool:
-    """Return TLS settings that respect SSL_CERT_FILE; False without https, because loading all certificate authorities
-    is slow.
+    """Return TLS settings that respect SSL_CERT_FILE.
+
+    The result is False for a URL without https, because loading all certificate authorities is slow.
     """
     return httpx.create_ssl_context(trust_env=True) if url.startswith("https:") else False

@@ -1,4 +1,4 @@
-"""Searches and their trials."""
+"""Requests about searches and their trials."""
 
 import codecs
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,11 @@ class Searches(Calls):
     """Requests about searches."""
 
     def create_search(self, terms: Mapping[str, Any]) -> SearchView:
-        """Start a search, only once even if a response is lost; `terms` is the body of ``POST /searches``."""
+        """Start a search. The idempotency key ensures that it is started only once, even if a response is lost.
+
+        Args:
+            terms: body of ``POST /searches``.
+        """
         return parse(self._send("POST", "/searches", terms, once=True), SearchView)
 
     def searches(
@@ -37,7 +41,7 @@ class Searches(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[SearchView]:
-        """Return one page of searches; `cursor` is `next` of the previous page."""
+        """Return one page of searches. `cursor` is the `next` of the previous page."""
         wanted = {"state": state, "family": family, "problem": problem, "device": device, "text": text}
         shown = {"archived": archived, "sort": sort, "cursor": cursor, "limit": limit}
         return self._get("/searches", Page[SearchView], **wanted, **shown)
@@ -51,7 +55,9 @@ class Searches(Calls):
         archived: bool | None = None,
         seen: str | None = None,
     ) -> SearchView:
-        """Change the given fields; `seen` is the entity tag to check, if any."""
+        """Change the given fields of a search. `seen` is the entity tag of the state to change; None if it is not
+        checked.
+        """
         changes = {"notes": notes, "priority": priority, "archived": archived}
         body = {name: value for name, value in changes.items() if value is not None}
         return parse(self._send("PATCH", f"/searches/{search_id}", body, seen=seen), SearchView)
@@ -71,11 +77,13 @@ class Searches(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/{command}"), SearchView)
 
     def ablate(self, search_id: int, *, values: bool = False) -> SearchView:
-        """Start an ablation of a finished search's champion; `values` adds adjacent values of other tunables."""
+        """Start an ablation of a finished search's champion. With `values`, adjacent values of other tunables are tried
+        too.
+        """
         return parse(self._send("POST", f"/searches/{search_id}/ablation", {"values": values}, once=True), SearchView)
 
     def ablation(self, search_id: int) -> tuple[AblationView, ...]:
-        """Return the results of the ablation, one per switch."""
+        """Return the results of the ablation, one per change."""
         return self._get(f"/searches/{search_id}/ablation", tuple[AblationView, ...])
 
     def trials(
@@ -93,7 +101,7 @@ class Searches(Calls):
     def every_trial(
         self, search_id: int, *, sort: Literal["number", "rank"] = "number", outcome: str | None = None
     ) -> Iterator[TrialView]:
-        """Yield all trials; pages are requested as needed."""
+        """Yield all trials of a search. Pages are requested as needed."""
         cursor: str | None = None
         while True:
             page = self.trials(search_id, sort=sort, outcome=outcome, cursor=cursor, limit=500)
@@ -102,7 +110,9 @@ class Searches(Calls):
                 return
 
     def front(self, search_id: int) -> tuple[TrialView, ...]:
-        """Return the trials of the Pareto front of two objectives, the best in the first objective first.
+        """Return the Pareto front of a search with two objectives, sorted by the first objective.
+
+        For a search with only a metric, the objectives are the time and the metric.
 
         Raises:
             Conflict: the only objective of the search is the time.
@@ -134,7 +144,7 @@ class Searches(Calls):
         calls_per_second: float | None = None,
         targets: str | None = None,
     ) -> bytes:
-        """Return the report as a file; `targets` has the form ``conservative=800us,dream=2x``."""
+        """Return the report as a file. `targets` has the form ``conservative=800us,dream=2x``."""
         terms = {"cost_per_hour": cost_per_hour, "calls_per_second": calls_per_second, "targets": targets}
         parameters = {name: value for name, value in terms.items() if value is not None}
         path = f"/searches/{search_id}/report.{form}"

@@ -1,4 +1,4 @@
-"""HTTP exchange with a service: bounded retries, and problem documents raised as the original errors."""
+"""HTTP exchange with a service. Retries are limited, and problem documents are raised as the original errors."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +44,7 @@ class ServiceAway(ServiceUnreachable):
     """The service, or a proxy before it, reported that it is temporarily unavailable.
 
     Attributes:
-        again_s: seconds to wait before the next request (`Retry-After`); 0 if not given.
+        again_s: seconds to wait before the next request (`Retry-After`); 0 if not stated.
     """
 
     def __init__(self, message: str, *, again_s: float = 0.0) -> None:
@@ -57,7 +57,7 @@ class ServiceError(EvoError, RuntimeError):
 
 
 class ForeignService(ServiceError):
-    """The program that answers at that address is not kernel-evo."""
+    """The program that answers at this address is not kernel-evo."""
 
 
 class TooLarge(ServiceError):
@@ -69,7 +69,7 @@ class AccessDenied(EvoError, PermissionError):
 
 
 class Transport:
-    """A connection pool to one service; may be shared between threads. Its arguments are those of `Client`."""
+    """A connection pool to one service. Threads may share it. The arguments are those of `Client`."""
 
     def __init__(
         self,
@@ -99,14 +99,15 @@ class Transport:
     def stream(
         self, path: str, *, quiet_s: float, media_type: str | None = None, **options: Any
     ) -> Iterator[Iterator[bytes]]:
-        """Yield the bytes of a response as they arrive; a pause longer than `quiet_s` is an error.
+        """Yield the bytes of a response as they arrive.
 
         Args:
-            media_type: type of the expected response; a proxy's sign-in page, for example, has another type.
+            quiet_s: longest accepted pause in seconds.
+            media_type: expected type of the response. A proxy's sign-in page, for example, has a different type.
 
         Raises:
-            ServiceUnreachable: no service answers, or the stream was interrupted.
-            ForeignService: the response is a redirect or of another type.
+            ServiceUnreachable: no service answers, or the stream was interrupted or paused too long.
+            ForeignService: the response is a redirect, or has a different type.
         """
         timeout = httpx.Timeout(self._http.timeout.connect, read=quiet_s)
         try:
@@ -125,8 +126,8 @@ class Transport:
         """Send a request and return the successful response.
 
         Args:
-            repeat: True if the service may receive the request twice; otherwise it is repeated only if it was never
-                sent.
+            repeat: True if the service may receive the request twice. Otherwise, the request is repeated only if it was
+                never sent.
             options: options of httpx.
         """
         for attempt in range(1, self._attempts + 1):
@@ -144,7 +145,7 @@ class Transport:
         raise AssertionError("the last attempt returns or raises")
 
     def reached(self, path: str) -> bool:
-        """Return True if a GET of this path succeeds without a retry."""
+        """Return True if a GET request for this path succeeds at the first attempt."""
         try:
             return self._http.get(path).is_success
         except httpx.TransportError:
@@ -167,10 +168,10 @@ class Transport:
 
 
 def address(url: str) -> str:
-    """Return the URL after checking that it can belong to a service.
+    """Return the URL after checking that it can be the address of a service.
 
     Raises:
-        InvalidInput: the URL cannot belong to a service; names the part to remove if there is one.
+        InvalidInput: the URL cannot be the address of a service. The message names the part to remove, if any.
     """
     try:
         parts = urlsplit(url)
@@ -191,12 +192,12 @@ def address(url: str) -> str:
 
 
 def patience(timeout_s: float) -> httpx.Timeout:
-    """Return the timeouts of a request; the timeout for connecting is shorter."""
+    """Return the timeouts of a request. The timeout for connecting is shorter."""
     return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    """Return the response, or raise the error that its problem document describes."""
+    """Return the response, or raise the error that is described by the response's problem document."""
     status = response.status_code
     if response.is_redirect:
         raise _foreign(response, f"sends on to {masked(response.headers['location'])}")
@@ -252,15 +253,17 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
 
 
 def _is_temporary(response: httpx.Response) -> bool:
-    """Return True if the same request may succeed later. A 409 with `Retry-After` means that its first copy is still
-    being executed.
+    """Return True if the same request may succeed later.
+
+    A response 409 with `Retry-After` means that an earlier copy of the request is still being executed.
     """
     return response.status_code in _AWAY or (response.status_code == 409 and "retry-after" in response.headers)
 
 
 def retry_after_s(response: httpx.Response) -> float:
-    """Return the seconds to wait according to `Retry-After`, a number or a date (RFC 9110); 0 if it is missing or
-    invalid.
+    """Return the seconds to wait according to `Retry-After`, which is a number or a date (RFC 9110).
+
+    The result is 0 if the header is missing or invalid.
     """
     asked = response.headers.get("retry-after", "").strip()
     if asked.isdecimal() and asked.isascii():
@@ -274,7 +277,7 @@ def retry_after_s(response: httpx.Response) -> float:
 
 
 def _date(response: httpx.Response) -> datetime:
-    """Return the time of the response by the sender's clock, or by this machine's clock if it is missing."""
+    """Return the time of the response on the sender's clock or, if it is missing, on this machine's clock."""
     try:
         return parsedate_to_datetime(response.headers["date"])
     except (KeyError, ValueError):
@@ -295,18 +298,18 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def to_json(value: object, shape: Any) -> Any:
-    """Return a value as JSON for httpx."""
+    """Return a value as JSON data for httpx."""
     return _adapter(shape).dump_python(value, mode="json")
 
 
 def from_json(text: str, shape: type[T], *, what: str) -> T:
-    """Return the value of type `shape` that a JSON text holds.
+    """Return the value of a JSON text, which must have the type `shape`.
 
     Args:
-        what: noun that names the text in the error.
+        what: noun for the text in the error.
 
     Raises:
-        ServiceError: the text has another form.
+        ServiceError: the text does not have this type.
     """
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)
@@ -317,7 +320,7 @@ def from_json(text: str, shape: type[T], *, what: str) -> T:
 
 
 def parse(response: httpx.Response, shape: type[T]) -> T:
-    """Return the body of a response as a value of type `shape`."""
+    """Return the body of a response as a value of the type `shape`."""
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)
     try:

@@ -1,4 +1,4 @@
-"""Variants of searches."""
+"""Requests about variants of searches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,15 +21,15 @@ class Variants(Calls):
         trials: int | None = None,
         proposal: int | None = None,
     ) -> VariantView:
-        """Submit a variant, only once even if a response is lost.
+        """Submit a variant. The idempotency key ensures that it is submitted only once, even if a response is lost.
 
         Args:
-            files: name of each file → its text.
-            document: name, author and idea, and the keys that differ from the first parent's ``[cpu]`` or ``[cuda]``
-                table.
+            files: texts of the files, by name.
+            document: name, author and idea, and the keys that differ from the first parent's table ``[cpu]`` or
+                ``[cuda]``.
             parents: numbers of the variants from which it is derived; 0 is the family's own implementation.
             trials: maximum number of trials of the variant.
-            proposal: number of the proposal from which the variant came.
+            proposal: number of the proposal that the variant comes from.
         """
         body: dict[str, Any] = {"files": files, "document": document or {}, "parents": parents, "trials": trials}
         body |= {} if proposal is None else {"proposal": proposal}
@@ -46,7 +46,7 @@ class Variants(Calls):
         usd: float,
         repairs: int | None = None,
     ) -> ProposalView:
-        """Store a request before it is sent to a model; `usd` is its maximum cost."""
+        """Store a request before it is sent to a model. `usd` is its maximum cost in US dollars."""
         body: dict[str, Any] = {
             "operator": operator,
             "information": information,
@@ -58,22 +58,24 @@ class Variants(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/proposals", body, once=True), ProposalView)
 
     def answer_proposal(self, search_id: int, number: int, **answer: Any) -> ProposalView:
-        """Store a model's answer: ``answer``, ``tokens_in``, ``tokens_out``, ``usd``, ``insight``, ``error``."""
+        """Store a model's answer. The fields are ``answer``, ``tokens_in``, ``tokens_out``, ``usd``, ``insight`` and
+        ``error``.
+        """
         return parse(self._send("PUT", f"/searches/{search_id}/proposals/{number}/answer", answer), ProposalView)
 
     def proposals(self, search_id: int) -> tuple[ProposalView, ...]:
-        """Return every proposal of a search by number."""
+        """Return all proposals of a search, by number."""
         return self._get(f"/searches/{search_id}/proposals", tuple[ProposalView, ...])
 
     def variants(self, search_id: int) -> tuple[VariantView, ...]:
-        """Return the variants of a search, the family's own implementation first."""
+        """Return the variants of a search; the family's own implementation is the first."""
         return self._get(f"/searches/{search_id}/variants", tuple[VariantView, ...])
 
     def variant(self, search_id: int, number: int) -> VariantView:
         return self._get(f"/searches/{search_id}/variants/{number}", VariantView)
 
     def variant_brief(self, search_id: int) -> BriefView:
-        """Return the brief for the proposer of a variant; `evo.report.brief` writes it as Markdown."""
+        """Return the brief for the proposer of a variant. `evo.report.brief` converts it to Markdown."""
         return self._get(f"/searches/{search_id}/variants/brief", BriefView)
 
     def variant_source(self, search_id: int, number: int) -> VariantSource:

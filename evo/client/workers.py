@@ -23,7 +23,7 @@ class Workers(Calls):
         devices: Sequence[Device],
         incarnation: str | None = None,
     ) -> None:
-        """Register a worker with its devices; `incarnation` identifies its process from now on."""
+        """Register a worker with its devices. `incarnation` identifies the worker's current process."""
         body = {
             "name": name,
             "host": host,
@@ -44,10 +44,16 @@ class Workers(Calls):
         note: str | None = None,
         incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew these leases and report the state of each slot; `note` is a problem of the worker.
+        """Renew leases, and report the state of each slot.
+
+        Args:
+            attempts: ids of the attempts whose leases are renewed.
+            slots: state of each slot.
+            note: a problem of the worker, e.g. a full disk; None if there is none.
+            incarnation: value with which the worker registered.
 
         Raises:
-            Conflict: another process registered as this worker after `incarnation`.
+            Conflict: after this registration, another process registered as this worker.
         """
         body = {
             "attempts": list(attempts),
@@ -58,12 +64,12 @@ class Workers(Calls):
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/heartbeat", body), HeartbeatReply)
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
-        """Sign a worker off: its leases are returned and its devices are no longer offered."""
+        """Sign a worker off. Its leases are returned, and its devices are no longer offered."""
         speaker = "" if incarnation is None else f"?incarnation={quote(incarnation)}"
         self._send("DELETE", f"/workers/{_part(worker_id)}{speaker}")
 
     def drain(self, worker_id: str) -> WorkerView:
-        """Drain a worker: it finishes its work and gets no more."""
+        """Drain a worker: it finishes its work and gets no further work."""
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/drain"), WorkerView)
 
     def resume_worker(self, worker_id: str) -> WorkerView:
@@ -71,7 +77,7 @@ class Workers(Calls):
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/resume"), WorkerView)
 
     def quarantine(self, worker_id: str, device_uuid: str, *, reason: str) -> WorkerView:
-        """Quarantine a device until it is cleared."""
+        """Quarantine a device until a person clears it."""
         path = f"/workers/{_part(worker_id)}/devices/{_part(device_uuid)}/quarantine"
         return parse(self._send("POST", path, {"reason": reason}), WorkerView)
 
@@ -82,5 +88,5 @@ class Workers(Calls):
 
 
 def _part(text: str) -> str:
-    """Return the text, percent-encoded, as one segment of a URL's path."""
+    """Return a text, percent-encoded, for use as one segment of a URL's path."""
     return quote(text, safe="")

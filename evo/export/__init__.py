@@ -1,1 +1,1 @@
-"""Export of a champion: compose its folder and the report on it. This package writes no files."""
+"""Export of a champion: composes the files of its folder and the report. This package writes no files."""

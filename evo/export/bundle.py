@@ -1,4 +1,4 @@
-"""The files of an exported champion, which runs without kernel-evo."""
+"""The files of an exported champion. They run without kernel-evo."""
 
 import csv
 import io
@@ -19,10 +19,10 @@ class NotExportable(EvoError, ValueError):
 
 
 def refuse_unexportable(champion: ChampionView, search: SearchView) -> None:
-    """Refuse a champion of a device kind without an export.
+    """Refuse a champion of a device kind that cannot be exported.
 
     Raises:
-        NotExportable: nothing was compiled for its device.
+        NotExportable: kernels of the champion's device kind cannot be exported.
     """
     if search.device.kind not in FORMS:
         raise NotExportable(
@@ -36,14 +36,14 @@ class Bundle(Compiled):
     """Input of a champion's export.
 
     Attributes:
-        page: the champion's report as one HTML page; None if there is none.
+        page: the champion's report as an HTML page; None if there is none.
     """
 
     champion: ChampionView
     page: bytes | None = None
 
     def files(self) -> dict[str, bytes]:
-        """Return the content by file name."""
+        """Return the content of each file, by file name."""
         champion = self.champion
         extra = {
             "evidence.json": evidence_json(champion, self.search),
@@ -62,7 +62,11 @@ class Bundle(Compiled):
 
 
 def samples_csv(taken: Iterable[tuple[str, int, Timing]]) -> bytes:
-    """Return one CSV line per sample of (series, process, timing); samples of one round share a number."""
+    """Return a CSV file with one line per sample. Samples of the same round have the same number.
+
+    Args:
+        taken: name, process number and samples of each series.
+    """
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
     table.writerow(("series", "process", "round", "time_us"))

@@ -24,12 +24,14 @@ HOW = (
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Times of one kernel, as the package writes them.
+    """Times of one kernel, as written by an exported package.
 
     Attributes:
-        champion: number of the champion in the database that it was exported from.
-        machine: the device that ran it.
-        kernel_us: confirmed time of the champion, as measured by its search.
+        champion: number of the champion in the database from which it was exported.
+        machine: name of the device that ran the kernel.
+        kernel_us: confirmed time of the champion in µs, as measured by its search.
+        called_us: time of a call of the package's function, in µs.
+        torch_us: time of a call of PyTorch's own function, in µs.
     """
 
     champion: int
@@ -50,10 +52,10 @@ class Measurements:
 
 
 def read_measurements(path: Path) -> Measurements:
-    """Read the times that an exported package wrote.
+    """Read the times that an exported package has written.
 
     Raises:
-        InvalidInput: the file cannot be read, or has no times in this format.
+        InvalidInput: the file cannot be read, or contains no times in this format.
     """
     try:
         return TypeAdapter(Measurements).validate_json(path.read_bytes())
@@ -65,10 +67,10 @@ def read_measurements(path: Path) -> Measurements:
 
 
 def check_same(times: Times, champion: ChampionView) -> None:
-    """Check that times belong to this champion, not to a champion with the same number in another database.
+    """Check that the times belong to this champion, and not to a champion with the same number in another database.
 
     Raises:
-        Conflict: family, problem or confirmed time differ.
+        Conflict: the family, the problem or the confirmed time differs.
     """
     ours = (champion.family, dict(champion.problem), champion.time_us)
     if ours != (times.family, times.problem, times.kernel_us):
@@ -80,8 +82,9 @@ def check_same(times: Times, champion: ChampionView) -> None:
 
 
 def called_text(champion: ChampionView, kind: str) -> str | None:
-    """Return text on the time of a champion's calls from PyTorch, or on how to measure it; None if no exported package
-    can contain the champion.
+    """Describe the time of a champion's calls from PyTorch, or how to measure it.
+
+    The result is None if the champion cannot be part of an exported package.
 
     Args:
         kind: kind of the champion's device.

@@ -36,11 +36,11 @@ _OF_SEVERAL = ("entry", "arguments", "further")
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """File names in the export of one kind of device.
+    """File names in the export of one device kind.
 
     Attributes:
-        source, binary: names of the source file and of the binary. The binary must not have
-            the loader's name, or Python would import it as an extension module.
+        source, binary: names of the source file and of the binary. The binary must not have the loader's name, because
+            Python would then import it as an extension module.
         loaders: loader file in `evo/export/loader`, by its name in the export.
     """
 
@@ -68,10 +68,11 @@ class Compiled:
     """One config of a search with its compiled files.
 
     Attributes:
+        source: source of the kernel.
         library: binary compiled from `source`.
-        ptx: PTX of a CUDA kernel, if it was stored.
-        headers: content of headers that `source` includes, named as in `evo.export.headers`; without headers of the
-            system and CUDA.
+        ptx: PTX of a CUDA kernel; None if it was not stored.
+        headers: contents of the headers that `source` includes, by the names defined in `evo.export.headers`. Headers
+            of the system and of CUDA are not included.
     """
 
     search: SearchView
@@ -82,7 +83,7 @@ class Compiled:
     headers: Mapping[str, bytes] = field(default_factory=dict)
 
     def working_files(self, config: Config, **facts: Any) -> dict[str, bytes]:
-        """Return the content by file name; `facts` is added to config.json."""
+        """Return the content of each file, by file name. `facts` are added to config.json."""
         folder = files(__package__) / "loader"
         return {
             self.source_name: self.source,
@@ -104,7 +105,7 @@ class Compiled:
 
     @property
     def source_name(self) -> str:
-        """Return the source's file name, whose suffix gives the language."""
+        """Return the source's file name. Its suffix depends on the language."""
         return _SOURCES.get(self.language, self.form.source)
 
     @property
@@ -117,7 +118,7 @@ class Compiled:
         return candidate.compiled(self._ptx_text)
 
     def build_command(self, config: Config) -> str:
-        """Return the command that compiles the source, with this machine's compiler."""
+        """Return the command that compiles the source with this machine's compiler."""
         kind, architecture = self.search.device.kind, self.search.device.architecture
         implementation = self.family.implementation(kind)
         flags = flags_at(self.headers, implementation.flags, implementation.file)
@@ -137,7 +138,7 @@ class Compiled:
         return (self.ptx or b"").decode(errors="replace")
 
     def _description(self, config: Config) -> dict[str, Any]:
-        """Return config.json: the loader's settings and the most important facts."""
+        """Return the content of config.json: the loader's settings and the most important facts."""
         search, candidate = self.search, self.candidate_of(config)
         return {
             "family": search.family,
@@ -166,12 +167,12 @@ class Compiled:
 
 
 def array_facts(operand: Operand) -> dict[str, Any]:
-    """Return an argument's description for the loader; `stored` is its dtype in NumPy and CuPy."""
+    """Return an argument's description for the loader. `stored` is the dtype of its arrays in NumPy and CuPy."""
     return {"dtype": operand.dtype, "stored": stored(operand.dtype).name, "shape": operand.shape}
 
 
 def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
-    """Return the description of a launch for the loader; a single launch omits the function's name."""
+    """Return the description of a launch for the loader. For a single launch, it omits the function's name."""
     described = asdict(launch)
     if not launch.entry:
         return {key: value for key, value in described.items() if key not in _OF_SEVERAL}
@@ -180,7 +181,7 @@ def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
 
 
 def _initial(operand: Operand) -> dict[str, Any]:
-    """Return the initial value of a buffer in its storage dtype, under ``init``; empty if the buffer has none."""
+    """Return the initial value of a buffer as stored in memory, under the key ``init``; empty if it has none."""
     if operand.init is None:
         return {}
     code = encoded(np.asarray([operand.init]), operand.dtype).astype(stored(operand.dtype))[0].item()
@@ -188,5 +189,5 @@ def _initial(operand: Operand) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> bytes:
-    """Return the document as indented JSON."""
+    """Return a value as indented JSON."""
     return json.dumps(to_jsonable_python(value), indent=2, ensure_ascii=False).encode() + b"\n"

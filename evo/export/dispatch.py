@@ -1,4 +1,4 @@
-"""Exports champions of one family for several problems as one folder, with a loader that picks the kernel by shape."""
+"""Exports champions of one family for several problems as one folder. Its loader selects the kernel by shape."""
 
 import json
 import re
@@ -17,10 +17,10 @@ _ODD = re.compile(r"[^A-Za-z0-9]+")
 
 
 def dispatch_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
-    """Return the content by path: a folder for each kernel, the table of kernels, and the loaders.
+    """Return the content of each file by path: a folder for each kernel, the table of kernels, and the loaders.
 
     Raises:
-        Conflict: the champions differ in family, device kind or objective, or two are for the same problem.
+        Conflict: the champions differ in family, device model or objective, or two champions have the same problem.
     """
     _check(bundles)
     folders = _folders(bundles)
@@ -49,7 +49,7 @@ def _check(bundles: Sequence[Bundle]) -> None:
 
 
 def _folders(bundles: Sequence[Bundle]) -> Mapping[str, Bundle]:
-    """Return the bundles by folder name, made of the fields in which the problems differ, e.g. ``S_256``."""
+    """Return the bundles by folder name. A name consists of the fields in which the problems differ, e.g. ``S_256``."""
     problems = [bundle.champion.problem for bundle in bundles]
     varying = [name for name in problems[0] if len({str(problem.get(name)) for problem in problems}) > 1]
     named = {

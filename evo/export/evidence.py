@@ -1,4 +1,4 @@
-"""The evidence of a champion as a document with a schema; it includes all samples."""
+"""The evidence of a champion as a document with a schema. It includes all samples."""
 
 import json
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """The least time the problem can take on the device, and the fraction of that limit the exported kernel reaches.
+    """The shortest possible time of the problem on the device (roofline limit).
 
     Attributes:
-        bound: ``compute`` or ``memory``, whichever takes longer. With a hot cache, only data beyond the cache size
-            counts as memory traffic.
-        share: the limit divided by the champion's time in the first process of its confirmation.
+        bound: ``compute`` or ``memory``, whichever takes longer. With a hot cache, only data that exceed the cache
+            count as memory traffic.
+        share: limit divided by the champion's time in the first process of its confirmation.
     """
 
     floor_us: float
@@ -33,7 +33,7 @@ class Limit:
 
 
 def limit_of(roofline: RooflineView | None, time_us: float) -> Limit | None:
-    """Return the limit; None if the device's limits or the family's work are unknown."""
+    """Return the roofline limit; None if the device's limits or the family's work are unknown."""
     if roofline is None:
         return None
     return Limit(floor_us=roofline.floor_us, bound=roofline.bound, share=roofline.floor_us / time_us)
@@ -45,8 +45,8 @@ class Evidence:
 
     Attributes:
         champion, search, trial: numbers in the service that exported the evidence.
-        time_us: median in the first process of the confirmation.
-        verdict, report: None for a promotion by hand, and for a promotion whose samples were not stored.
+        time_us: median in µs, from the first process of the confirmation.
+        verdict, report: None if the champion was promoted by hand, or if its samples were not stored.
     """
 
     champion: int
@@ -66,7 +66,7 @@ _DOCUMENT: TypeAdapter[Evidence] = TypeAdapter(Evidence)
 
 
 def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
-    """Return the document, as `evidence_schema` describes it."""
+    """Return the evidence as JSON; `evidence_schema` describes its form."""
     evidence = Evidence(
         champion=champion.id,
         search=champion.search_id,
@@ -85,7 +85,7 @@ def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
 
 
 def evidence_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the document."""
+    """Return the JSON Schema (draft 2020-12) of the evidence."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kernel-evo evidence",
@@ -94,13 +94,17 @@ def evidence_schema() -> dict[str, Any]:
 
 
 def series(champion: ChampionView) -> Iterator[tuple[str, int, Timing]]:
-    """Yield name, number of the fresh process, and samples of each series that the confirmation timed."""
+    """Yield name, process number and samples of each series of the champion's confirmation."""
     if champion.report is not None:
         yield from confirmed_series(champion.report, "champion")
 
 
 def confirmed_series(report: ConfirmReport, own: str) -> Iterator[tuple[str, int, Timing]]:
-    """Yield name, process number and samples of each series of a confirmation; `own` is the challenger's name."""
+    """Yield name, process number and samples of each series of a confirmation.
+
+    Args:
+        own: name of the challenger in the result.
+    """
     named = {
         own: report.challenger,
         f"{own} again": report.challenger_again,

@@ -1,7 +1,7 @@
 """The headers that an exported source includes, packed as one file.
 
-``family/`` contains headers of the family's folder; ``0/``, ``1/``, … contain headers of the folders that its flags
-name.
+``family/`` contains headers of the family's folder. ``0/``, ``1/``, … contain headers of the folders that the family's
+flags name.
 """
 
 import io
@@ -33,7 +33,7 @@ TOO_LARGE = f"hold more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB"
 
 
 def pack_headers(files: Mapping[str, bytes]) -> bytes:
-    """Return a ZIP of the files by their names; equal files give equal bytes."""
+    """Return the files as a ZIP. Equal files give equal bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in sorted(files):
@@ -69,8 +69,8 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
     """Return the headers by their paths in an export.
 
     Args:
-        file: path of the source, relative to the family's folder. The result contains the folder of the source even
-            if no header is in it, because the source may include ``"../common.h"``.
+        file: path of the source, relative to the family's folder. The result contains the source's folder even if it
+            has no header, because the source may include ``"../common.h"``.
     """
     if not headers:
         return {}
@@ -82,7 +82,7 @@ def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:
 
 
 def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> tuple[str, ...]:
-    """Return a family's flags for an export, in which headers are at the paths of `laid_out`."""
+    """Return a family's flags for an export in which the headers have the paths returned by `laid_out`."""
     if not headers:
         return tuple(flags)
     family = f"{NAME}/{FAMILY}"
@@ -93,7 +93,7 @@ def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> t
 
 
 def _source_folder(file: str) -> str:
-    """Return the folder of the source."""
+    """Return the path of the source's folder in the export."""
     return PurePosixPath(FAMILY, file).parent.as_posix()
 
 

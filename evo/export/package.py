@@ -34,10 +34,11 @@ SOURCES: Mapping[str, str] = {
 
 
 def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
-    """Return the package's content by path: the functions, the table of kernels, and a folder for each kernel.
+    """Return the content of each file of the package by path: the functions, the table of kernels, and a folder per
+    kernel.
 
     Raises:
-        Conflict: there is no champion that a function of the package can call.
+        Conflict: no champion belongs to a family that a function of the package can call.
     """
     usable = [bundle for bundle in bundles if bundle.champion.family in SERVED]
     if not usable:
@@ -59,7 +60,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
 
 
 def faster(champion: ChampionView) -> bool:
-    """Return False if every baseline was faster than the champion, so that PyTorch may be used instead."""
+    """Return False if every baseline was faster than the champion, so that PyTorch is the better choice."""
     return champion.verdict is None or not champion.verdict.behind_every_baseline
 
 

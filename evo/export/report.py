@@ -1,4 +1,4 @@
-"""The evidence of a champion as a Markdown report, with output errors and profiler counters."""
+"""The evidence of a champion as a Markdown report, including output errors and profiler counters."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,10 +24,10 @@ from evo.trial.timing import Timing
 
 
 def evidence_markdown(champion: ChampionView, search: SearchView, build: str | None = None) -> str:
-    """Return the report: config, time, reasons of the promotion, and usage.
+    """Return the report: config, time, reasons for the promotion, and usage.
 
     Args:
-        build: the command that compiles the exported source; None if there is no export.
+        build: command that compiles the exported source; None if there is no export.
     """
     parts = [
         f"# {champion.subject}: champion {champion.id}",
@@ -126,13 +126,13 @@ def _verdict(champion: ChampionView) -> str:
 
 
 def verdict_section(verdict: Verdict) -> str:
-    """Return the result of a confirmation, rule by rule."""
+    """Return the result of a confirmation as text, with a table of the rules."""
     rows = [(rule.name, rule.result, rule.text) for rule in verdict.rules]
     return f"{verdict.summary}\n\n{table(('rule', 'met', ''), rows)}"
 
 
 def use_section(build: str, kind: str) -> str:
-    """Explain how to call the kernel, and how to compile it for another machine of its kind."""
+    """Explain how to call the kernel, and how to compile it for another machine of the same device kind."""
     return f"{_CALLS[kind]}\n\nOn another {_MACHINES[kind]}, compile the source again:\n\n```\n{build}\n```"
 
 
@@ -158,7 +158,9 @@ HEAD = ("case", "output", "relative L2", "allowed", "largest error", "allowed", 
 
 
 def correctness_section(cases: Sequence[CaseError], uncovered: Mapping[str, str]) -> str:
-    """Return a table of each output of each case with the family's tolerance, and the cases that were left out."""
+    """Return a table of the errors of each output in each case, with the family's tolerance, and the cases that were
+    not run.
+    """
     left_out = [f"No kernel for {name}: {reason}" for name, reason in uncovered.items()]
     return "\n\n".join([table(HEAD, [_row(each) for each in cases]), *left_out])
 
@@ -173,7 +175,7 @@ def _figure(error: float | None) -> str:
 
 
 def profile_markdown(champion: ChampionView) -> str | None:
-    """Return ``profile_summary.md``; None if no profile was requested."""
+    """Return the text of ``profile_summary.md``; None if no profile was requested."""
     section = profile_section(champion)
     if section is None:
         return None
@@ -184,7 +186,7 @@ def profile_markdown(champion: ChampionView) -> str | None:
 
 
 def profile_section(champion: ChampionView) -> str | None:
-    """Return the table of both kernels with the gates of the policy, or the reason why there is none."""
+    """Return a table of both kernels' counters with the policy's gates, or the reason why there are no counters."""
     profiles = champion.report.profiles if champion.report is not None else {}
     if not profiles:
         return None

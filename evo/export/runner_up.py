@@ -1,4 +1,4 @@
-"""Export of a trial that is not the champion: the same files, marked as not promoted."""
+"""Export of a trial that is not the champion. The files are the same, but are marked as not promoted."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,14 +30,14 @@ CHALLENGED = "The quick samples were taken in one session, and the samples of th
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerUpEvidence:
-    """Evidence on a runner-up.
+    """Evidence on a runner-up, i.e. a trial that is not the champion.
 
     Attributes:
-        rank: rank among the trials of its search by leading time, confirmed or quick, from 1.
-        time: its leading time, confirmed or quick.
-        outcome: its outcome, with samples, correctness cases and resources.
-        verdicts: verdicts on its challenges, all negative; empty if it never challenged a champion.
-        confirmations: reports behind the verdicts, with samples, in the same order.
+        rank: rank among the trials of the search by confirmed or else quick time, from 1.
+        time: confirmed time or, without a confirmation, quick time.
+        outcome: outcome with samples, correctness cases and resources.
+        verdicts: verdicts on the trial's challenges, all negative; empty if it never challenged a champion.
+        confirmations: reports on which the verdicts are based, with samples, in the same order.
     """
 
     search: int
@@ -66,9 +66,10 @@ class RunnerUp(Compiled):
     """Input of a runner-up's export.
 
     Attributes:
-        champion: number of the champion of the same search.
         trial: the trial with its attempts.
         outcome: outcome of the trial.
+        rank: see `RunnerUpEvidence`.
+        champion: number of the champion of the same search.
     """
 
     trial: TrialView
@@ -77,7 +78,7 @@ class RunnerUp(Compiled):
     champion: int
 
     def files(self) -> dict[str, bytes]:
-        """Return the content by file name."""
+        """Return the content of each file, by file name."""
         return {
             **self.working_files(self.trial.config, promoted=False),
             "evidence.json": json.dumps(
@@ -106,7 +107,7 @@ class RunnerUp(Compiled):
 
     @property
     def status(self) -> str:
-        """Describe the trial's status in a few words."""
+        """Describe in a few words whether the trial was confirmed."""
         return "confirmed, not promoted" if self.verdicts else "not confirmed, not promoted"
 
     def _series(self) -> Iterator[tuple[str, int, Timing]]:
@@ -187,10 +188,14 @@ def runner_up_schema() -> dict[str, Any]:
 def ranking_files(
     champion: Mapping[str, bytes], own: TrialView, first: str, others: Sequence[RunnerUp]
 ) -> dict[str, bytes]:
-    """Return the content by path: the champion's folder `first`, a folder for each runner-up, and a table of them.
+    """Return the content of each file by path: the champion's folder, a folder per runner-up, and a table of all of
+    them.
 
     Args:
+        champion: content of the champion's files, by file name.
         own: the champion's trial.
+        first: name of the champion's folder.
+        others: the runners-up, best first.
     """
     folders = {f"{index}-trial-{each.trial.number}-not-promoted": each for index, each in enumerate(others, 2)}
     rows = [(first, "champion", _time(own), settings_text(own.config))]
@@ -209,6 +214,6 @@ def ranking_files(
 
 
 def _time(trial: TrialView) -> str:
-    """Return the leading time with its source."""
+    """Return the trial's time with its source."""
     time = trial.time
     return "–" if time is None else f"{time_text(time.value)} ({time.words})"

@@ -10,13 +10,13 @@ _MARKUP = re.compile(r"([<\[])")
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Return a Markdown table with every cell on one line."""
+    """Return a Markdown table. Every cell is on one line."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
 
 
 def plain(text: str) -> str:
-    """Escape text so that Markdown shows it literally; text between backticks is literal already."""
+    """Escape text so that Markdown shows it literally. Text between backticks is not changed."""
     parts = _CODE.split(visible(text))
     return "".join(part if index % 2 else _MARKUP.sub(r"\\\1", part) for index, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""Arguments of a kernel: declared with expressions, resolved for one problem, with tolerance and initial value."""
+"""Arguments of a kernel. They are declared with expressions, and resolved to shapes and values for one problem."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ class Tolerance:
 
     Attributes:
         rel_l2: limit of ``‖out − ref‖ / ‖ref‖``.
-        max_abs: limit of the largest absolute difference; None when `max_abs_ratio` is given instead.
+        max_abs: limit of the largest absolute difference; None if `max_abs_ratio` is given.
         max_abs_ratio: limit of the largest absolute difference, as a multiple of the error of ``yardstick()`` on the
-            same inputs.
+            same inputs; None if `max_abs` is given.
     """
 
     rel_l2: float
@@ -35,11 +35,11 @@ class Tolerance:
 
 @dataclass(frozen=True, kw_only=True)
 class Initial:
-    """A value that every element of a buffer has before each call.
+    """A value that every element of a buffer must have before each call.
 
     Attributes:
         value: expression over the same names as the buffer's shape.
-        timed: True if the call itself fills the buffer, and its time includes that; False if callers pass filled
+        timed: True if the call itself fills the buffer, which counts as part of its time. False if callers pass filled
             buffers.
     """
 
@@ -64,7 +64,7 @@ class Initial:
 
 
 def read_initial(table: Table) -> Initial | None:
-    """Read ``init``: a value, or a table of ``value`` and ``timed``; None if there is none."""
+    """Read ``init``, which is a value or a table of ``value`` and ``timed``. Return None if the key is absent."""
     if "init" not in table:
         return None
     if not isinstance(table.raw("init"), Mapping):
@@ -113,17 +113,18 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """An argument with its values for one problem (and for one config, if it is a workspace or scalar).
+    """An argument resolved for one problem and, if it is a workspace or scalar, for one config.
 
     Attributes:
-        shape: extents, in elements; empty for a scalar.
+        shape: extents in elements; empty for a scalar.
         value: value of a scalar; None for a buffer.
-        tolerance: accepted error, for an output or inout.
+        tolerance: accepted error of an output or inout; None for other arguments.
         alignment: guaranteed alignment of the buffer's address, in bytes.
-        init: value of every element before a call, for an output or workspace; None: any value.
+        init: value of every element of an output or workspace before a call; None if any value is allowed.
         init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
-        verified: True if ``verify()`` of reference.py checks the output, instead of or in addition to a tolerance.
-        min, max: smallest and largest value that an input of integers may hold; None: any. Exported loaders check them.
+        verified: True if ``verify()`` of reference.py checks the output, with or without an additional tolerance.
+        min, max: smallest and largest value that an integer input may contain; None if there is no limit. Exported
+            loaders check these limits.
     """
 
     name: str
@@ -142,18 +143,20 @@ class Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """A parameter as the family declares it. Parameters are in the order of the call.
+    """A parameter of the kernel, as declared by the family. Parameters are in the order of the call.
 
     Attributes:
-        dtype: a dtype name, or the name of the choice field that holds the dtype name.
-        shape: expressions over problem fields; for a workspace also over tunables, derived values and limits.
-        value: value of a scalar: an expression over the same names as a workspace's shape.
-        tolerance: for an output or inout: ``rel_l2``, ``max_abs``, ``max_abs_ratio`` → expression over problem fields.
-        alignment: alignment that callers guarantee beyond the dtype's own, in bytes, a power of two; 1: none.
-        initial: value of every element before a call, for an output or workspace; None: any value.
+        dtype: name of a dtype, or of the choice field that contains the dtype's name.
+        shape: expressions over problem fields; for a workspace, also over tunables, derived values and limits.
+        value: value of a scalar, as an expression over the names that a workspace's shape may use.
+        tolerance: limits of an output or inout, as expressions over problem fields by name (``rel_l2``, ``max_abs``,
+            ``max_abs_ratio``).
+        alignment: alignment in bytes that callers guarantee, a power of two; 1 if only the dtype's own alignment is
+            guaranteed.
+        initial: value of every element of an output or workspace before a call; None if any value is allowed.
         verified: as in `Operand`.
-        when: condition over problem fields under which the kernel has this parameter; None: always.
-        min, max: expressions over problem fields, as in `Operand`.
+        when: condition over problem fields; the kernel has this parameter only if it is true. None if it always has it.
+        min, max: expressions over problem fields; see `Operand`.
     """
 
     name: str
@@ -175,7 +178,9 @@ class Argument:
 
     @property
     def local(self) -> bool:
-        """True if the argument belongs to the implementation: its expressions may use the implementation's names."""
+        """True if the argument belongs to the implementation, so that its expressions may use the implementation's
+        names.
+        """
         return self.role in ("workspace", "scalar")
 
     @property
@@ -191,10 +196,10 @@ class Argument:
         return replace(self, shape=shape, value=value, initial=initial)
 
     def resolve(self, scope: Mapping[str, Value]) -> Operand:
-        """Return shape, dtype, value and tolerance in a scope that defines all names used.
+        """Return the argument with shape, dtype, value and tolerance, computed in a scope that defines all names used.
 
         Raises:
-            InvalidInput: an extent is below 1, or an expression has no value; names the expression.
+            InvalidInput: an extent is below 1, or an expression has no value. The field names the expression.
         """
         dtype = str(scope.get(self.dtype, self.dtype))
         return Operand(
@@ -249,7 +254,7 @@ _OF_OTHERS: Mapping[str, str] = {
 
 
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
-    """Read a dtype name, or the name of a choice field whose choices are all dtype names."""
+    """Read the name of a dtype, or of a choice field whose choices are all dtype names."""
     dtype = table.text("dtype", what="a dtype, or the name of a choice field")
     choices = {field.name: field.choices for field in fields if field.type == "choice"}
     if dtype in choices:
@@ -293,7 +298,7 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
 
 
 def _read_limits(table: Table, role: Role) -> dict[str, Expression]:
-    """Read ``min`` and ``max`` of an input of integers."""
+    """Read ``min`` and ``max`` of an integer input."""
     limits = {key: table.expression(key) for key in ("min", "max") if key in table}
     integral = str(table.raw("dtype")).startswith(("int", "uint"))
     if limits and not (role == "input" and integral):
@@ -348,10 +353,10 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
 
 
 def _limit(name: str, expression: Expression, scope: Mapping[str, Value]) -> float:
-    """Return the value of a tolerance, checked to reject at least some wrong outputs.
+    """Return the value of a tolerance, after checking that it rejects at least some wrong outputs.
 
     Raises:
-        InvalidInput: the tolerance is negative, or a relative error of 1 or more, which an output of zeros would
+        InvalidInput: the tolerance is negative, or is a relative error of 1 or more, which an output of zeros would
             satisfy.
     """
     value = _at_least(0, expression, expression.number(scope))

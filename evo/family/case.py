@@ -18,10 +18,11 @@ class Case:
 
     Attributes:
         inputs: name of a distribution that ``inputs()`` of reference.py implements.
-        changes: problem field → expression over the searched problem.
-        hidden: True for a shape that the search never times.
-        instead_of: name of an earlier case, which this case replaces for configs that violate a constraint in it.
-        mixed: True if elements and rows of its inputs may be mixed with those of other cases of the same problem.
+        changes: expressions over the searched problem, by the problem field that they change.
+        hidden: True if the case has a shape that the search never times and that proposers do not see.
+        instead_of: name of an earlier case. This case replaces it for configs that cannot run it. None if there is
+            none.
+        mixed: True if elements and rows of the inputs may be mixed with those of other cases of the same problem.
     """
 
     name: str
@@ -37,8 +38,8 @@ class CaseProblem:
     """A case applied to one searched problem.
 
     Attributes:
-        problem: the problem of the case; None if it is invalid, e.g. because a field is out of range.
-        refusal: why the problem of the case is invalid.
+        problem: problem of the case; None if it is invalid, e.g. because a field is out of range.
+        refusal: reason why the problem of the case is invalid; None if it is valid.
     """
 
     case: Case
@@ -47,7 +48,7 @@ class CaseProblem:
 
 
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
-    """Read ``cases``. Cases other than the first that change no field get the changes of ``case_problem``."""
+    """Read ``cases``. A case after the first that changes no field gets the changes in ``case_problem``."""
     usual = _read_changes(table.table("case_problem"), fields)
     cases: list[Case] = []
     for entry in table.tables("cases"):
@@ -96,11 +97,11 @@ def _instead_of(table: Table, earlier: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """The cases of one config: those that it can run, and those that it cannot.
+    """The cases of one config: those that it can run and those that it cannot run.
 
     Attributes:
-        covered: name and problem of each case that the config runs, in order.
-        uncovered: why the config cannot run a case, by the name of the case.
+        covered: name and problem of each case that the config can run, in order.
+        uncovered: reasons why the config cannot run a case, by case name.
     """
 
     covered: Sequence[tuple[str, Problem]]
@@ -108,13 +109,13 @@ class Coverage:
 
 
 def coverage(cases: Sequence[CaseProblem], unfit: Callable[[Problem], str | None]) -> Coverage:
-    """Divide the cases of a searched problem into those that a config can run and those that it cannot.
+    """Divide the cases of a searched problem into those that a config can run and those that it cannot run.
 
     A case that replaces an earlier case (`Case.instead_of`) runs only if the config cannot run the earlier case, which
     then no longer counts as uncovered.
 
     Args:
-        unfit: returns why the config does not fit a problem; None if it does.
+        unfit: function that returns the reason why the config cannot run a problem; None if it can.
     """
     covered: list[tuple[str, Problem]] = []
     uncovered: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Describes a family as plain data for the command line and REST; its prototype and arguments as text."""
+"""Describes a family as plain data for the command line and REST, and its prototype and arguments as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from evo.text.wording import significant
 
 
 def describe_field(field: Field) -> dict[str, Any]:
-    """Return name, type, default (None: must be given), accepted values, and the author's help."""
+    """Return a field's name, type, default (None if a value is required), accepted values, and help text."""
     described = {"name": field.name, "type": field.type, "default": field.default, "accepts": field.accepts}
     return described | {"help": field.help}
 
@@ -108,8 +108,9 @@ CUDA_TYPES = C_TYPES | {
 
 
 def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:
-    """Return the prototype of a kernel that takes these operands. Types that C lacks appear as unsigned integers of the
-    same size.
+    """Return the prototype of a kernel with these parameters.
+
+    Types that C lacks appear as unsigned integers of the same size.
     """
     types = CUDA_TYPES if cuda else C_TYPES
     parameters = ", ".join(_parameter(each, types.get(each.dtype) or types[_bits(each.dtype)]) for each in operands)

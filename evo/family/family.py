@@ -30,11 +30,11 @@ LONGEST_AUTHOR = 200
 
 @dataclass(frozen=True, kw_only=True)
 class VariantNote:
-    """The variant that a family document implements.
+    """The variant of a family that a family document implements.
 
     Attributes:
         name: name of the variant, unique in its search.
-        author: a person, an agent or a model.
+        author: name of the person, agent or model that wrote it.
         idea: text on how the variant differs from other variants.
         parents: names of the variants from which it is derived.
     """
@@ -67,15 +67,15 @@ _SCRATCH = ("triton_global_scratch", "triton_profile_scratch")
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A config with everything derived from it that rendering, compiling and launching need.
+    """A config with all values that are derived from it for rendering, compiling and launching.
 
     Attributes:
-        derived: the implementation's derived values.
+        derived: values of the implementation's derived names.
         operands: arguments of the call, in order.
-        launch: None for a plain function call.
+        launch: launch on a grid; None for a plain function call.
         items: number of work items that the blocks share; None if each block is one item.
-        effort: arithmetic operations of this config, as a multiple of those that ``[work]`` states.
-        computing: threads of a block that compute, if the remaining threads only copy; None if all compute.
+        effort: number of arithmetic operations of this config, relative to the number in ``[work]``.
+        computing: number of threads of a block that compute, if the others only copy; None if all compute.
         specific: True if the kernel is compiled for a single architecture.
     """
 
@@ -90,11 +90,14 @@ class Candidate:
     specific: bool = False
 
     def target(self, architecture: str) -> str:
-        """Return the compiler's name of a device's architecture: ``sm_90a`` instead of ``sm_90`` if `specific`."""
+        """Return the compiler's name of a device's architecture, which is ``sm_90a`` instead of ``sm_90`` if `specific`
+        is set.
+        """
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with the launch that Triton chose while compiling; unchanged for other kernels.
+        """Return the candidate with the launch settings that Triton chose during compilation; unchanged for other
+        kernels.
 
         Args:
             ptx: PTX of the compiled kernel; empty if there is none.
@@ -122,12 +125,12 @@ class Family:
 
     Attributes:
         fields: fields of a problem, in order.
-        arguments: arguments of the kernel; an implementation may take a subset in another order.
-        cases: correctness cases; the first is the searched problem itself, which is timed.
+        arguments: arguments of the kernel. An implementation may take some of them, in a different order.
+        cases: correctness cases. The first is the searched problem itself, which is timed.
         implementations: implementations by device kind.
-        document: the document it was read from.
+        document: the document from which the family was read.
         deterministic: False if results may differ between runs on the same inputs, within their tolerances.
-        variant: name and idea of the variant that it implements; None for the family's own implementations.
+        variant: the variant that the document implements; None for the family's own implementations.
     """
 
     name: str
@@ -147,10 +150,11 @@ class Family:
         """Read and check a whole document.
 
         Args:
-            where: the document's name in error messages.
+            where: name of the document in error messages.
 
         Raises:
-            InvalidInput: names the dotted path of the first error, and what is accepted there.
+            InvalidInput: the document has an error. The field is the dotted path of the first error; the message states
+                what is accepted there.
         """
         table = Table(document, where)
         name = table.text("name", pattern=WORD, what=f"a name: {WORD_RULE}")
@@ -192,7 +196,7 @@ class Family:
         """Return the implementation for a device kind.
 
         Raises:
-            InvalidInput: the family has no implementation for this kind; lists the kinds that have an implementation.
+            InvalidInput: the family has no implementation for this kind. The message lists the kinds that have one.
         """
         if kind not in self.implementations:
             hint = (
@@ -206,10 +210,15 @@ class Family:
         return self.implementations[kind]
 
     def problem(self, given: str | Mapping[str, object] = "", kind: DeviceKind | None = None) -> dict[str, Value]:
-        """Return a complete problem, with the defaults and requirements of a device kind if one is given.
+        """Return a complete problem.
+
+        Args:
+            given: fields as text or by name; fields with a default may be omitted.
+            kind: device kind whose defaults and requirements apply; None if no kind is known.
 
         Raises:
-            InvalidInput: names ``problem.<field>``, or the requirement that the problem violates.
+            InvalidInput: a field is wrong (the error's field is ``problem.<field>``), or the problem violates a
+                requirement.
         """
         if kind is None:
             return parse_problem(self.fields, given)
@@ -219,14 +228,16 @@ class Family:
         return problem
 
     def problem_key(self, problem: Problem) -> str:
-        """Return the text that identifies a complete problem, without the fields that its family omits."""
+        """Return the text that identifies a complete problem. Fields with `omit_default` are left out if they have
+        their default.
+        """
         return problem_key(problem, self.fields)
 
     def check_device(self, problem: Problem, device: Device) -> None:
         """Check that a device can compute this problem. Device kinds that run no kernels accept every problem.
 
         Raises:
-            InvalidInput: names the requirement that the device does not meet, or the memory that the problem needs.
+            InvalidInput: the device does not meet a requirement, or lacks the memory that the problem needs.
         """
         if device.runs == "kernels":
             check_memory(self.operands(problem), device)
@@ -235,15 +246,19 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def terms(self, objective: Objective) -> Objective:
-        """Return the objective for this family: without required determinism if the family declares none."""
+        """Return the objective for this family; it does not require determinism if the family is declared
+        non-deterministic.
+        """
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:
-        """Return the note shown with every time of this problem on this device; empty if there is none."""
+        """Return the note to show with all times of this problem on this device; empty if there is none."""
         return self.implementation(device.kind).note(problem, device) if device.runs == "kernels" else ""
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the author's initial configs for this problem and device, best guess first; they may be partial."""
+        """Return the author's recommended first configs for this problem and device, best guess first. They may be
+        partial.
+        """
         return self.implementation(device.kind).begin(problem, device)
 
     def space(
@@ -257,12 +272,12 @@ class Family:
         """Return the space that can be searched for this problem on this device.
 
         Args:
-            kept: tunable → values to search; tunables that are not named keep all values.
+            kept: values to search, by tunable. Tunables that are not named keep all values.
 
         Raises:
-            EmptySpace: no config is valid; names the constraint that removed the last configs, and the problem fields
-                in it.
-            InvalidInput: `kept` names an unknown tunable or value.
+            EmptySpace: no config is valid. The message names the constraint that removed the last configs, and its
+                problem fields.
+            InvalidInput: `kept` contains an unknown tunable or value.
         """
         implementation = self.implementation(device.kind)
         tunables, constraints = implementation.tunables, implementation.constraints
@@ -281,14 +296,14 @@ class Family:
         return [constraint for constraint in constraints if not constraint.expression.truth(scope)]
 
     def unfit(self, config: Config, problem: Problem, device: Device, objective: Objective) -> str | None:
-        """Return the constraints that a config violates on a problem, as text; None if it violates none."""
+        """Return the constraints that a config violates on a problem as text; None if it violates none."""
         return "; ".join(map(str, self.violations(config, problem, device, objective))) or None
 
     def candidate(self, config: Config, problem: Problem, device: Device, objective: Objective) -> Candidate:
-        """Return the config with all values derived from it for a problem and device; the config must be valid.
+        """Return a valid config with all values derived from it for a problem and device.
 
         Raises:
-            InvalidInput: an expression has no value here; names it.
+            InvalidInput: an expression has no value for this config. The field names the expression.
         """
         implementation = self.implementation(device.kind)
         scope = self._constants(problem, device, objective) | dict(config)
@@ -305,17 +320,17 @@ class Family:
         )
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
-        """Return inputs and outputs: the arguments that depend only on the problem."""
+        """Return the inputs and outputs, which are the arguments that depend only on the problem."""
         return tuple(
             argument.resolve(problem) for argument in self.arguments if not argument.local and argument.present(problem)
         )
 
     def work(self, problem: Problem) -> Work | None:
-        """Return the least work the problem needs; None when the family does not state it (no ``[work]``)."""
+        """Return the minimum amount of work that the problem needs; None if the family has no ``[work]`` table."""
         return None if self.work_formula is None else self.work_formula.of(problem)
 
     def case_problems(self, problem: Problem, kind: DeviceKind) -> tuple[CaseProblem, ...]:
-        """Return every case for a searched problem, the searched problem itself first."""
+        """Return all cases applied to a searched problem. The first case is the searched problem itself."""
         return tuple(self._case_problem(case, problem, kind) for case in self.cases)
 
     def describe(self) -> dict[str, Any]:
@@ -349,7 +364,11 @@ class Family:
             return CaseProblem(case=case, problem=None, refusal=str(error))
 
     def _check_cases(self, problem: Problem, kind: DeviceKind) -> None:
-        """Raise InvalidInput if a shape or a tolerance has no valid value on the problem of a case."""
+        """Check the shapes and tolerances of all cases.
+
+        Raises:
+            InvalidInput: a shape or a tolerance has no valid value on the problem of a case.
+        """
         for each in self.case_problems(problem, kind):
             if each.problem is not None:
                 self.operands(each.problem)
@@ -382,7 +401,7 @@ def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -
 
 
 def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
-    """Refuse tables with kernels of a device kind that is not installed here."""
+    """Refuse tables with kernels of a device kind that is not installed on this machine."""
     for key in table.unread():
         if isinstance(document[key], Mapping) and "template" in document[key]:
             known = ("triton", *implemented_kinds())

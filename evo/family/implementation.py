@@ -1,4 +1,4 @@
-"""How a family runs on one kind of device: a template, its tunables, constraints, launch and notes."""
+"""Implementation of a family for one device kind: a template or source with its tunables, constraints and launch."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ from evo.trial import Config, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A text shown where the expression, over problem fields and device limits, is true."""
+    """A text that is shown if an expression over problem fields and device limits is true."""
 
     expression: Expression
     text: str
@@ -45,29 +45,29 @@ C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Implementation:
-    """A family's implementation for one kind of device.
+    """A family's implementation for one device kind.
 
-    Expressions contain no derived names: these are replaced by their definitions when the document is read.
+    Expressions contain no derived names, because these are replaced by their definitions when the document is read.
 
     Attributes:
-        mode: ``template``: rendered by Jinja2; ``source``: used unchanged, tunables and problem fields become macros;
-            ``triton``: a Python file, tunables and problem fields become constants of the kernel.
+        mode: ``template`` if Jinja2 renders the file; ``source`` if the file is used unchanged, with tunables and
+            problem fields as macros; ``triton`` for a Python file in which they are constants of the kernel.
         file: path of the template or source, relative to the family's folder.
         language: language of the source.
         entry: name of the function to call.
         arguments: arguments of the call, in order.
-        compiler: ``nvcc`` for CUDA that nvcc compiles; empty: the usual compiler of the language.
-        flags: compiler flags, added after the default flags; relative paths start at the family's folder.
-        macros: for a source, the fields, tunables and derived values that become macros; None: all of them.
-        macro_prefix: prefix of the name of each macro, e.g. ``TUNED_``.
-        specific: condition under which the kernel is compiled for a single architecture (sm_90a, not sm_90); None:
-            never.
-        requires: conditions on the problem, alone or together with limits of the device.
-        notes: notes shown with times taken on some devices.
+        compiler: ``nvcc`` for CUDA that nvcc compiles; empty for the usual compiler of the language.
+        flags: compiler flags, added after the default flags. Relative paths start at the family's folder.
+        macros: for a source, names of the fields, tunables and derived values that become macros; None if all do.
+        macro_prefix: prefix of each macro's name, e.g. ``TUNED_``.
+        specific: condition under which the kernel is compiled for a single architecture (sm_90a, not sm_90); None if it
+            never is.
+        requires: conditions on the problem, which may include limits of the device.
+        notes: notes that are shown with times.
         defaults: problem defaults for this device kind.
         starts: configs that a search tries first.
         reentrant: True if several threads may call the kernel at the same time, each on its own buffers.
-        valid_keys: for a recording, the keys of all its configs.
+        valid_keys: keys of all configs of a recording; None for other implementations.
     """
 
     kind: DeviceKind
@@ -96,10 +96,10 @@ class Implementation:
         """Check that this implementation can run a problem.
 
         Args:
-            device: the device to check; None skips requirements that depend on the device.
+            device: the device. None skips requirements that depend on the device.
 
         Raises:
-            InvalidInput: names the requirement and its reason.
+            InvalidInput: the problem violates a requirement. The message contains the requirement and its reason.
         """
         scope = dict(problem) if device is None else {**device_limits(device), **problem}
         target = self.kind if device is None else f"{device.model} ({device.architecture})"
@@ -110,17 +110,17 @@ class Implementation:
                 raise InvalidInput("problem", f"{problem_key(problem)} is not for {target}: it needs {requirement}")
 
     def note(self, problem: Problem, device: Device) -> str:
-        """Return the note shown with times of this problem on this device; empty if there is none."""
+        """Return the note to show with times of this problem on this device; empty if there is none."""
         scope = {**device_limits(device), **problem}
         return "; ".join(note.text for note in self.notes if note.expression.truth(scope))
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the author's initial configs for this problem and device; they may be partial."""
+        """Return the author's recommended first configs for this problem and device. They may be partial."""
         scope = {**device_limits(device), **problem}
         return [start.config for start in self.starts if start.expression.truth(scope)]
 
     def derive(self, scope: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the derived values by name; `scope` has every other name."""
+        """Return the derived values by name. `scope` must contain all other names."""
         return {name: expression.evaluate(scope) for name, expression in self.derived.items()}
 
     def operands(self, scope: Mapping[str, Value]) -> tuple[Operand, ...]:
@@ -128,7 +128,7 @@ class Implementation:
         return tuple(argument.resolve(scope) for argument in self.arguments if argument.present(scope))
 
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:
-        """Return the launch of the kernel; None for a plain function call."""
+        """Return the launch of the kernel on a grid; None for a plain function call."""
         return None if self.geometry is None else self.geometry.resolve(scope, self.operands(scope))
 
     def items(self, scope: Mapping[str, Value]) -> int | None:
@@ -137,12 +137,12 @@ class Implementation:
         return None if items is None else items.whole(scope)
 
     def effort(self, scope: Mapping[str, Value]) -> float:
-        """Return the arithmetic operations of a config as a multiple of the operations in [work]."""
+        """Return the number of arithmetic operations of a config, relative to the number in [work]."""
         effort = None if self.geometry is None else self.geometry.effort
         return 1.0 if effort is None else effort.number(scope)
 
     def computing(self, scope: Mapping[str, Value]) -> int | None:
-        """Return the threads of a block that compute, if the remaining threads only copy; None if all compute."""
+        """Return the number of threads of a block that compute, if the others only copy; None if all compute."""
         computing = None if self.geometry is None else self.geometry.computing
         return None if computing is None else computing.whole(scope)
 
@@ -153,18 +153,18 @@ class Implementation:
         return (self.entry, *(each.entry for each in further))
 
     def becomes_macro(self, name: str) -> bool:
-        """Return True if a source sees this field, tunable or derived value as a macro."""
+        """Return True if this field, tunable or derived value becomes a macro of the source."""
         return self.macros is None or name in self.macros
 
     def macro(self, name: str) -> str:
-        """Return the macro of a field, tunable or derived value."""
+        """Return the name of the macro for a field, tunable or derived value."""
         return f"{self.macro_prefix}{name}"
 
     def is_specific(self, scope: Mapping[str, Value]) -> bool:
         return self.specific is not None and self.specific.truth(scope)
 
     def reach(self, used: Collection[str]) -> frozenset[str]:
-        """Return the names that affect the launch, the arguments, or the derived values in `used`."""
+        """Return the names on which the launch, the arguments, or the derived values in `used` depend."""
         arguments = [expression for argument in self.arguments for expression in argument.expressions]
         derived = [expression for name, expression in self.derived.items() if name in used]
         launch = self.geometry.expressions if self.geometry else ()
@@ -172,14 +172,14 @@ class Implementation:
 
     @property
     def programmatic(self) -> bool:
-        """True if its kernels support programmatic dependent launch, i.e. wait for the kernel that computes their
+        """True if the kernels support programmatic dependent launch, i.e. wait for the kernel that computes their
         inputs.
         """
         return "programmatic" in self.reach(self.derived)
 
     @property
     def limits(self) -> frozenset[str]:
-        """Device limits that its expressions use."""
+        """Names of the device limits that the implementation's expressions use."""
         conditions = [each.expression for each in (*self.constraints, *self.requires)]
         conditions += [note.expression for note in self.notes]
         conditions += [start.expression for start in self.starts]
@@ -198,7 +198,7 @@ def read_implementation(
     """Read the table that is named after a device kind, e.g. ``[cpu]`` or ``[cuda]``.
 
     Args:
-        triton: the table is ``[triton]``: an implementation for `kind` in Triton.
+        triton: True if the table is ``[triton]``, an implementation for `kind` in Triton.
     """
     mode, key = _read_mode(table, triton=triton)
     names = {each.name: each.values for each in fields}
@@ -241,7 +241,7 @@ def read_implementation(
 
 
 def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "source", "triton"], str]:
-    """Return the mode of an implementation and the key that names its file."""
+    """Return the mode of an implementation, and the key that contains its file."""
     if triton:
         return "triton", "source"
     if ("template" in table) == ("source" in table):
@@ -250,7 +250,7 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
 
 
 def _triton_specific(table: Table) -> Expression:
-    """Return the condition under which Triton kernels are compiled for a single architecture: sm_90 and newer."""
+    """Return the condition under which Triton kernels are compiled for a single architecture: sm_90 or newer."""
     return Expression.parse("compute_capability >= 90", table.field())
 
 
@@ -265,7 +265,7 @@ def read_recording(table: Table) -> Implementation:
 
 
 def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple[Tunable, ...]:
-    """Read the ``tunables`` table. Each tunable is a table, or only a list of values."""
+    """Read the ``tunables`` table. Each tunable is a table or a list of values."""
     tunables = [_read_tunable(name, table, taken, kind) for name in table.names()]
     if not tunables:
         raise InvalidInput(table.field(), "is missing or empty: give at least one tunable with its values")
@@ -301,7 +301,7 @@ def _read_flags(table: Table, kind: DeviceKind) -> tuple[str, ...]:
 
 
 def _read_compiler(table: Table) -> str:
-    """Return ``nvcc``, or nothing for NVRTC."""
+    """Return ``nvcc`` if the document selects it, or an empty text for NVRTC."""
     chosen = table.choice("compiler", ("nvrtc", "nvcc")) if "compiler" in table else "nvrtc"
     return chosen if chosen == "nvcc" else ""
 

@@ -1,4 +1,4 @@
-"""One instance of a family: the fields that a family declares, and the problem that a user gives."""
+"""Problems: the fields that a family declares, and the problem that a user gives."""
 
 import math
 import re
@@ -24,13 +24,14 @@ _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 
 def lengths_of(text: str, where: str) -> list[int] | None:
-    """Return the lengths that a range such as ``1..4096`` denotes, in ascending order; None if the text is not a range.
+    """Return the lengths that represent a range such as ``1..4096``, in ascending order; None if the text is not a
+    range.
 
     The lengths include both ends and are evenly spaced on a logarithmic scale, because the best kernel depends on
-    factors of the length rather than differences.
+    ratios of lengths more than on differences.
 
     Raises:
-        InvalidInput: the range is written wrongly, is empty, or begins below 1.
+        InvalidInput: the range is malformed or empty, or begins below 1.
     """
     if ".." not in text:
         return None
@@ -67,11 +68,11 @@ class Field:
     """One field of a family's problems.
 
     Attributes:
-        default: value used if the user gives none; None: the user must give a value.
+        default: value that is used if the user gives none; None if the user must give a value.
         min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
-        omit_default: keys of problems omit the field where it has its default. Set it for a field that is added to an
-            existing family, so that the keys of earlier champions stay valid.
+        omit_default: True if keys of problems omit the field when it has its default. Use it for a field that is added
+            to an existing family, so that the keys of earlier champions stay valid.
     """
 
     name: str
@@ -87,8 +88,8 @@ class Field:
         """Return the value of this field from a text or a typed value.
 
         Raises:
-            InvalidInput: the value has the wrong type, is outside the limits, or is not a choice; names `where` and the
-                accepted values.
+            InvalidInput: the value has the wrong type, is outside the limits, or is not a choice. The error's field is
+                `where`; the message states the accepted values.
         """
         match self.type:
             case "int":
@@ -111,12 +112,12 @@ class Field:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All values, if they can be listed; empty for numbers and ``text``."""
+        """All possible values; empty for numbers and ``text``, whose values cannot be listed."""
         return (False, True) if self.type == "bool" else self.choices
 
     @property
     def accepts(self) -> str:
-        """Describe the accepted values: ``1 … 64``, ``true or false``, ``float32, float16``."""
+        """Description of the accepted values, e.g. ``1 … 64``, ``true or false`` or ``float32, float16``."""
         match self.type:
             case "int" | "float":
                 shown = str if self.type == "int" else "{:g}".format
@@ -165,11 +166,14 @@ def parse_problem(
     """Return a complete problem in field order.
 
     Args:
-        given: ``B=1,H=8,causal=true``, or field name → value (typed or as text); fields with defaults may be omitted.
-        defaults: defaults that take precedence over the fields' own.
+        fields: fields of the family.
+        given: text such as ``B=1,H=8,causal=true``, or values (typed or as text) by field name. Fields with a default
+            may be omitted.
+        defaults: defaults that take precedence over the fields' own defaults.
 
     Raises:
-        InvalidInput: names ``problem.<field>``: unknown, given twice, missing without default, or not accepted.
+        InvalidInput: a field is unknown, given twice, missing without a default, or has a value that is not accepted.
+            The error's field is ``problem.<field>``.
     """
     values = split_assignments(given, "problem") if isinstance(given, str) else dict(given)
     names = [field.name for field in fields]
@@ -187,10 +191,11 @@ def parse_problem(
 
 
 def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
-    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``; `parse_problem` reads it back.
+    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``. `parse_problem` can read this
+    text.
 
     Args:
-        fields: the family's fields, whose `omit_default` is then respected.
+        fields: fields of the family. They are only needed to omit fields with `omit_default`.
     """
     omitted = {field.name: field.default for field in fields if field.omit_default}
     return ",".join(
@@ -201,12 +206,14 @@ def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
 
 
 def split_shapes(text: str) -> list[str]:
-    """Return the problems that a text such as ``B=2,S=128,256`` denotes: one text per combination, each once, in order.
+    """Return the problems that a text such as ``B=2,S=128,256`` denotes, as one text per combination of values.
 
-    A range of lengths (``S=1..4096``) denotes a selection of lengths, see `lengths_of`.
+    The problems are in order and without duplicates. A range (``S=1..4096``) denotes the lengths that `lengths_of`
+    returns.
 
     Raises:
-        InvalidInput: a value without a name before it, a wrong range, or more than `MOST_SHAPES` problems.
+        InvalidInput: a value has no name before it, a range is malformed, or there are more than `MOST_SHAPES`
+            problems.
     """
     values: list[list[str]] = []
     for piece in _pieces(text, "problem"):
@@ -223,14 +230,16 @@ def split_shapes(text: str) -> list[str]:
 
 
 def _lengths(assignment: str) -> list[str]:
-    """Return ``S=1..64`` as an assignment for each length; other assignments are returned unchanged."""
+    """Return an assignment for each length of a range such as ``S=1..64``; other assignments are returned unchanged."""
     name, _, value = assignment.partition("=")
     lengths = lengths_of(value, f"problem.{name.strip()}")
     return [assignment] if lengths is None else [f"{name.strip()}={length}" for length in lengths]
 
 
 def distance(one: Problem, other: Problem) -> float:
-    """Return the distance of two problems: doublings of each number, plus one for each other difference."""
+    """Return the distance of two problems: the sum of the doublings between numbers, plus one for each other
+    difference.
+    """
     away = 0.0
     for name in [*one, *(name for name in other if name not in one)]:
         mine, theirs = one.get(name), other.get(name)
@@ -246,10 +255,10 @@ def _positive(value: object) -> bool:
 
 
 def split_assignments(text: str, what: str) -> dict[str, str]:
-    """Return ``A=1, B=x`` as name → text; empty for a blank text.
+    """Split a text such as ``A=1, B=x`` into values by name; empty if the text is blank.
 
     Raises:
-        InvalidInput: a piece without ``=``, a name given twice, or a text that is too long.
+        InvalidInput: a part has no ``=``, a name is given twice, or the text is too long.
     """
     if len(text) > MAX_TEXT:
         raise InvalidInput(what, f"is {len(text)} characters long; the limit is {MAX_TEXT}")
@@ -268,7 +277,7 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
 
 
 def _pieces(text: str, what: str) -> list[str]:
-    """Split at commas; a comma after the last piece is allowed."""
+    """Split a text at commas. A comma after the last part is allowed."""
     pieces = [piece.strip() for piece in text.split(",")]
     if not pieces[-1]:
         pieces.pop()
@@ -319,9 +328,9 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error for ``problem.<field>`` if the reported constraint uses fields of the problem.
+    """Return the error for the field ``problem.<field>`` if the reported constraint contains problem fields.
 
-    A user of the search can change the problem but not the constraint; the error still names the constraint for the
+    A user of the search can change the problem but not the constraint. The message still names the constraint for the
     family's author.
     """
     remedies = (*error.remedies, OTHER_CHOICE)

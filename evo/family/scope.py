@@ -31,7 +31,7 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
     """Check a new name of a field, tunable or derived value.
 
     Raises:
-        InvalidInput: the name is malformed, reserved, or taken.
+        InvalidInput: the name is malformed, reserved, or already used.
     """
     if not NAME.fullmatch(name):
         raise InvalidInput(where, "a name starts with a letter and consists of letters, digits and underscores")
@@ -46,12 +46,12 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
 
 
 def device_scope(device: Device, objective: Objective) -> dict[str, Value]:
-    """Return the device's limits and the objective's terms by name; whole numbers are integers."""
+    """Return the values of the device's limits and of the objective's terms by name, integers if they are whole."""
     return {"threads": objective.threads, "programmatic": objective.launch == "pdl", **device_limits(device)}
 
 
 def device_limits(device: Device) -> dict[str, Value]:
-    """Return the device's limits that expressions may name; whole numbers are integers."""
+    """Return the values of the device's limits that expressions may use by name, integers if they are whole."""
     scope: dict[str, Value] = {}
     for name in sorted(kind_of(device.kind).limits.intersection(device.limits)):
         limit = device.limits[name]

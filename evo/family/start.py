@@ -12,10 +12,10 @@ from evo.trial import Config, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A config tried first where the expression, over problem fields and device limits, is true.
+    """A config that is tried first if an expression over problem fields and device limits is true.
 
     Attributes:
-        config: values of some tunables; other tunables keep their defaults.
+        config: values of some tunables. Other tunables keep their defaults.
         because: reason why the config is a good start.
     """
 

@@ -1,4 +1,4 @@
-"""Strict reading of a document's tables: a key that no reader asks for is an error."""
+"""Strict reading of a document's tables: keys that are not read are errors."""
 
 import difflib
 import json
@@ -20,7 +20,7 @@ MAX_SHOWN = 100
 
 
 class Table:
-    """One table of a document.
+    """One table of a document. It records which keys are read, so that `done` can refuse the others.
 
     Args:
         content: the parsed table.
@@ -28,7 +28,8 @@ class Table:
         path: dotted path of this table; empty for the whole document.
 
     Raises:
-        InvalidInput: from every method: names the dotted path and what is accepted there.
+        InvalidInput: (every method) a value is missing or not accepted. The error contains the dotted path and what is
+            accepted.
     """
 
     def __init__(self, content: object, where: str, path: str = "") -> None:
@@ -42,7 +43,7 @@ class Table:
         self._asked: dict[str, None] = {}
 
     def field(self, key: str = "") -> str:
-        """Return the full name of a key (or of this table) for an error message."""
+        """Return the full name of a key, or of this table if the key is empty, for error messages."""
         path = ".".join(part for part in (self.path, key) if part)
         return f"{self.where}: {path}" if path else self.where
 
@@ -51,17 +52,17 @@ class Table:
         return key in self._content
 
     def names(self) -> list[str]:
-        """Return all keys of a table whose keys are chosen by the author."""
+        """Return all keys, for a table whose keys are chosen by the author."""
         self._asked.update(dict.fromkeys(self._content))
         return list(self._content)
 
     def done(self) -> None:
-        """Refuse keys that no reader asked for."""
+        """Refuse the keys that were not read."""
         for key in self.unread():
             raise InvalidInput(self.field(key), unknown(key, self._asked, "keys here"))
 
     def unread(self) -> list[str]:
-        """Return the keys that no reader asked for."""
+        """Return the keys that were not read."""
         return [key for key in self._content if key not in self._asked]
 
     def raw(self, key: str, what: str = "a value") -> Any:
@@ -87,7 +88,7 @@ class Table:
         return value
 
     def line(self, key: str, default: str | None = None, *, what: str = "") -> str:
-        """Return a text after checking that it has no line break or invisible character."""
+        """Return a text after checking that it has no line break and no invisible character."""
         return refuse_invisible(self.field(key), self.text(key, default, what=what))
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
@@ -133,18 +134,18 @@ class Table:
         return values
 
     def sequence(self, key: str) -> list[Any]:
-        """Return a list; empty when the key is absent."""
+        """Return a list; empty if the key is absent."""
         value = self._content[key] if key in self else []
         if not isinstance(value, list | tuple):
             raise InvalidInput(self.field(key), f"must be a list, not {literal_text(value)}{_as_list(key, value)}")
         return list(value)
 
     def table(self, key: str) -> "Table":
-        """Return a table; empty when the key is absent."""
+        """Return a table; empty if the key is absent."""
         return Table(self._content[key] if key in self else {}, self.where, self._below(key))
 
     def tables(self, key: str) -> list["Table"]:
-        """Return a list of tables; empty when the key is absent."""
+        """Return a list of tables; empty if the key is absent."""
         entries = self.sequence(key)
         if len(entries) > MAX_ENTRIES:
             raise InvalidInput(self.field(key), f"has {len(entries)} entries; at most {MAX_ENTRIES} are accepted")
@@ -156,7 +157,7 @@ class Table:
             yield key, self.table(key)
 
     def expression(self, key: str, default: str | None = None) -> Expression:
-        """Return an expression; a bare number or bool is accepted as well."""
+        """Return an expression. A bare number or bool is accepted too."""
         value = default if default is not None and key not in self else self.raw(key, "an expression in quotes")
         return self._expression(value, key)
 
@@ -180,28 +181,28 @@ class Table:
 
 
 def _as_text(key: str, value: object) -> str:
-    """Suggest how to write a number or a bool as a text."""
+    """Suggest how to write a number or a bool as text."""
     if isinstance(value, bool):
         return _write(key, f'"{str(value).lower()}"')
     return _write(key, f'"{value}"') if isinstance(value, int | float) else ""
 
 
 def _as_flag(key: str, value: object) -> str:
-    """Suggest how to write a text or a number that means true or false."""
+    """Suggest how to write a text or number that means true or false as a bool."""
     meant = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
     text = str(value).strip().lower() if isinstance(value, str | int) else ""
     return _write(key, meant[text]) if text in meant else ""
 
 
 def _as_whole(key: str, value: object) -> str:
-    """Suggest how to write a whole number given in quotes, or with a fraction of zero."""
+    """Suggest how to write a whole number that is given in quotes or with a fraction of zero."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value, re.ASCII):
         return _write(key, str(int(value)))
     return _write(key, str(int(value))) if isinstance(value, float) and value.is_integer() else ""
 
 
 def _as_list(key: str, value: object) -> str:
-    """Suggest how to write a list of one value."""
+    """Suggest how to write a single value, or a text with several numbers, as a list."""
     if isinstance(value, bool):
         return _write(key, f"[{str(value).lower()}]")
     if isinstance(value, int | float):
@@ -216,5 +217,5 @@ def _as_list(key: str, value: object) -> str:
 
 
 def _write(key: str, value: str) -> str:
-    """Return a suggestion that can be pasted; for an entry of a list, only the value."""
+    """Return a suggestion that can be pasted into the document; for an entry of a list, only the value."""
     return f": write {value}" if "[" in key else f": write {key} = {value}"

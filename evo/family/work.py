@@ -1,4 +1,4 @@
-"""Least work and memory that a problem needs."""
+"""Minimum amount of work and memory that a problem needs."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,13 +20,13 @@ included), and conversions between floating-point types."""
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Least work that a problem needs.
+    """Minimum amount of work that a problem needs.
 
     Attributes:
-        flops: arithmetic operations.
-        bytes: bytes moved if each input is read once and each output is written once.
+        flops: number of arithmetic operations.
+        bytes: number of bytes moved if each input is read once and each output is written once.
         dtype: dtype of the arithmetic.
-        special: name in `SPECIAL` → number of its operations, which run at another rate, such as exponentials.
+        special: number of operations of each kind in `SPECIAL`. They have different rates than other arithmetic.
     """
 
     flops: float
@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkFormula:
-    """Work as expressions over problem fields."""
+    """Work of a problem, as expressions over problem fields."""
 
     flops: Expression
     bytes: Expression
@@ -73,11 +73,12 @@ _REFERENCE_BYTES = 8
 
 
 def check_memory(operands: Iterable[Operand], device: Device) -> None:
-    """Check that inputs, outputs and references fit the device's memory. A device that does not report its memory
-    passes.
+    """Check that inputs, outputs and references fit the device's memory.
+
+    The check is skipped if the device does not report its memory.
 
     Raises:
-        InvalidInput: the buffers do not fit; states how much memory they need.
+        InvalidInput: the buffers do not fit. The message states how much memory they need.
     """
     needed = sum(_bytes(each) for each in operands)
     if device.memory_bytes is not None and needed > device.memory_bytes:

@@ -1,4 +1,4 @@
-"""Assemble the sections of a search's report, in reading order."""
+"""Assembles the sections of a search's report, in reading order."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
@@ -17,7 +17,12 @@ Sections: TypeAlias = Mapping[str, Iterable[Block]]
 
 
 def search_report(material: Material, terms: Terms) -> Document:
-    """Return the whole report of `material`, judged by `terms`."""
+    """Return the whole report of a search.
+
+    Args:
+        material: the data to report.
+        terms: targets and rates given by the user.
+    """
     sections: Sections = {
         "What was searched": subject_blocks(material),
         "Targets and decision": goal_blocks(material, terms),
@@ -45,7 +50,7 @@ def _times(material: Material) -> Sections:
 
 
 def _estimates(material: Material) -> Sections:
-    """Return the sections of an estimate's report, without sections that need measured times."""
+    """Return the sections of a report on estimates. Sections that need measured times are left out."""
     return {
         "Best estimate so far": progress_blocks(material),
         "Share of the limit": limit_blocks(material),

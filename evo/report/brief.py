@@ -1,4 +1,4 @@
-"""The brief for authors of variants as Markdown, cut to a number of tokens."""
+"""The brief for authors of variants as Markdown, limited to a number of tokens."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,10 @@ _CUT = "\n… cut here: {} more characters; `kernel-evo variant source {} {}` pr
 
 
 def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
-    """Return the brief with at most about `most_tokens` tokens. Equal briefs give equal text.
+    """Return the brief as Markdown with at most about `most_tokens` tokens. Equal briefs give equal text.
 
-    Sources of slower variants are left out first; the source of the fastest variant is cut last.
+    If the text is too long, sources of slower variants are left out first. The source of the fastest variant is cut
+    last.
     """
     most = most_tokens * CHARACTERS_PER_TOKEN
     head = "\n".join(_head(brief))
@@ -40,7 +41,7 @@ def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
 
 
 def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    """Yield each section, with its source while there is room: the fastest variants come first."""
+    """Yield each section, with its source while there is room. The sections of the fastest variants come first."""
     failed = len(brief.failed)
     order = [*sections[failed:], *sections[:failed]]
     spent = accumulate((_weight(source) for _, source in order), initial=0)
@@ -64,8 +65,9 @@ def _limited(text: str, most: int) -> str:
 
 
 def _weight(text: str) -> int:
-    """Return the size of a text in ASCII characters, for an estimate of its tokens. Each byte of a non-ASCII letter
-    counts as one token, the maximum for any tokenizer.
+    """Return the size of a text in ASCII characters, from which the number of tokens is estimated.
+
+    Each byte of a non-ASCII letter counts as one token, which is the maximum for any tokenizer.
     """
     others = len(text.encode()) if not text.isascii() else 0
     plain = sum(each.isascii() for each in text) if others else len(text)

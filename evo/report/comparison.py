@@ -14,13 +14,14 @@ FEWEST = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Comparison of two separate measurements. Promotions use interleaved samples instead (`evo.promotion`).
+    """Comparison of two separate measurements. Promotions do not use it; they compare interleaved samples
+    (`evo.promotion`).
 
     Attributes:
-        left, right: median in µs with its interval, as in a leaderboard.
-        speedup: right time over left time; above 1 the left trial is faster.
+        left, right: median time of each trial in µs with its interval, as in a leaderboard.
+        speedup: right time divided by left time; above 1, the left trial is faster.
         effect: Hedges' g, trimmed as in a confirmation; positive if the left trial is faster.
-        p_value: two-sided probability that the samples differ this much by chance; drift between the two sessions
+        p_value: two-sided probability that the samples differ this much by chance. Drift between the two sessions
             counts as a difference.
     """
 
@@ -42,7 +43,7 @@ class Comparison:
 
 
 def compare(left: Timing, right: Timing, policy: Policy, rng: np.random.Generator) -> Comparison | None:
-    """Compare two timings; None if either has too few samples, or their protocols differ."""
+    """Compare two timings; None if one has too few samples, or if their protocols differ."""
     if left.protocol != right.protocol or min(len(left.samples_us), len(right.samples_us)) < FEWEST:
         return None
     return Comparison(

@@ -1,4 +1,4 @@
-"""Document model of a report, independent of its output format, and its rendering as Markdown."""
+"""Document model of a report, independent of the output format, and its rendering as Markdown."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -9,7 +9,7 @@ from evo.text.visible import visible
 
 @dataclass(frozen=True)
 class Text:
-    """A plain paragraph; `strong` for warnings."""
+    """A paragraph of text. `strong` is True for warnings."""
 
     words: str
     strong: bool = False
@@ -17,7 +17,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Listed:
-    """A table; columns from index `figures` on hold numbers, which a page aligns right."""
+    """A table. Columns from the index `figures` on contain numbers, which pages align right."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -33,7 +33,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart on a page; formats without charts show `words` instead."""
+    """A chart on a page. Formats without charts show the text `words` in its place."""
 
     name: Literal["progress", "samples", "importances", "ablation"]
     words: str
@@ -52,14 +52,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A report."""
+    """A report: its title and its sections."""
 
     title: str
     sections: tuple[Section, ...]
 
 
 def to_markdown(document: Document) -> str:
-    """Return the whole text; pictures are replaced by their words."""
+    """Return the document as Markdown. Pictures are replaced by their text."""
     parts = [f"# {document.title}"]
     for section in document.sections:
         parts += [f"## {section.title}", *(_block(block) for block in section.blocks)]

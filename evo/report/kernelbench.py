@@ -1,7 +1,7 @@
-"""Results of a proposer on problems in KernelBench's format: fast_p, validity, speed-ups, share of the limit, cost.
+"""Results of a proposer on problems in KernelBench's format: fast_p, validity, speed-ups, share of the limit, and cost.
 
-fast_p is the share of problems with a correct kernel that is more than p times as fast as eager PyTorch (Ouyang et al.,
-arXiv 2502.10517); fast_0 is the share of problems with a correct kernel.
+fast_p is the fraction of problems with a correct kernel that is more than p times as fast as eager PyTorch (Ouyang et
+al., arXiv 2502.10517). fast_0 is the fraction of problems with a correct kernel.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class SpeedUp:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One submitted variant; `trouble` is the first line of the error if it does not work."""
+    """One submitted variant. `trouble` is the first line of the error if the variant does not work."""
 
     name: str
     time_us: float | None
@@ -45,8 +45,8 @@ class Result:
     """Result of a proposer on one problem.
 
     Attributes:
-        confirmed: True if the best time comes from a confirmation.
-        share: share of the device's limit that the best variant reaches.
+        confirmed: True if the best time is from a confirmation.
+        share: fraction of the roofline limit that the best variant reaches.
         trouble: reason why no variant could be submitted; empty if there is none.
     """
 
@@ -68,12 +68,12 @@ class Result:
 
     @property
     def naive_us(self) -> float | None:
-        """Time in µs of the first variant that worked; None if none did."""
+        """Time of the first variant that worked, in µs; None if none worked."""
         return next((each.time_us for each in self.attempts if each.time_us is not None), None)
 
     @property
     def tuning_gain(self) -> float | None:
-        """Time of the best variant's first config over the time of its best config."""
+        """For the best variant, the time of its first config divided by the time of its best config."""
         return next((each.tuning_gain for each in self.attempts if each.name == self.best), None)
 
 
@@ -82,10 +82,9 @@ class Summary:
     """Figures over all problems.
 
     Attributes:
-        fast: share of problems by threshold p.
-        validity: share of submitted variants that were verified and timed; None if none was submitted.
-        medians: median speed-up over each baseline, with its interval, over the problems for which the speed-up is
-            known.
+        fast: fast_p by p.
+        validity: fraction of submitted variants that were verified and timed; None if none was submitted.
+        medians: median speed-up over each baseline, with its interval, over the problems for which it is known.
     """
 
     problems: int
@@ -98,7 +97,8 @@ class Summary:
 
 
 def fast(results: Sequence[Result], p: float) -> float:
-    """Return fast_p: the share of problems with a correct kernel that is more than `p` times as fast as eager PyTorch.
+    """Return fast_p, the fraction of problems with a correct kernel that is more than `p` times as fast as eager
+    PyTorch.
 
     If eager PyTorch has no time, a correct kernel counts only for p = 0.
     """
@@ -111,7 +111,7 @@ def fast(results: Sequence[Result], p: float) -> float:
 
 
 def summary(results: Sequence[Result]) -> Summary:
-    """Summarise the results. Every problem counts, also problems that could not be imported."""
+    """Summarise the results. Every problem counts, even if it could not be imported."""
     submitted = sum(len(each.attempts) for each in results)
     shares = [each.share for each in results if each.share is not None]
     gains = [each.tuning_gain for each in results if each.tuning_gain is not None]
@@ -135,7 +135,7 @@ def _median(results: Sequence[Result], name: str) -> SpeedUp | None:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return a table of the problems and the summary."""
+    """Return the results as Markdown: a table of the problems, and the summary."""
     return "\n".join(_lines(results)) + "\n"
 
 

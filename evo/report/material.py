@@ -1,4 +1,4 @@
-"""Input of a report. It comes from the database only, so that reports need no worker."""
+"""Input of a report. It comes only from the database, so reports need no worker."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,9 @@ class Found:
     """Result of one config.
 
     Attributes:
-        time_us: None if it was not measured.
-        binary: digest of the compiled binary; trials with the same binary share one measurement.
+        kind: kind of outcome.
+        time_us: time in µs; None if it was not measured.
+        binary: digest of the compiled binary. Trials with the same binary share one measurement.
     """
 
     number: int
@@ -33,7 +34,7 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One trial of an outcome, and the reason."""
+    """A trial that represents its kind of outcome, with the reason of the outcome."""
 
     number: int
     config: Config
@@ -42,7 +43,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Total time of all jobs of a kind."""
+    """Total time that all jobs of one kind took."""
 
     job: str
     count: int
@@ -51,7 +52,7 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True)
 class FrontRow:
-    """A trial of the Pareto front with its two figures as text."""
+    """A trial of the Pareto front, with the values of both objectives as text."""
 
     number: int
     figures: tuple[str, str]
@@ -60,11 +61,12 @@ class FrontRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """The Pareto front of two objectives, or of time and metric.
+    """The Pareto front of two objectives, or of the time and the metric.
 
     Attributes:
-        names: names of the two figures.
-        rows: trials, the best in the first figure first; `further` is the number of trials that are left out.
+        names: names of the two objectives.
+        rows: trials of the front, sorted by the first objective.
+        further: number of trials of the front that are left out.
     """
 
     names: tuple[str, str]
@@ -74,18 +76,18 @@ class Front:
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """The data that a report of one search shows.
+    """The data that the report of one search shows.
 
     Attributes:
         best: fastest trial of the search, with its outcome; None if nothing was measured.
         found: ended trials; for a long search, a representative sample of them.
-        examples: one trial of each outcome.
-        importances: importance by tunable, largest first, with sum 1; empty if too little was measured.
+        examples: one trial of each kind of outcome.
+        importances: importance of each tunable, largest first, with sum 1; empty if too little was measured.
         spent: time that each kind of job took.
-        work: least work of the problem; None if the family does not state it.
-        ablations: measured effects of the champion's switches.
-        progress: text that describes the chart of the best time over the search.
-        front: None if the only objective is the time, or too little was measured.
+        work: minimum amount of work of the problem; None if the family does not state it.
+        ablations: measured effects of changes of the champion's config.
+        progress: text that describes the chart of the best time over the course of the search.
+        front: the Pareto front; None if the only objective is the time, or if too little was measured.
     """
 
     search: SearchView
@@ -101,33 +103,34 @@ class Material:
 
     @property
     def champion(self) -> ChampionView | None:
-        """The champion, if this search found it."""
+        """The current champion if this search found it, else None."""
         champion = self.search.champion
         return champion if champion is not None and champion.search_id == self.search.id else None
 
     @property
     def winner(self) -> Config | None:
-        """Config with which other configs are compared: the champion's, else the fastest trial's."""
+        """Config with which other configs are compared: the champion's or, without a champion, the fastest trial's."""
         if self.champion is not None:
             return self.champion.config
         return None if self.search.best is None else self.search.best.config
 
     @property
     def reached_us(self) -> float | None:
-        """The champion's confirmed time if there is a champion, else the time of the fastest trial."""
+        """The champion's confirmed time in µs or, without a champion, the time of the fastest trial."""
         if self.champion is not None:
             return self.champion.time_us
         return None if self.search.best is None else self.search.best.time_us
 
     @property
     def saving(self) -> Saving | None:
-        """Time saved per call compared with the fastest baseline; None if nothing was measured or no baseline ran."""
+        """Comparison with the fastest baseline; None if nothing was measured or no baseline ran."""
         return saving(self.search, self.champion, self.reached_us)
 
     @property
     def samples(self) -> dict[str, Timing]:
-        """Sample series for the chart: from the champion's confirmation, else from the fastest trial and the
-        baselines.
+        """Sample series for the chart, by name.
+
+        They are from the champion's confirmation or, without one, from the fastest trial and the baselines.
         """
         report = None if self.champion is None else self.champion.report
         if report is not None and report.challenger is not None:
@@ -145,7 +148,7 @@ MOST_GOALS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A target: either a time, or a speed-up over the fastest baseline."""
+    """A target: either a time in µs, or a speed-up factor over the fastest baseline."""
 
     name: str
     time_us: float | None = None
@@ -154,12 +157,13 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Terms given by the user; None where not given.
+    """Values given by the user; None if not given.
 
     Attributes:
-        cost_per_hour: hourly cost of the machines that worked for the search; None: the rate of the search's budget.
-        calls_per_second: calls of the kernel per second in production.
-        goals: the least ambitious first.
+        cost_per_hour: cost per hour of the machines that worked on the search. If None, the rate of the search's budget
+            is used.
+        calls_per_second: number of calls of the kernel per second in production.
+        goals: targets, the least ambitious first.
     """
 
     cost_per_hour: float | None = None
@@ -168,10 +172,10 @@ class Terms:
 
 
 def parse_goals(text: str, field: str = "targets") -> tuple[Goal, ...]:
-    """Read goals from ``conservative=800us,stretch=1.5x,dream=0.2ms``.
+    """Return the targets in a text such as ``conservative=800us,stretch=1.5x,dream=0.2ms``.
 
     Raises:
-        InvalidInput: names the goal that cannot be read, and the accepted form.
+        InvalidInput: a target cannot be read. The message names it and the accepted form.
     """
     assignments = split_assignments(text, field)
     if len(assignments) > MOST_GOALS:

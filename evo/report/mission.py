@@ -1,4 +1,4 @@
-"""The mission (attention at two shapes on an NVIDIA L4, with target times) and its report as Markdown."""
+"""The mission (attention at two shapes on an NVIDIA L4, with target times), and its report as Markdown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,11 +30,11 @@ class Mission:
     """Problems of a mission, and its target times.
 
     Attributes:
-        problems: shapes, searched one after another for equal parts of the time.
-        model: the GPU of the goals.
+        problems: problems that are searched one after another, each for the same time.
+        model: model of the GPU for which the targets are set.
         policy: fields that override the default policy.
-        trials: largest number of trials of each search; None: only the time limits them.
-        rehearsal: True for a small run that only tests the whole procedure; its times are meaningless.
+        trials: maximum number of trials of each search; None if only the time limits them.
+        rehearsal: True for a small run that only tests the procedure. Its times are meaningless.
     """
 
     family: str = "sdpa"
@@ -68,7 +68,7 @@ REHEARSAL = Mission(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of the search of one shape; `best` is the best trial, None if nothing was measured."""
+    """Result of the search for one problem. `best` is the best trial, None if nothing was measured."""
 
     search: SearchView
     best: TrialView | None
@@ -83,7 +83,7 @@ def mission_report(
     """Return the report of the mission as Markdown.
 
     Args:
-        works: least work of each result's problem.
+        works: minimum amount of work of each result's problem.
         missing: one line for each item that `doctor` did not find.
     """
     parts = ["# Mission report", *_warnings(mission, results)]
@@ -122,7 +122,7 @@ def _where(results: Sequence[Result]) -> str:
 
 
 def _calibration(results: Sequence[Result]) -> str:
-    """Return a table of the device's peak rates and its noise."""
+    """Return a table of the device's peak rates and of its timing noise."""
     device, rows = results[0].search.device, []
     if device.ceilings is not None:
         limits = device.ceilings
@@ -205,7 +205,7 @@ def _champion(search: SearchView) -> str:
 
 
 def _decision(search: SearchView) -> str:
-    """Return the decision: keep the champion, fall back, or continue."""
+    """Return the decision: keep the champion, use the baseline, or continue."""
     champion = search.champion
     if champion is None:
         return "Decision: nothing to keep yet; search longer, or check the failures (`kernel-evo trials`)."
@@ -230,7 +230,7 @@ def _effort(results: Sequence[Result]) -> str:
 
 
 def _reached(result: Result) -> float | None:
-    """Return the champion's confirmed time if there is a champion, else the time of the best trial."""
+    """Return the champion's confirmed time or, without a champion, the time of the best trial; in µs."""
     if result.search.champion is not None:
         return result.search.champion.time_us
     return None if result.search.best is None else result.search.best.time_us
@@ -250,13 +250,13 @@ CACHES: tuple[Literal["hot", "cold"], ...] = ("hot", "cold")
 
 @dataclass(frozen=True)
 class Limits:
-    """Roofline limits of a device in µs, by cache mode. It is False as a condition if no limit is known."""
+    """Roofline limits of a device in µs, by cache mode. As a condition, the object is false if no limit is known."""
 
     floors_us: Mapping[str, float]
 
     @classmethod
     def of(cls, device: Device, work: Work | None, objective: Objective) -> "Limits":
-        """Return the limits of a device with a hot and with a cold cache."""
+        """Return the roofline limits of a device for a hot and for a cold cache."""
         floors_us: dict[str, float] = {}
         for cache in CACHES:
             limit = device_roofline(device, work, replace(objective, cache=cache))
@@ -277,8 +277,9 @@ class Limits:
 
 
 def goals_table(mission: Mission, search: SearchView, work: Work | None, reached_us: float) -> str:
-    """Return a table of each goal and its status. In a rehearsal no goal is compared, because the goals are for other
-    problems.
+    """Return a table of the targets with their status.
+
+    In a rehearsal, no target is compared, because the targets are for different problems.
     """
     if mission.rehearsal:
         rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]
@@ -293,8 +294,9 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
 
 
 def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Return the status of a goal. A reached time counts as possible, even if the datasheet's rates imply a longer
-    time.
+    """Return the status of a target.
+
+    A time that was reached counts as possible, even if the datasheet's rates imply a longer time.
     """
     if reached_us <= goal.time_us:
         return "reached"

@@ -1,4 +1,4 @@
-"""Compares a kernel with the fastest baseline: both times and their ratio, computed once for all reports."""
+"""Compares a kernel with the fastest baseline. All reports use these times and this ratio."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,16 @@ from evo.text.wording import factor_interval_text, factor_text, processes_text, 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """A kernel compared with the fastest baseline. Times and ratio are measured separately.
+    """A kernel compared with the fastest baseline. The ratio is measured separately from the two times.
 
     Attributes:
-        reached_us: the kernel's time.
-        baseline_us: the baseline's time in the rounds that timed the kernel; if these samples are not stored, or
-            nothing was confirmed, the median of the baseline's own job.
-        factor: the confirmed speed-up; without a confirmation, the ratio of the two times.
-        verdict: the verdict with that speed-up; None if nothing was confirmed.
-        source: text that names the origin of the two times.
+        baseline: name of the baseline.
+        reached_us: the kernel's time in µs.
+        baseline_us: the baseline's time in µs, in the rounds that timed the kernel. If these samples are not stored, or
+            nothing was confirmed, it is the median from the baseline's own job.
+        factor: the confirmed speed-up or, without a confirmation, the ratio of the two times.
+        source: text on where the two times come from.
+        verdict: verdict with the confirmed speed-up; None if nothing was confirmed.
     """
 
     baseline: str
@@ -29,12 +30,12 @@ class Saving:
 
     @property
     def saved_us(self) -> float:
-        """Difference of the two times; negative where the baseline is faster."""
+        """Difference of the two times in µs; negative if the baseline is faster."""
         return self.baseline_us - self.reached_us
 
     @property
     def faster(self) -> bool:
-        """True if the kernel is faster according to the ratio, in which disturbances of both kernels cancel."""
+        """True if the kernel is faster by the ratio, in which disturbances of both kernels cancel."""
         return self.factor > 1.0
 
     @property
@@ -43,17 +44,17 @@ class Saving:
 
     @property
     def times(self) -> str:
-        """Text with both times and their origin."""
+        """Text with both times, and where they come from."""
         return f"{time_text(self.reached_us)} compared with {time_text(self.baseline_us)} {self.source}"
 
     @property
     def as_fast(self) -> str:
-        """Text with the ratio, its interval and its origin: ``2.4× (2.3 to 2.5) as fast as numpy over 5 …``."""
+        """Text with the ratio, its interval and its origin, e.g. ``2.4× (2.3 to 2.5) as fast as numpy over 5 …``."""
         return f"{self._ratio} as fast as {self.baseline} {self._where}"
 
     @property
     def sentence(self) -> str:
-        """Headline: the speed-up over the fastest baseline."""
+        """Sentence with the speed-up over the fastest baseline, for a headline."""
         return f"Speed-up over {self.baseline}, the fastest baseline: {self._ratio}, {self._where}."
 
     @property
@@ -69,8 +70,9 @@ class Saving:
 
 
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
-    """Return the comparison from the confirmation if there is one, else from the search's own jobs; None without a
-    baseline.
+    """Return the comparison with the fastest baseline; None if there is no baseline or no time.
+
+    It is from the confirmation or, without one, from the search's own jobs.
     """
     if reached_us is None:
         return None
@@ -93,8 +95,9 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
 
 
 def _of_refused_trial(search: SearchView, best: BestView) -> Saving | None:
-    """Return the comparison for a trial that was confirmed but not promoted; the baseline's time is from its
-    own job.
+    """Return the comparison for a trial that was confirmed but not promoted.
+
+    The baseline's time is from its own job.
     """
     found = [each.verdict for each in search.challenges if each.trial == best.number and each.verdict.challenger]
     speedup = best.speedup

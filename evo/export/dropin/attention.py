@@ -1,4 +1,4 @@
-"""Attention: over whole sequences, for a single query, and on views of one joint projection of q, k and v."""
+"""Attention: over whole sequences, for a single query, and on views of a joint projection of q, k and v."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,12 +24,14 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Return attention, as `torch.nn.functional.scaled_dot_product_attention`; kernels support neither masks nor
+    """Return attention, as `torch.nn.functional.scaled_dot_product_attention`. Kernels support neither masks nor
     dropout.
 
-    Queries are contiguous, or in the memory layout (B, S, H, D) of a model's projections; keys and values in another
-    layout are copied. The output has the layout of the queries. If q, k and v are views of one joint projection and a
-    kernel for that layout exists, they are read without a copy. The output then has the memory layout (B, S, H, D).
+    Queries are contiguous, or have the memory layout (B, S, H, D) of a model's projections. Keys and values with a
+    different layout are copied. The output has the layout of the queries.
+
+    If q, k and v are views of one joint projection and there is a kernel for that layout, they are read without a copy.
+    The output then has the memory layout (B, S, H, D).
     """
     inputs = (query, key, value)
 
@@ -81,7 +83,7 @@ def _attention_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Un
 
 
 def _by_tokens(heads: torch.Tensor) -> torch.Tensor:
-    """Return a copy of (B, H, S, D) that lies in memory as (B, S, H, D)."""
+    """Return a copy of a tensor of shape (B, H, S, D) with the memory layout (B, S, H, D)."""
     return heads.transpose(1, 2).contiguous().transpose(1, 2)
 
 
@@ -95,7 +97,7 @@ _ATTENTION = Operation(
 
 
 def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:  # noqa: PLR0911
-    """Return why no kernel can compute this attention call; None if a kernel can."""
+    """Return the reason why no kernel can compute this attention call; None if a kernel can."""
     masked, causal, scale, grouped = terms
     query, key, value = inputs
     if masked:
@@ -131,10 +133,10 @@ def _attention_problem(
 
 
 def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, ...]] | None:
-    """Return the layout of the joint projection of which q, k and v are views, and the byte offset of each from q.
+    """Return the layout of the joint projection of which q, k and v are views, and the byte offset of each view from q.
 
     The views have shape (B, heads, S, D). The projection has shape (B, S, H + 2 KV, D) with all heads of q first
-    (`qkv`), or (B, S, H, 3, D) (`qkv_heads`). Returns None for any other memory layout.
+    (layout `qkv`), or (B, S, H, 3, D) (layout `qkv_heads`). For any other memory layout, the result is None.
     """
     query, key, _ = inputs
     _, heads, length, size = query.shape
@@ -155,7 +157,7 @@ def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, .
 
 
 def _offsets(inputs: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
-    """Return the byte offset of each tensor from the first; None if they do not share one storage."""
+    """Return the byte offset of each tensor from the first one; None if the tensors do not share one storage."""
     try:
         storages = {each.untyped_storage().data_ptr() for each in inputs}
         return tuple(each.data_ptr() - inputs[0].data_ptr() for each in inputs) if len(storages) == 1 else None
@@ -164,6 +166,6 @@ def _offsets(inputs: tuple[torch.Tensor, ...]) -> tuple[int, ...] | None:
 
 
 def _strides_by_tokens(like: torch.Tensor) -> tuple[int, ...]:
-    """Return the strides of (B, H, S, D) that lies in memory as (B, S, H, D)."""
+    """Return the strides of a tensor of shape (B, H, S, D) with the memory layout (B, S, H, D)."""
     _, heads, length, size = like.shape
     return (length * heads * size, size, heads * size, 1)

@@ -1,6 +1,6 @@
-"""Prints the time of each kernel alone, the time of the package's function, and PyTorch's time.
+"""Prints the time of each kernel alone, the time of the package's function, and the time of PyTorch's function.
 
-An exported package contains this file as ``__main__.py``, so that ``python -m`` of the package runs it.
+An exported package contains this file as ``__main__.py``, so ``python -m`` with the package's name runs it.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Functions with the signatures of `torch.nn.functional`. A kernel computes the call if there is one, else PyTorch."""
+"""Functions with the signatures of `torch.nn.functional`, computed by kernels if possible and otherwise by PyTorch."""
 
 from .attention import scaled_dot_product_attention
 from .norms import add_layer_norm, add_rms_norm, layer_norm, rms_norm

@@ -1,4 +1,6 @@
-"""Loads a kernel and launches it on tensors: a C function on a CPU, a CUDA kernel through the driver."""
+"""Loads a kernel and launches it on tensors. A CPU kernel is a C function; a CUDA kernel is launched through the
+driver.
+"""
 
 import ctypes
 import importlib.util
@@ -33,7 +35,7 @@ _DEFAULT_STATE = ctypes.c_void_p(-1)
 
 
 class Unfit(RuntimeError):
-    """The kernel was not built for this machine or this tensor."""
+    """The kernel was not built for this machine or for these tensors."""
 
 
 Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
@@ -41,14 +43,15 @@ Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
 
 
 class Kernel:
-    """One kernel for the problem for which it was compiled.
+    """A kernel, compiled for one problem.
 
-    Calls on several streams wait for each other if they share workspaces.
+    If launches share workspaces, calls on several streams wait for each other.
 
     Attributes:
-        arguments: descriptions in call order; `inputs` are the input arguments, `outputs` the output arguments, and
-            `scalars` the names of the scalars.
-        results: the outputs as the kernel writes them.
+        arguments: descriptions of all arguments in call order.
+        inputs, outputs: descriptions of the input and of the output arguments.
+        scalars: names of the scalar arguments.
+        results: shape, strides and dtype of each output as the kernel writes it.
         alignments: required alignment of each input's address, in bytes.
     """
 
@@ -69,7 +72,7 @@ class Kernel:
         self.alignments = [max(least, int(each.get("alignment", 1))) for each in self.inputs]
 
     def check(self, device: torch.device) -> None:
-        """Check that the kernel runs on a device.
+        """Check that the kernel can run on a device.
 
         Raises:
             Unfit: the kernel was not built for this device.
@@ -79,11 +82,12 @@ class Kernel:
     def prepare(
         self, device: torch.device, scalars: Mapping[str, float], results: Sequence[Result] | None = None
     ) -> "Launch":
-        """Return a reusable launch of the kernel on one device; equal arguments return the same object.
+        """Return a reusable launch of the kernel on one device. Equal arguments return the same object.
 
         Args:
-            scalars: values of scalar arguments by name, which replace the values used in the measurement.
-            results: shapes of the outputs as the caller gets them; by default as the kernel writes them.
+            scalars: values of scalar arguments by name. They replace the values used in the measurement.
+            results: shapes of the outputs that the caller gets. By default, these are the shapes that the kernel
+                writes.
         """
         wanted = self.results if results is None else tuple(results)
         terms = (device, tuple(scalars.items()), wanted)
@@ -96,7 +100,7 @@ class Kernel:
 
 
 class Launch:
-    """A kernel with the values of its scalars and the shapes of its outputs, on one device.
+    """A kernel on one device, with values for its scalars and shapes for its outputs.
 
     It runs on PyTorch's current stream of the device. Calls by several threads wait for each other.
     """
@@ -107,7 +111,7 @@ class Launch:
         self._templates, self._start = templates, start
 
     def __call__(self, addresses: list[int]) -> list[torch.Tensor]:
-        """Launch, and return the outputs in the order of the arguments.
+        """Launch the kernel. Return the outputs in the order of the arguments.
 
         Args:
             addresses: addresses of the inputs in the order of the arguments, aligned as `Kernel.alignments` requires.
@@ -127,7 +131,9 @@ _empty_like = torch.empty_like
 def _template(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
-    """Return a tensor without memory: outputs are allocated like it, in half the time of an allocation by shape."""
+    """Return a tensor without memory. Allocating outputs like this tensor takes half the time of an allocation by
+    shape.
+    """
     if strides is None:
         found = torch.empty(shape, dtype=dtype, device=device)
     else:
@@ -137,10 +143,10 @@ def _template(
 
 
 def _refuse_unsupported(described: Mapping[str, Any]) -> None:
-    """Refuse a kernel with unsupported features.
+    """Refuse a kernel that needs a feature which this package lacks.
 
     Raises:
-        Unfit: the kernel needs a feature that this package lacks.
+        Unfit: the kernel needs such a feature.
     """
     if described.get("launch", {}).get("further"):
         raise Unfit("a kernel of several launches")
@@ -183,7 +189,7 @@ class _OnCpu:
             raise Unfit(f"built for a CPU, not for {device}")
 
     def prepare(self, _device: torch.device, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
-        """Return a function that runs the kernel at the addresses of inputs and outputs."""
+        """Return a function that runs the kernel on the addresses of inputs and outputs."""
         values = {**self._scalars, **scalars}
         constant = (*(values[name] for name in self._scalars), *(each.data_ptr() for each in self._workspaces))
         run, ordered, function, turn = self._state.run, self._ordered, self._function, self._lock
@@ -219,7 +225,7 @@ class _OnGpu:
             self._fit.add(index)
 
     def prepare(self, device: torch.device, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
-        """Return a function that launches the kernel at the addresses of inputs and outputs."""
+        """Return a function that launches the kernel on the addresses of inputs and outputs."""
         with torch.cuda.device(device), self._lock:
             loaded = self._loaded.get(device.index)
             if loaded is None:
@@ -238,7 +244,7 @@ class _OnGpu:
         return start_there
 
     def _load(self, device: torch.device) -> "_Loaded":
-        """Load the binary into the device's current CUDA context, which PyTorch created."""
+        """Load the binary into the CUDA context that PyTorch created on the device."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         _driver("cuModuleLoadData", ctypes.byref(module), self._image)
         _driver("cuModuleGetFunction", ctypes.byref(function), module, self._entry.encode())
@@ -248,7 +254,7 @@ class _OnGpu:
 
 
 class _Loaded:
-    """A kernel on one device. Its launches do not overlap on the host, because they may share workspaces."""
+    """A kernel loaded on one device. The host starts its launches one by one, because they may share workspaces."""
 
     def __init__(
         self,
@@ -271,8 +277,9 @@ class _Loaded:
         self._last_stream: int | None = None
 
     def prepare(self, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
-        """Return a function that launches the kernel with these scalars; all its launches use the same memory for
-        parameters, which the driver copies.
+        """Return a function that launches the kernel with these scalars.
+
+        All launches reuse the same host memory for parameters, because the driver copies the parameters.
         """
         passed = [each["name"] for role in _PASSED for each in self._arguments if each["role"] == role]
         workspaces = {name: tensor.data_ptr() for name, tensor in self._workspaces.items()}
@@ -316,7 +323,7 @@ class _Loaded:
         return start
 
     def _encoded_maps(self, addresses: int | tuple[int, ...]) -> list[int]:
-        """Return the memory addresses of the encoded tensor maps; equal addresses of arguments reuse earlier maps."""
+        """Return the addresses of the encoded tensor maps. Maps are cached by the addresses of the arguments."""
         found = self._encoded.get(addresses)
         if found is None:
             assert self._encode is not None
@@ -328,8 +335,9 @@ class _Loaded:
         return found[1]
 
     def _wait(self, stream: int) -> None:
-        """Make a stream wait for the stream of the last launch, because launches share workspaces. Captured launches
-        are not ordered.
+        """Make a stream wait for the stream of the last launch, because launches share workspaces.
+
+        Launches that are being captured into a graph do not wait.
         """
         if torch.cuda.is_current_stream_capturing():
             return
@@ -348,7 +356,7 @@ _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream
 
 
 class _FloatState:
-    """Restores the thread's floating-point modes after a call, as the kernel may change them."""
+    """Restores the thread's floating-point modes after a call, because the kernel may change them."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL("libm.so.6") if _LINUX else ctypes.CDLL(None)
@@ -374,10 +382,13 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
-    """Check that a GPU runs a cubin: same major version, at least its minor version; sm_90a only on sm_90.
+    """Check that a GPU can run a cubin.
+
+    The major version must be equal, and the GPU's minor version at least that of the cubin. A cubin for sm_90a runs
+    only on sm_90.
 
     Raises:
-        Unfit: names both.
+        Unfit: the GPU cannot run the cubin. The message contains both versions.
     """
     number = built_for.removeprefix("sm_")
     exact = not number.isdigit()
@@ -387,10 +398,10 @@ def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
 
 
 def _check_cpu(built_for: str) -> None:
-    """Check the processor's instructions.
+    """Check that the processor has the instructions that the kernel uses.
 
     Raises:
-        Unfit: the processor lacks instructions that the kernel uses.
+        Unfit: the processor lacks instructions, or has a different architecture.
     """
     machine, _, feature = built_for.partition("+")
     if machine != platform.machine():
@@ -412,7 +423,7 @@ def _driver(name: str, *arguments: Any) -> None:
     """Call a function of the CUDA driver.
 
     Raises:
-        RuntimeError: the call failed; states its name and the driver's error number.
+        RuntimeError: the call failed. The message contains its name and the driver's error number.
     """
     status = _driver_function(name)(*arguments)
     if status:
@@ -438,7 +449,7 @@ _LIBRARY: Any = None
 
 
 def _module(path: Path) -> Any:
-    """Load a file next to a kernel by its path, because every kernel's folder has a file of this name."""
+    """Load a file next to a kernel by its path, because the folder of every kernel has a file with this name."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_{path.parent.name}_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

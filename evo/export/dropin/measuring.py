@@ -26,12 +26,13 @@ class Measured:
     """Times of one kernel.
 
     Attributes:
-        champion: number of the kernel's champion in the database it was exported from.
-        model, machine: the device of the confirmation, and the device of this machine.
-        kernel_us: time of the kernel alone, confirmed by its search on `model`.
-        called_us: time of a call of this package's function here: the kernel's time, or the cost on the host if that is
-            longer.
-        torch_us: time of PyTorch's function, called in the same way.
+        champion: number of the kernel's champion in the database from which it was exported.
+        model: model of the device on which the champion was confirmed.
+        machine: name of this machine's device.
+        kernel_us: time of the kernel alone in µs, as confirmed by its search on `model`.
+        called_us: time of a call of this package's function on this machine, in µs. This is the kernel's time or, if
+            longer, the time that the call takes on the host.
+        torch_us: time of PyTorch's function in µs, called in the same way.
     """
 
     champion: int
@@ -50,10 +51,12 @@ class Measured:
 
 
 def measure(kind: str | None = None) -> list[Measured]:
-    """Time every kernel that this machine can run: consecutive calls, without graphs. Counts of calls are unchanged.
+    """Time every kernel that this machine can run, with consecutive calls and without graphs.
+
+    The numbers of calls in `report` are not changed.
 
     Args:
-        kind: ``cpu`` or ``cuda``; None: both.
+        kind: ``cpu`` or ``cuda``; None for both.
     """
     before = {id(each): each.calls for each in counted()}
     kinds = {"cpu", "cuda"} if torch.cuda.is_available() else {"cpu"}
@@ -65,7 +68,7 @@ def measure(kind: str | None = None) -> list[Measured]:
 
 
 def _measured(entry: Entry) -> Iterator[Measured]:
-    """Yield the times of a kernel, unless PyTorch serves its call here."""
+    """Yield the times of a kernel, or nothing if PyTorch would compute its call on this machine."""
     calls = entry.calls
     with torch.no_grad():
         ours, theirs = example(functions, entry.family, entry.problem, entry.device)
@@ -100,7 +103,7 @@ def _machine(kind: str) -> str:
 
 
 def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
-    """Return the median µs per call of both callables, timed in alternating rounds."""
+    """Return the median time per call of both callables in µs, timed in alternating rounds."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for run, taken in zip((ours, theirs), times, strict=True):
@@ -111,7 +114,7 @@ def in_turns(ours: Run, theirs: Run, kind: str) -> tuple[float, float]:
 
 
 def seconds(run: Run, count: int, kind: str) -> float:
-    """Return the seconds that `count` calls take, up to the time at which the device has finished."""
+    """Return the time of `count` calls in seconds, including the time until the device has finished."""
     if kind == "cuda":
         torch.cuda.synchronize()
     begun = time.perf_counter()
@@ -125,8 +128,9 @@ def seconds(run: Run, count: int, kind: str) -> float:
 def example(  # noqa: PLR0911 — one call for each family
     package: Any, family: str, problem: Mapping[str, Any], device: str
 ) -> tuple[Run, Run]:
-    """Return two callables that compute the problem on the same random tensors: the package's function and
-    PyTorch's.
+    """Return two callables that compute the problem on the same random tensors.
+
+    The first calls the package's function, the second PyTorch's function.
     """
     dtype = getattr(torch, str(problem["dtype"]))
 
@@ -191,7 +195,7 @@ def _attention(
 
 
 def _rotation(problem: Mapping[str, Any], drawn: Callable[..., torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Return random q and k, shape (B, heads, S, D), and the tables of cosines and sines."""
+    """Return random q and k of shape (B, heads, S, D), and the tables of cosines and sines."""
     batch, length, size = problem["B"], problem["S"], problem["D"]
     heads = (problem["H"], problem.get("KV", 0) or problem["H"])
     if problem.get("layout", "bshd") == "bshd":
@@ -203,7 +207,7 @@ def _rotation(problem: Mapping[str, Any], drawn: Callable[..., torch.Tensor]) ->
 
 
 def as_json(found: Sequence[Measured]) -> str:
-    """Return the times as a document that ``kernel-evo champion called`` stores."""
+    """Return the times as a JSON document, which ``kernel-evo champion called`` can store."""
     document = {"software": f"PyTorch {torch.__version__}", "times": [asdict(each) for each in found]}
     return json.dumps(document, indent=2, ensure_ascii=False)
 

@@ -1,4 +1,4 @@
-"""The operators for torch.compile, registered under a name that is unique to this package."""
+"""Operators for torch.compile, registered under names that are unique to this package."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, 
 
 
 def _with_strides_like(input: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    """Return the output with the strides that the fake implementation declares, those of ``empty_like(input)``."""
+    """Return the output with the strides of ``empty_like(input)``, which the fake implementation declares."""
     if output.stride() == torch.empty_like(input, device="meta").stride():
         return output
     return torch.empty_like(input).copy_(output)
@@ -94,8 +94,9 @@ OPERATORS = _registered()
 
 
 def traced(name: str, family: str, inputs: Sequence[torch.Tensor], **fields: Any) -> Any:
-    """Return the operator for a traced call. Return None, so that PyTorch's own operations are traced and can be fused,
-    if a gradient is needed or no kernel can compute the call.
+    """Return the operator for a traced call; None if a gradient is needed or no kernel can compute the call.
+
+    If the result is None, PyTorch's own operations are traced, and can be fused.
     """
     if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
         return None

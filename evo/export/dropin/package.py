@@ -1,21 +1,23 @@
 """Drop-in replacements for PyTorch functions, with kernels tuned for the shapes of a program.
 
-Needs only this folder and PyTorch.
+The package needs only this folder and PyTorch.
 
     import fast                     # the name of this folder
+
     y = fast.rms_norm(x, (4096,), weight, 1e-5)
-    fast.patch(model)               # or let a model's modules use them
-    print(fast.report())            # what ran here, and what fell back to PyTorch
-    python -m fast                  # each kernel's time: alone, as a program calls it, and PyTorch's
+    fast.patch(model)               # or let a model's modules use the functions
+    print(fast.report())            # which calls used kernels, and which used PyTorch
 
-Each function has the signature of its namesake in `torch.nn.functional` and the same result within the precision of its
-dtype. Calls with a shape that has no kernel, with another layout, or on a machine that the kernel was not built for
-fall back to PyTorch. `report` counts these calls by reason, and ``report().suite()`` is a suite file for the next
-search. ``strict(True)`` raises instead.
+    python -m fast                  # times of each kernel alone, of its function, and of PyTorch's function
 
-Gradients: only the forward pass uses the kernels; the backward pass recomputes the call with PyTorch and differentiates
-that. Under torch.compile, each call is one custom operator with a fake implementation; calls that need gradients fall
-back to PyTorch.
+Each function has the signature of the function with the same name in `torch.nn.functional`, and the same result within
+the precision of its dtype. PyTorch computes a call if there is no kernel for its shape or layout, or if the kernel was
+not built for this machine. `report` counts these calls by reason, and ``report().suite()`` is a suite file with which a
+search can add the missing kernels. After ``strict(True)``, such calls raise an exception instead.
+
+Gradients: only the forward pass uses the kernels. The backward pass recomputes the call with PyTorch and differentiates
+the result. Under torch.compile, each call is one custom operator with a fake implementation; PyTorch computes calls
+that need gradients.
 """
 
 from .functions import (

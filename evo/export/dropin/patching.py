@@ -1,4 +1,4 @@
-"""Lets the modules of a model use the functions of this package."""
+"""Makes the modules of a model use the functions of this package."""
 
 import functools
 import inspect
@@ -20,16 +20,23 @@ _REFUSED = (AttributeError, TypeError, RuntimeError, ValueError)
 
 
 def patch(model: torch.nn.Module) -> dict[str, int]:
-    """Make a model call this package's functions, in place. Return the number of patched modules by kind.
+    """Make a model call this package's functions, in place.
 
-    Linear, LayerNorm, RMSNorm and Softmax modules then call the functions of this package. So do the gated products in
-    modules with `gate_proj`, `up_proj` and `down_proj`, and classes of other libraries whose name ends in RMSNorm, if
-    they compute the same on a small example. `torch.nn.functional.scaled_dot_product_attention` is replaced for the
-    whole process, because models call it there; calls without a kernel still use PyTorch's function.
-    `apply_rotary_pos_emb` is replaced in the Python modules that define the model's classes, as in transformers, if it
-    rotates a small example as this package does and the model's rotary embedding repeats the first half of its tables;
-    calls without a kernel use the replaced function. `unpatch` restores everything. Modules keep their hooks; modules
-    of other classes are unchanged.
+    The following modules and functions are replaced:
+
+    - Linear, LayerNorm, RMSNorm and Softmax modules.
+    - The gated products in modules with `gate_proj`, `up_proj` and `down_proj`, and classes of other libraries whose
+      name ends in RMSNorm, if they compute the same as this package on a small example.
+    - `torch.nn.functional.scaled_dot_product_attention`, for the whole process, because models call the function under
+      this name. Calls without a kernel still use PyTorch's function.
+    - `apply_rotary_pos_emb` in the Python modules that define the model's classes, as in transformers. It is replaced
+      if it rotates a small example as this package does, and if the second half of the model's rotary tables repeats
+      the first. Calls without a kernel use the original function.
+
+    Modules keep their hooks. Modules of other classes are not changed. `unpatch` restores everything.
+
+    Returns:
+        The number of patched modules and functions, by kind.
     """
     counts: dict[str, int] = {}
     for module in model.modules():
@@ -79,7 +86,9 @@ def _sources(model: torch.nn.Module) -> list[ModuleType]:
 
 
 def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `original` that uses a kernel if one can compute the call, and else calls `original`."""
+    """Return a replacement for `original` that uses a kernel if one can compute the call, and otherwise calls
+    `original`.
+    """
 
     @functools.wraps(original)
     def apply_rotary_pos_emb(q: Any, k: Any, cos: Any, sin: Any, *others: Any, **named: Any) -> Any:
@@ -92,8 +101,9 @@ def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rotates(original: Callable[..., Any]) -> bool:
-    """Return True if a function computes the same as `functions.rotated_by_torch` on a small example. Some functions
-    with this name interleave pairs, or take a single tensor.
+    """Return True if a function computes the same as `functions.rotated_by_torch` on a small example.
+
+    Some functions with the name ``apply_rotary_pos_emb`` interleave pairs, or take a single tensor.
     """
     generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(2, heads, 4, 8, generator=generator) for heads in (4, 2))
@@ -116,8 +126,10 @@ def _rotates(original: Callable[..., Any]) -> bool:
 
 
 def _repeats_halves(model: torch.nn.Module, source: ModuleType) -> bool:
-    """Return True if every rotary embedding class in `source` that the model uses returns tables whose second half
-    repeats the first half, because kernels read only the first half.
+    """Return True if the second half of the model's rotary tables repeats the first half; kernels read only the first
+    half.
+
+    The result is True only if this holds for every rotary embedding class in `source` that the model uses.
     """
     found = [
         module
@@ -138,7 +150,7 @@ def _halves_equal(embedding: torch.nn.Module) -> bool:
 
 
 def _forward(module: torch.nn.Module) -> tuple[str, Callable[..., Any]] | None:
-    """Return the kind of a module and its new forward; None if it is not patched."""
+    """Return the kind of a module and its new forward method; None if the module is not patched."""
     kind = type(module)
     if kind in _KINDS:
         return _KINDS[kind]
@@ -167,8 +179,9 @@ def _is_gated(module: torch.nn.Module) -> bool:
 
 
 def _scales_by_weight(module: torch.nn.Module) -> bool:
-    """Return True if an RMSNorm of another library computes the same as PyTorch's on a small example. Some RMSNorm
-    classes scale by 1 + weight, or have a bias.
+    """Return True if an RMSNorm of another library computes the same as PyTorch's RMSNorm on a small example.
+
+    Some RMSNorm classes scale by 1 + weight, or have a bias.
     """
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.ndim != 1 or _epsilon(module) is None:

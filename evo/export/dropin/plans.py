@@ -1,5 +1,6 @@
-"""Plans: cached decisions which kernel serves a call. The cache key is everything on which the decision depends, so
-that a repeated call costs little time on the host.
+"""Plans: cached decisions on which kernel computes a call.
+
+The cache key contains everything on which the decision depends, so a repeated call takes little time on the host.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,14 +29,14 @@ class Plan:
 
     Attributes:
         count: record that counts the calls.
-        launch: launches the kernel; None: PyTorch serves the call.
-        alignments: required alignment in bytes of each address that the kernel reads.
-        threads: largest number of PyTorch's threads; 0: any.
-        convert: index of an input that the kernel cannot read as it is → its conversion.
+        launch: launches the kernel; None if PyTorch computes the call.
+        alignments: required alignment, in bytes, of each address that the kernel reads.
+        threads: maximum number of PyTorch's threads for which the plan is valid; 0 if there is no limit.
+        convert: functions that convert inputs which the kernel cannot read directly, by the index of the input.
         copies: True if conversions are counted as copies into another layout.
-        offsets: byte offset of each input from the first, if the inputs are views of one tensor that the kernel reads
-            as a whole; else empty.
-        unread: addresses that are passed after those of the inputs, and that the kernel does not read.
+        offsets: byte offset of each input from the first one, if the inputs are views of one tensor that the kernel
+            reads as a whole; else empty.
+        unread: addresses that are passed after those of the inputs but are not read by the kernel.
     """
 
     count: Entry | Fallback
@@ -52,7 +53,7 @@ class Plan:
         self._mask = max(self.alignments, default=1) - 1
 
     def run(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel and return the outputs. Return None without a launch if the tensors need a full check."""
+        """Launch the kernel and return the outputs. If the tensors need a full check, return None without a launch."""
         if self.threads and _threads() > self.threads:
             return None
         if _grad_enabled():
@@ -62,7 +63,9 @@ class Plan:
         return self.launched(inputs)
 
     def launched(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel whether or not gradients are needed; return None if an address is not aligned for it."""
+        """Launch the kernel whether or not gradients are needed. Return None if an address is not aligned as the kernel
+        requires.
+        """
         if self.convert:
             inputs = self.converted(inputs)  # copies live until the launch
         addresses, low = [], 0
@@ -91,7 +94,7 @@ class Plan:
         return self.launch(addresses)
 
     def converted(self, inputs: Sequence[Any]) -> list[Any]:
-        """Return the inputs, converted where the kernel requires it."""
+        """Return the inputs, some of them converted as the kernel requires."""
         return [self.convert[index](each) if index in self.convert else each for index, each in enumerate(inputs)]
 
 
@@ -100,7 +103,7 @@ PLANS: dict[Key | None, Plan] = {}
 
 
 def keep(key: Key | None, plan: Plan) -> None:
-    """Store the plan for further calls with the same key; without a key it is not stored."""
+    """Store the plan for further calls with the same key. Without a key, nothing is stored."""
     if key is not None:
         if len(PLANS) >= KEPT:
             PLANS.clear()
@@ -108,19 +111,20 @@ def keep(key: Key | None, plan: Plan) -> None:
 
 
 def strict(on: bool = True) -> None:
-    """Raise LookupError instead of calling PyTorch if no kernel serves a call."""
+    """Select whether calls without a kernel raise LookupError (`on`) or are computed by PyTorch."""
     TABLE.strict = on
     PLANS.clear()
 
 
 def key_of(name: str, inputs: Sequence[torch.Tensor | None], terms: tuple[Any, ...]) -> Key | None:
-    """Return the cache key of a call: everything that determines its plan except addresses and gradients. Return None
-    for tensors without strides.
+    """Return the cache key of a call: everything that determines its plan, except addresses and gradients.
+
+    The result is None if a tensor has no strides.
 
     Args:
-        name: the function.
+        name: name of the function.
         inputs: tensors of the call; the first is never None.
-        terms: its arguments other than tensors.
+        terms: arguments of the function other than tensors.
     """
     parts: list[Any] = [name, terms]
     try:

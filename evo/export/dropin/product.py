@@ -8,7 +8,7 @@ from .serving import Call, Operation, Terms, Unserved, compiling, dtype_name
 
 
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the product with the transposed weight, plus a bias, as `torch.nn.functional.linear`."""
+    """Return the product of the input and the transposed weight, plus the bias, as `torch.nn.functional.linear`."""
     inputs = (input, weight) if bias is None else (input, weight, bias)
     if compiling():
         op = None
@@ -44,7 +44,7 @@ _LINEAR = Operation(
 
 
 def _unread_bias(like: torch.Tensor) -> torch.Tensor:
-    """Return a tensor to pass as bias to a kernel that does not read it."""
+    """Return a tensor that can be passed as bias to a kernel that does not read its bias."""
     key = (like.device, like.dtype)
     found = _NOTHING.get(key)
     if found is None:

@@ -9,12 +9,13 @@ from .serving import Call, Operation, Terms, Unserved, compiling, dtype_name, li
 def apply_rotary_pos_emb(
     q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rotary position embedding of queries and keys, as models of transformers define it.
+    """Return rotated queries and keys, with the definition of rotary position embedding in transformers.
 
     Args:
-        q, k: (B, heads, S, D), or (B, S, heads, D) where `unsqueeze_dim` is 2; contiguous in either layout.
+        q, k: tensors of shape (B, heads, S, D), or (B, S, heads, D) if `unsqueeze_dim` is 2; contiguous in either
+            layout.
         cos, sin: tables of shape (1, S, D) or (S, D), equal for all batch entries. The second half of the last
-            dimension repeats the first; kernels read only the first half.
+            dimension repeats the first half; kernels read only the first half.
     """
     found = rotated(q, k, cos, sin, unsqueeze_dim)
     return rotated_by_torch(q, k, cos, sin, unsqueeze_dim) if found is None else found
@@ -23,8 +24,9 @@ def apply_rotary_pos_emb(
 def rotated(
     q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return the result of `apply_rotary_pos_emb` by a kernel. Return None, and count the call, if PyTorch must compute
-    it.
+    """Return the result of `apply_rotary_pos_emb`, computed by a kernel.
+
+    If PyTorch must compute the call, count it and return None.
     """
     inputs = (q, k, cos, sin)
     if compiling():
@@ -51,7 +53,7 @@ def _rotated_halves(x: torch.Tensor) -> torch.Tensor:
 
 
 def _unsupported_reason(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> str | None:
-    """Return why no kernel can compute this rotation; None if a kernel can."""
+    """Return the reason why no kernel can compute this rotation; None if a kernel can."""
     q, k, cos, sin = inputs
     if unsqueeze_dim not in (1, 2) or q.ndim != 4 or k.ndim != 4:
         return "queries and keys of another shape than (B, heads, S, D) or (B, S, heads, D)"

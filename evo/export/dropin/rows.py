@@ -1,4 +1,4 @@
-"""Functions that work row by row: softmax, SwiGLU and cross entropy."""
+"""Functions that compute row by row: softmax, SwiGLU and cross entropy."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from .serving import Call, Operation, Terms, Unserved, compiling, rows_problem
 def softmax(
     input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Return softmax over one dimension, as `torch.nn.functional.softmax`; kernels support the last dimension."""
+    """Return softmax over one dimension, as `torch.nn.functional.softmax`. Kernels support only the last dimension."""
     if compiling():
         op = None
         if not _is_not_last(input, dim) and dtype in (None, input.dtype):
@@ -88,8 +88,8 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
 ) -> torch.Tensor:
     """Return the cross entropy of rows of logits, as `torch.nn.functional.cross_entropy`.
 
-    Kernels support class numbers as target, and calls without gradients. If gradients are needed, PyTorch computes the
-    forward pass, too: recomputing it would cost more than the kernel saves.
+    Kernels support class numbers as targets, and only calls without gradients. If gradients are needed, PyTorch also
+    computes the forward pass, because computing it twice would cost more than a kernel saves.
     """
     inputs = (input, target) if weight is None else (input, target, weight)
     terms = (size_average, ignore_index, reduce, reduction, label_smoothing)
@@ -123,7 +123,7 @@ def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call 
 
 
 def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:
-    """Return why no kernel can compute this cross_entropy call; None if a kernel can."""
+    """Return the reason why no kernel can compute this cross_entropy call; None if a kernel can."""
     input, target, *weight = inputs
     size_average, ignored, reduce, reduction, smoothing = terms
     if weight or smoothing:
@@ -140,7 +140,7 @@ def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str |
 def _classes(numbers: torch.Tensor, *, cols: int, ignored: int) -> torch.Tensor:
     """Return the targets as int32. The kernel ignores targets that are not a class.
 
-    On a GPU they are not checked, because the host would wait for them.
+    On a GPU, the targets are not checked, because the host would have to wait for them.
 
     Raises:
         IndexError: on a CPU, a target is neither a class nor ignored, as in PyTorch.

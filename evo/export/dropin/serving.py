@@ -1,4 +1,4 @@
-"""Decides which kernel serves a call without a plan, or that PyTorch serves it, and stores the decision as a plan."""
+"""Decides which kernel, or whether PyTorch, computes a call without a plan, and stores the decision as a plan."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ _KINDS = (torch.Tensor, torch.nn.Parameter)
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """Requirements of a call on the kernel that computes it.
+    """What a call requires of the kernel that computes it.
 
     Attributes:
         problem: problem for which the kernel must be compiled.
-        results: shape and strides of each output as the caller gets it; strides None: contiguous.
-        family: the kernel's family; None: the family of the operation.
-        by_tokens: True if the kernel's memory layout is (B, S, H, D).
+        results: shape and strides of each output that the caller gets. The strides are None for a contiguous output.
+        family: family of the kernel; None for the family of the operation.
+        by_tokens: True if the kernel must have the memory layout (B, S, H, D).
         convert, copies, offsets: as in `Plan`.
         integers: indices of integer inputs, whose dtype may differ from that of the other inputs.
         scalars: values of the kernel's scalar arguments.
-        unread: tensors that are passed after the inputs, and that the kernel does not read.
-        kept: False if the decision holds for this call only and is not stored.
+        unread: tensors that are passed after the inputs but are not read by the kernel.
+        kept: False if the decision is valid for this call only and must not be stored.
     """
 
     problem: Mapping[str, Any]
@@ -48,6 +48,7 @@ class Unserved:
 
     Attributes:
         problem: fields that describe the call in the report.
+        reason: why no kernel can compute it.
     """
 
     problem: Mapping[str, Any]
@@ -59,29 +60,31 @@ Terms = tuple[Any, ...]
 
 
 def rows_problem(input: torch.Tensor, cols: int) -> dict[str, Any]:
-    """Return the fields of a problem of rows."""
+    """Return the problem fields of a row-wise computation."""
     return {"rows": input.numel() // cols if cols else 0, "cols": cols, "dtype": dtype_name(input.dtype)}
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Return the dtype's name in problems."""
+    """Return the dtype's name as used in problems."""
     return str(dtype).removeprefix("torch.")
 
 
 def lies_by_tokens(heads: torch.Tensor) -> bool:
-    """Return True if (B, H, S, D) lies in memory as (B, S, H, D)."""
+    """Return True if a tensor of shape (B, H, S, D) has the memory layout (B, S, H, D)."""
     return not heads.is_contiguous() and heads.transpose(1, 2).is_contiguous()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """A function of this package whose calls kernels may compute.
+    """A function of this package whose calls a kernel may compute.
 
     Attributes:
-        name: name of the function; `arguments` has the names of its tensors.
-        family: the family of the operation's kernels.
-        plain: computes the call with PyTorch for the backward pass; takes the terms, then the inputs.
-        describe: returns the `Call` or `Unserved` for inputs and terms.
+        name: name of the function.
+        arguments: names of the function's tensors.
+        family: family of the kernels that compute the function.
+        plain: computes the call with PyTorch for the backward pass. Its arguments are the terms, followed by the
+            inputs.
+        describe: returns a `Call` or `Unserved` for given inputs and terms.
     """
 
     name: str
@@ -91,10 +94,10 @@ class Operation:
     describe: Callable[..., Call | Unserved]
 
     def outputs(self, inputs: tuple[torch.Tensor | None, ...], terms: Terms = ()) -> Sequence[torch.Tensor] | None:
-        """Return the outputs of a kernel; if PyTorch must serve the call, count it and return None.
+        """Return the outputs of a kernel. If PyTorch must compute the call, count it and return None.
 
         Raises:
-            LookupError: no kernel serves the call, and `strict` is set.
+            LookupError: no kernel can compute the call, and `strict` is set.
         """
         key = key_of(self.name, inputs, terms)
         plan = PLANS.get(key)
@@ -108,7 +111,7 @@ class Operation:
         return self._decided(key, inputs, terms)
 
     def _decided(self, key: Key | None, inputs: tuple[Any, ...], terms: Terms) -> Sequence[torch.Tensor] | None:
-        """Return the same as `outputs` for a call without a plan, and store its plan."""
+        """Return the outputs of a call without a plan, as `outputs` does, and store its plan."""
         plan, kept = self._decision(inputs, terms)
         if kept:
             keep(key, plan)
@@ -121,10 +124,10 @@ class Operation:
         return plan.launched(inputs)
 
     def _decision(self, inputs: tuple[Any, ...], terms: Terms) -> tuple[Plan, bool]:
-        """Return the plan of a call, and True if it holds for all calls with the same key.
+        """Return the plan of a call, and whether it is valid for all calls with the same key.
 
         Raises:
-            LookupError: no kernel serves the call, and `strict` is set.
+            LookupError: no kernel can compute the call, and `strict` is set.
         """
         call = self.describe(inputs, terms)
         if isinstance(call, Unserved):
@@ -147,7 +150,7 @@ class Operation:
 
 
 def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan | None:
-    """Return the plan that serves a call with the kernel of `entry`; None if the kernel has different parameters."""
+    """Return a plan that computes the call with the kernel of `entry`; None if the kernel has different parameters."""
     kernel = entry.kernel
     assert kernel is not None
     count = 1 if call.offsets else len(inputs) + len(call.unread)
@@ -171,7 +174,7 @@ def _planned(entry: Entry, call: Call, inputs: Sequence[torch.Tensor]) -> Plan |
 
 
 def _unsupported_reason(names: Sequence[str], inputs: Sequence[torch.Tensor], call: Call) -> str | None:  # noqa: PLR0911
-    """Return why no kernel supports these tensors; None if a kernel may."""
+    """Return the reason why no kernel supports these tensors; None if a kernel may support them."""
     first = inputs[0]
     for index, (name, each) in enumerate(zip(names, inputs, strict=False)):
         if type(each) not in _KINDS:
@@ -191,7 +194,7 @@ def _unsupported_reason(names: Sequence[str], inputs: Sequence[torch.Tensor], ca
 
 
 def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan) -> str | None:
-    """Return an error text that names an input with an unaligned address; None if all addresses are aligned."""
+    """Return an error text about an input with an unaligned address; None if all addresses are aligned."""
     read = inputs[:1] if plan.offsets else plan.converted(inputs)
     try:
         for name, each, alignment in zip(names, read, plan.alignments, strict=False):
@@ -203,7 +206,7 @@ def _unaligned(names: Sequence[str], inputs: Sequence[torch.Tensor], plan: Plan)
 
 
 class _Differentiable(torch.autograd.Function):  # type: ignore[misc]
-    """Runs a kernel in the forward pass; the backward pass repeats the call with PyTorch and its gradient."""
+    """Runs a kernel in the forward pass. The backward pass repeats the call with PyTorch and computes its gradient."""
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, plain: Callable[..., Any], terms: Terms, *inputs: torch.Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""Finds the kernel for a call, and records calls: served by a kernel, or by PyTorch with the reason."""
+"""Finds the kernel for a call, and counts calls: those of kernels, and those of PyTorch with the reason."""
 
 import json
 import warnings
@@ -24,14 +24,15 @@ class Entry:
 
     Attributes:
         folder: folder with the kernel's files, relative to the package.
-        device: device type in PyTorch: cpu or cuda.
-        threads: on a CPU, number of PyTorch's threads in the comparison.
-        champion, model: number of the promoted champion, and the device that timed it.
-        time_us, speedup, baseline: the kernel's confirmed time, and its speed-up over the fastest baseline.
-        calls: number of calls of this kernel; `copied` counts the calls that first copied keys or values into its
-            layout.
-        kernel: the loaded kernel; None before first use.
-        trouble: why this machine cannot run the kernel; None if no reason is known.
+        device: device type in PyTorch, ``cpu`` or ``cuda``.
+        threads: on a CPU, number of PyTorch's threads with which the kernel was compared.
+        champion: number of the promoted champion.
+        model: model of the device that timed the champion.
+        time_us, speedup, baseline: the kernel's confirmed time in µs, and its speed-up over the fastest baseline.
+        calls: number of calls of this kernel.
+        copied: number of calls before which keys or values were copied into the kernel's layout.
+        kernel: the loaded kernel; None before its first use.
+        trouble: reason why this machine cannot run the kernel; None if no reason is known.
     """
 
     folder: str
@@ -52,7 +53,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Fallback:
-    """Calls that PyTorch serves for one reason."""
+    """Calls of one function and problem that PyTorch computed, all for the same reason."""
 
     function: str
     family: str
@@ -67,12 +68,12 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Report:
-    """Number of calls so far, of kernels and of PyTorch.
+    """Numbers of calls so far, of kernels and of PyTorch.
 
     Attributes:
-        served: number of calls by kernel; the key names family and problem.
-        copied: number of calls on kernels whose keys or values were copied into the layout of the queries.
-        missed: calls that PyTorch served.
+        served: number of calls of each kernel, by family and problem as text.
+        copied: number of calls of each kernel whose keys or values were copied into the layout of the queries.
+        missed: calls that PyTorch computed.
     """
 
     served: Mapping[str, int]
@@ -81,7 +82,7 @@ class Report:
 
     @property
     def fallbacks(self) -> Mapping[tuple[str, str, str], int]:
-        """Function, problem as text, and reason → number of calls that PyTorch served."""
+        """Number of calls that PyTorch computed, by function, problem as text, and reason."""
         return {(each.function, each.text, each.reason): each.calls for each in self.missed}
 
     def __str__(self) -> str:
@@ -96,7 +97,7 @@ class Report:
         return "\n".join(lines)
 
     def suite(self) -> str:
-        """Return a suite file of the problems that had no kernel, with the number of calls as weights."""
+        """Return a suite file with the problems that had no kernel. Their weights are the numbers of calls."""
         parts = ['goal = "time"\n']
         for each in self.missed:
             if each.reason == NO_KERNEL:
@@ -123,7 +124,8 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Return the entry for a problem with its kernel loaded; else the record of calls that PyTorch serves.
+        """Return the entry for a problem, with its kernel loaded. If there is none, return the record that counts
+        PyTorch's calls.
 
         Raises:
             LookupError: there is no kernel, and `strict` is set.
@@ -139,7 +141,7 @@ class Table:
         return self.fallback(function, family, problem, reason)
 
     def fallback(self, function: str, family: str, problem: Mapping[str, Any], reason: str) -> Fallback:
-        """Return the record that counts the calls of this function and problem that PyTorch serves for this reason.
+        """Return the record that counts calls which PyTorch computes, for this function, problem and reason.
 
         Raises:
             LookupError: `strict` is set.
@@ -150,7 +152,7 @@ class Table:
         return self.fallbacks.setdefault((function, new.text, reason), new)
 
     def offers(self, family: str, kind: str, **fields: Any) -> bool:
-        """Return True if the family has a kernel with these field values; other fields may have any value."""
+        """Return True if the family has a kernel whose problem has these field values; other fields are ignored."""
         return any(
             entry.family == family and entry.device == kind and fields.items() <= entry.problem.items()
             for entry in self.entries
@@ -161,13 +163,13 @@ class Table:
         return self._key(family, device.type, problem) in self._by_problem
 
     def _key(self, family: str, kind: str, problem: Mapping[str, Any]) -> Key:
-        """Return the key of a problem, in which fields with default values may be omitted."""
+        """Return the key of a problem. Fields with default values do not affect it."""
         defaults = self._defaults.get(family, {})
         given = ((name, value) for name, value in problem.items() if defaults.get(name) != value)
         return family, kind, frozenset(given)
 
     def _loaded(self, entry: Entry, device: torch.device) -> bool:
-        """Load a kernel once; if this machine cannot run it, the reason is stored."""
+        """Load a kernel once. If this machine cannot run it, store the reason and return False."""
         if entry.kernel is None:
             try:
                 entry.kernel = Kernel(self.folder / entry.folder)
@@ -192,7 +194,7 @@ TABLE = Table()
 
 
 def report() -> Report:
-    """Return the calls since the import, or since `reset`."""
+    """Return the numbers of calls since the import, or since `reset`."""
     return Report(
         served={described(entry.family, entry.problem): entry.calls for entry in TABLE.entries if entry.calls},
         copied={described(entry.family, entry.problem): entry.copied for entry in TABLE.entries if entry.copied},
@@ -201,7 +203,7 @@ def report() -> Report:
 
 
 def counted() -> list[Entry | Fallback]:
-    """Return all objects that count calls: kernels, and reasons to call PyTorch."""
+    """Return all objects that count calls."""
     return [*TABLE.entries, *TABLE.fallbacks.values()]
 
 

@@ -1,10 +1,11 @@
-"""Launches the exported CUDA kernel from Python: needs only this folder, CuPy and a GPU of its architecture.
+"""Launches the exported CUDA kernel from Python. It needs this folder, CuPy and a GPU of the kernel's architecture.
 
     from kernel import Kernel
+
     kernel = Kernel()
     outputs = kernel(**inputs)          # CuPy arrays by argument name
 
-``python kernel.py`` lists the arguments and times the launch on random inputs. From PyTorch: torch_op.py.
+``python kernel.py`` lists the arguments and times the launch on random inputs. For PyTorch, see torch_op.py.
 """
 
 import importlib.util
@@ -33,16 +34,16 @@ ADDRESSES = 16
 
 
 class Kernel:
-    """The exported kernel for the problem for which it was compiled, on the current device.
+    """The exported kernel, compiled for one problem, on the current device.
 
-    Launches on several streams, or by several threads, run one after another, because they share workspaces and partial
-    results. A stream must exist until another stream has launched the kernel.
+    Launches on several streams or by several threads run one after another, because they share workspaces and partial
+    results. A stream must exist until a different stream has launched the kernel.
 
     Attributes:
-        problem: its problem, e.g. ``{"B": 1, "S": 256}``; it is compiled in, so other shapes need another export.
-        arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order.
-            `stored` is the dtype of the argument's arrays; if CuPy lacks the argument's dtype, they hold its bit
-            patterns.
+        problem: the kernel's problem, e.g. ``{"B": 1, "S": 256}``. Other shapes need another export.
+        arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each argument, in call
+            order. `stored` is the dtype of the argument's arrays. If CuPy lacks the argument's dtype, the arrays
+            contain its bit patterns.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -63,20 +64,21 @@ class Kernel:
         self._last_stream: Any = None
 
     def __call__(self, **arrays: Any) -> dict[str, Any]:
-        """Launch on CuPy's current stream: every input by name; outputs may be passed to be written in place.
+        """Launch the kernel on CuPy's current stream.
 
-        An argument that is None counts as left out. In-place arguments (inout) are passed like inputs, changed, and
-        also returned. Arguments with an initial value are filled with it, except passed outputs that the caller must
-        fill (`init_timed` is false).
+        All inputs must be passed by name. Outputs may be passed; the kernel then writes to these arrays. An argument
+        that is None counts as not passed. In-place arguments (inout) are passed like inputs, changed, and also
+        returned. Arguments with an initial value are filled with it, except passed outputs that the caller must fill
+        (`init_timed` is false).
 
         Returns:
-            The outputs. They are ready when the stream has finished; the call does not wait.
+            The outputs by name. They are ready when the stream has finished; the call does not wait.
 
         Raises:
-            TypeError: an argument is missing, unknown, or not a CuPy array of its dtype.
-            ValueError: an array has another shape than the kernel was compiled for, holds a value beyond the argument's
-                limits (read back from the GPU, but not while a graph is captured), is not C-contiguous, or is on
-                another device or at an unaligned address; or an output shares memory with another array.
+            TypeError: an argument is missing or unknown, or is not a CuPy array of its dtype.
+            ValueError: an array does not have the shape for which the kernel was compiled, contains a value beyond the
+                argument's limits (read back from the GPU, but not while a graph is captured), is not C-contiguous, or
+                is on a different device or at an unaligned address; or an output shares memory with another array.
         """
         arrays = {name: array for name, array in arrays.items() if array is not None}
         inputs = {each["name"] for each in self.of("input", "inout")}
@@ -98,9 +100,10 @@ class Kernel:
         return {name: held[name] for name in sorted(outputs)}
 
     def launch(self, addresses: Mapping[str, int]) -> None:
-        """Launch on CuPy's current stream with unchecked device addresses of every input and output.
+        """Launch the kernel on CuPy's current stream with the device addresses of all inputs and outputs, without
+        checks.
 
-        Outputs whose `init_timed` is false must hold their initial value.
+        Outputs whose `init_timed` is false must contain their initial value.
         """
         passed = [self._parameters(each, addresses) for each in self._launches]
         with self._lock:
@@ -124,20 +127,23 @@ class Kernel:
         return (*passed, *(self._mapped(each, addresses) for each in launch["tensor_maps"]))
 
     def _fill(self, addresses: Mapping[str, int]) -> None:
-        """Fill the arguments that the call itself fills, and workspaces, on the current stream."""
+        """Fill workspaces, and the arguments that the call itself must fill, on the current stream."""
         for each in self.arguments:
             if "init" in each and (each["init_timed"] or each["role"] == "workspace"):
                 self._at(self._address(each["name"], addresses), each).fill(each["init"])
 
     def _at(self, address: int, each: dict[str, Any]) -> Any:
-        """Return an array of an argument's shape in existing memory."""
+        """Return an array with an argument's shape in existing memory."""
         dtype = np.dtype(each["stored"])
         size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
         memory = cp.cuda.UnownedMemory(address, size, None, self.device.id)
         return cp.ndarray(tuple(each["shape"]), dtype, cp.cuda.MemoryPointer(memory, 0))
 
     def _wait_for_the_last_stream(self) -> None:
-        """Make the current stream wait for the stream of the last launch. Captured launches are not ordered."""
+        """Make the current stream wait for the stream of the last launch.
+
+        Launches that are being captured into a graph do not wait.
+        """
         here = cp.cuda.get_current_stream()
         if here.is_capturing():
             return
@@ -146,12 +152,12 @@ class Kernel:
         self._last_stream = here
 
     def empty(self, name: str) -> Any:
-        """Return a new array for an argument."""
+        """Return a new, uninitialised array for an argument."""
         each = next(each for each in self.arguments if each["name"] == name)
         return cp.empty(tuple(each["shape"]), dtype=each["stored"])
 
     def of(self, *roles: str) -> list[dict[str, Any]]:
-        """Return the arguments of these roles, in call order."""
+        """Return the arguments with one of these roles, in call order."""
         return [each for each in self.arguments if each["role"] in roles]
 
     def _memory(self, each: dict[str, Any]) -> Any:
@@ -182,7 +188,7 @@ class Kernel:
         return np.uint64(self._address(each["name"], addresses))
 
     def _mapped(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:
-        """Return a tensor map as a NumPy array of one element, which CuPy passes by value."""
+        """Return a tensor map as a NumPy array of one element, because CuPy passes such arrays by value."""
         encoded = self._encode(self._address(each["of"], addresses), **each)
         return np.frombuffer(encoded, dtype=f"V{len(encoded)}")
 
@@ -200,7 +206,7 @@ def _encoder(folder: Path) -> Any:
 
 
 def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
-    """Refuse outputs that overlap inputs, because outputs are written while inputs are still read."""
+    """Refuse an output that overlaps another array, because outputs are written while inputs are still read."""
     begin, end = held[name].data.ptr, held[name].data.ptr + held[name].nbytes
     for other, array in held.items():
         if other != name and begin < array.data.ptr + array.nbytes and array.data.ptr < end:
@@ -216,7 +222,11 @@ def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
 
 
 def _check_architecture(built_for: str, capability: str, build: str) -> None:
-    """Check that a GPU runs a cubin: same major version, at least its minor version; sm_90a only on sm_90."""
+    """Check that a GPU can run a cubin.
+
+    The major version must be equal, and the GPU's minor version at least that of the cubin. A cubin for sm_90a runs
+    only on sm_90.
+    """
     number = built_for.removeprefix("sm_")
     exact = not number.isdigit()
     major, minor = divmod(int(number.rstrip("af")), 10)
@@ -233,7 +243,7 @@ def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
 
 
 def main(repeats: int = 50) -> None:
-    """Print the arguments and the time of a launch."""
+    """Print the arguments, and the time of a launch on random inputs."""
     kernel = Kernel()
     arrays = {each["name"]: kernel.empty(each["name"]) for each in kernel.of("input", "output", "inout")}
     rng = np.random.default_rng(0)

@@ -1,9 +1,10 @@
-"""Picks the exported kernel by the shapes of the arguments. Needs this folder and what its kernels need.
+"""Selects the exported kernel by the shapes of the arguments. It needs this folder, and what its kernels need.
 
     from dispatch import Dispatch
+
     kernels = Dispatch()
-    outputs = kernels(**inputs)                       # arrays by argument name; their shapes choose the kernel
-    outputs = kernels(causal=True)(**inputs)          # where shapes alone do not: by fields of the problem
+    outputs = kernels(**inputs)                       # arrays by argument name; their shapes select the kernel
+    outputs = kernels(causal=True)(**inputs)          # if the shapes are ambiguous: select by fields of the problem
 
 ``python dispatch.py`` lists the kernels.
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 
 class Dispatch:
-    """The kernels of one family for several problems; each is loaded when it is first needed.
+    """The kernels of one family for several problems. Each kernel is loaded at its first use.
 
     Attributes:
         table: problem, folder and argument shapes of each kernel, as in dispatch.json.
@@ -27,10 +28,11 @@ class Dispatch:
         self._loaded: dict[str, Any] = {}
 
     def __call__(self, **given: Any) -> Any:
-        """Call the kernel that was compiled for these arrays. Without arrays, return the kernel of the given fields.
+        """Call the kernel that was compiled for these arrays. Without arrays, return the kernel for the given problem
+        fields.
 
         Raises:
-            LookupError: no kernel fits, or several kernels fit; lists the kernels.
+            LookupError: no kernel, or more than one kernel, matches. The message lists the kernels.
             TypeError: an argument is neither an array nor a valid value of a field.
         """
         arrays = {name: value for name, value in given.items() if self._is_array(name, value)}
@@ -42,8 +44,10 @@ class Dispatch:
         return kernel(**arrays) if arrays else kernel
 
     def _is_array(self, name: str, value: Any) -> bool:
-        """Return True for an array. A NumPy scalar, which has an empty shape, counts as a field unless a kernel takes
-        an array of that shape under this name.
+        """Return True if a value is an array.
+
+        A NumPy scalar, which has an empty shape, counts as a field unless a kernel has an array of that shape with this
+        name.
         """
         shapes = [each["arguments"][name]["shape"] for each in self.table if name in each["arguments"]]
         return hasattr(value, "shape") and (len(value.shape) > 0 or [] in shapes)
@@ -83,7 +87,7 @@ def _fits(each: dict[str, Any], arrays: dict[str, Any]) -> bool:
 
 
 def _plain(name: str, value: Any) -> str | bool | int | float:
-    """Return a field's value as a Python value; a NumPy number is converted.
+    """Return a field's value as a Python value; NumPy numbers are converted.
 
     Raises:
         TypeError: the value is not valid for a field.

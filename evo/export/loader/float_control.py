@@ -1,9 +1,12 @@
-"""Floating-point control state of the calling thread: captured, compared and restored.
+"""Floating-point control state of the calling thread: captures, compares and restores it.
 
-The state covers flush-to-zero, denormals-are-zero, the rounding mode, the exception masks and the x87 precision: the
-control bits of MXCSR and of the x87 control word on x86-64, FPCR on AArch64. It belongs to a thread, so code that
-changes it and does not restore it changes the results and the speed of all later code of the thread. Needs only this
-file and the C library. On unknown processors, the state is restored, but `changes` names no settings.
+The state consists of flush-to-zero, denormals-are-zero, the rounding mode, the exception masks and the x87 precision.
+It is stored in the control bits of MXCSR and of the x87 control word on x86-64, and in FPCR on AArch64. Each thread has
+its own state. Code that changes the state without restoring it therefore changes the results and the speed of all later
+code of the thread.
+
+The module needs only this file and the C library. On unknown processors, the state is restored, but `changes` names no
+settings.
 """
 
 import ctypes
@@ -45,26 +48,27 @@ _LAYOUTS: Mapping[tuple[str, str], tuple[tuple[str, int, Mapping[str, int]], ...
 
 
 class FloatControl:
-    """The state of the constructing thread at the moment of construction."""
+    """The floating-point state of the calling thread when the object was created."""
 
     def __init__(self) -> None:
         self._environment = ctypes.create_string_buffer(_ENVIRONMENT_BYTES)
         _call("fegetenv", self._environment)
 
     def restore(self) -> None:
-        """Set this state for the calling thread."""
+        """Set this state in the calling thread."""
         if sys.platform.startswith("linux"):
             _call("fesetenv", _DEFAULT)  # glibc restores the x87 precision by this alone
         _call("fesetenv", self._environment)
 
     def changes(self, since: "FloatControl") -> tuple[str, ...]:
-        """Return the names of the settings that differ from an earlier state; empty if none does or the processor is
-        unknown.
+        """Return the names of the settings that differ from an earlier state.
+
+        The result is empty if no setting differs, or if the processor is unknown.
         """
         return tuple(name for name, value in self._settings().items() if since._settings()[name] != value)
 
     def _settings(self) -> dict[str, int]:
-        """Return the bits of each setting, by name."""
+        """Return the control bits of each setting, by name."""
         found: dict[str, int] = {}
         for form, offset, names in _LAYOUTS.get((sys.platform, platform.machine()), ()):
             (register,) = struct.unpack_from(form, self._environment.raw, offset)
@@ -74,7 +78,7 @@ class FloatControl:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Restore the state of this thread at the end of the block."""
+    """Restore the floating-point state of this thread at the end of the block."""
     before = FloatControl()
     try:
         yield

@@ -1,6 +1,7 @@
-"""Calls the exported kernel from Python: needs only this folder and NumPy.
+"""Calls the exported kernel from Python. It needs this folder and NumPy.
 
     from kernel import Kernel
+
     kernel = Kernel()
     outputs = kernel(**inputs)          # NumPy arrays by argument name
 
@@ -32,16 +33,16 @@ SCALARS = {
 
 
 class Kernel:
-    """The exported function for the problem for which it was compiled.
+    """The exported function, compiled for one problem.
 
-    Calls from several threads wait for each other: workspaces are allocated once. Outputs that the caller does not pass
-    are allocated for each call. The processor's floating-point modes are restored after a call.
+    Calls from several threads wait for each other, because the workspaces are allocated only once. Outputs that the
+    caller does not pass are allocated for each call. The processor's floating-point modes are restored after a call.
 
     Attributes:
-        problem: its problem, e.g. ``{"B": 1, "S": 256}``; it is compiled in, so other shapes need another export.
-        arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each, in call order.
-            `stored` is the dtype of the argument's arrays; if NumPy lacks the argument's dtype, they hold its bit
-            patterns.
+        problem: the kernel's problem, e.g. ``{"B": 1, "S": 256}``. Other shapes need another export.
+        arguments: name, role (input, output, inout, workspace, scalar), dtype and shape of each argument, in call
+            order. `stored` is the dtype of the argument's arrays. If NumPy lacks the argument's dtype, the arrays
+            contain its bit patterns.
     """
 
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
@@ -57,16 +58,17 @@ class Kernel:
         self._lock = threading.Lock()  # ctypes releases the interpreter lock while the function runs
 
     def __call__(self, **arrays: np.ndarray) -> dict[str, np.ndarray]:
-        """Call the kernel with every input by name; outputs may be passed to be written in place. Returns the outputs.
+        """Call the kernel, and return the outputs by name.
 
-        An argument that is None counts as left out. In-place arguments (inout) are passed like inputs, changed, and
-        also returned. Arguments with an initial value are filled with it, except passed outputs that the caller must
-        fill (`init_timed` is false).
+        All inputs must be passed by name. Outputs may be passed; the kernel then writes to these arrays. An argument
+        that is None counts as not passed. In-place arguments (inout) are passed like inputs, changed, and also
+        returned. Arguments with an initial value are filled with it, except passed outputs that the caller must fill
+        (`init_timed` is false).
 
         Raises:
-            TypeError: an argument is missing, unknown, or not an array of its dtype.
-            ValueError: an array has another shape than the kernel was compiled for, or holds a value beyond the
-                argument's limits; or an output is read-only, or shares memory with another array.
+            TypeError: an argument is missing or unknown, or is not an array of its dtype.
+            ValueError: an array does not have the shape for which the kernel was compiled, or contains a value beyond
+                the argument's limits; or an output is read-only, or shares memory with another array.
         """
         arrays = {name: array for name, array in arrays.items() if array is not None}
         inputs = {each["name"] for each in self._of("input", "inout")}
@@ -87,7 +89,7 @@ class Kernel:
         return {name: self._copied_back(held[name], arrays.get(name)) for name in sorted(outputs)}
 
     def empty(self, name: str) -> np.ndarray:
-        """Return an array for an argument, aligned so that a call needs no copy of it."""
+        """Return a new, uninitialised array for an argument, aligned so that a call need not copy it."""
         each = next(each for each in self.arguments if each["name"] == name)
         dtype = np.dtype(each["stored"])
         size = int(np.prod(each["shape"], dtype=np.int64)) * dtype.itemsize
@@ -137,12 +139,12 @@ class Kernel:
 
 
 def _alignment(each: dict[str, Any]) -> int:
-    """Return the alignment of an argument in bytes: the family's requirement, at least a cache line."""
+    """Return the required alignment of an argument in bytes: that of the family, but at least a cache line."""
     return max(ALIGNMENT, int(each.get("alignment", 1)))
 
 
 def _float_control() -> Any:
-    """Load the module next to this file by its path, because every export has a module of this name."""
+    """Load the module next to this file by its path, because every export has a module with this name."""
     place = Path(__file__).parent / "float_control.py"
     spec = importlib.util.spec_from_file_location(f"{__name__}_float_control", place)
     assert spec is not None and spec.loader is not None
@@ -183,7 +185,7 @@ def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:
 
 
 def main(repeats: int = 50) -> None:
-    """Print the arguments and the time of a call."""
+    """Print the arguments, and the time of a call on random inputs."""
     kernel = Kernel()
     arrays = {
         each["name"]: kernel.empty(each["name"])

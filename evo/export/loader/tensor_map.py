@@ -1,5 +1,7 @@
-"""Encodes tensor maps with the CUDA driver; a kernel uses them to copy tiles with the GPU's copy engine (sm_90 and
-newer). Needs only this file and the driver.
+"""Encodes tensor maps with the CUDA driver.
+
+A kernel uses tensor maps to copy tiles with the GPU's copy engine (sm_90 and newer). The module needs only this file
+and the driver.
 """
 
 import ctypes
@@ -38,7 +40,7 @@ _PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 
 
 class TensorMapError(ValueError):
-    """The map is invalid, or this driver cannot make it."""
+    """The map is invalid, or this driver cannot create it."""
 
 
 def encode(
@@ -51,17 +53,20 @@ def encode(
     swizzle: int = 0,
     l2_promotion: int = 0,
 ) -> "ctypes.Array[ctypes.c_char]":
-    """Return the map of a contiguous array in device memory, to be passed to a kernel by value.
+    """Return the map of a contiguous array in device memory. It is passed to a kernel by value.
 
     Args:
+        address: device address of the array.
         of: name of the array, for errors.
-        shape: elements, outermost axis first.
-        box: elements of one copy along each axis; elements outside the array are copied as zeros.
-        swizzle: bytes within which 16-byte chunks are permuted in shared memory: 0, 32, 64 or 128.
-        l2_promotion: bytes that the L2 cache fetches at a time: 0, 64, 128 or 256.
+        dtype: dtype of the array.
+        shape: number of elements along each axis, outermost axis first.
+        box: number of elements that one copy moves along each axis. Elements outside the array are copied as zeros.
+        swizzle: number of bytes within which 16-byte chunks are permuted in shared memory: 0, 32, 64 or 128.
+        l2_promotion: number of bytes that the L2 cache fetches at a time: 0, 64, 128 or 256.
 
     Raises:
-        TensorMapError: the address is not aligned, or the driver refuses or lacks maps; names the remedy.
+        TensorMapError: the address is not aligned, or the driver refuses the map or does not support maps. The message
+            contains a remedy.
     """
     if address % ADDRESSES:
         raise TensorMapError(f"{of} has an address that is not a multiple of {ADDRESSES} bytes: pass a copy of it")

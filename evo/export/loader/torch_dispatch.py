@@ -1,11 +1,12 @@
-"""The exported kernels as one PyTorch operator, which picks the kernel by shape and works with torch.compile.
+"""The exported kernels as one PyTorch operator, which selects the kernel by shape and works with torch.compile.
 
     from torch_op import op, op_for
-    output = op(*inputs)                    # tensors in the order of config.json; their shapes choose the kernel
-    output = op_for(causal=True)(*inputs)   # where shapes alone do not: by fields of the problem
 
-Calls on several streams, or by several threads, run one after another if they pick the same kernel. The operator has no
-gradient: use it for inference, or inside your own autograd.Function.
+    output = op(*inputs)                    # tensors in the order of config.json; their shapes select the kernel
+    output = op_for(causal=True)(*inputs)   # if the shapes are ambiguous: select by fields of the problem
+
+Calls on several streams or by several threads run one after another if they use the same kernel. The operator has no
+gradient. Use it for inference, or inside your own autograd.Function.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ _DISPATCH = json.loads((FOLDER / "dispatch.json").read_text(encoding="utf-8"))
 
 @cache
 def _module(folder: str) -> Any:
-    """Return the operator module of one kernel, from its folder; the kernel is loaded at the first call."""
+    """Return the operator module in the folder of one kernel. The kernel itself is loaded at the first call."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_{folder}", FOLDER / folder / "torch_op.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -40,7 +41,7 @@ def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -
     """Return the kernel that was compiled for tensors of these shapes and dtypes.
 
     Raises:
-        LookupError: no kernel fits the tensors, or several kernels do; lists the kernels.
+        LookupError: no kernel, or more than one kernel, matches the tensors. The message lists the kernels.
     """
     found = [each for each in kernels if _module(each["folder"]).fits(*inputs)]
     if len(found) == 1:
@@ -53,10 +54,10 @@ def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -
 
 @cache
 def op_for(**fields: Any) -> Any:
-    """Return the operator of the kernels whose problem has these fields.
+    """Return the operator for the kernels whose problem has these field values.
 
     Raises:
-        LookupError: no kernel's problem has these fields; lists the kernels.
+        LookupError: no kernel's problem has these field values. The message lists the kernels.
     """
     kernels = [each for each in _DISPATCH["kernels"] if fields.items() <= each["problem"].items()]
     if not kernels:

@@ -1,12 +1,12 @@
 """The exported kernel as a PyTorch operator, which works with torch.compile. For a GPU it also needs CuPy.
 
     from torch_op import op
-    output = op(*inputs)                # tensors in the order of config.json; a tuple where there are more outputs
 
-In-place arguments (inout) are among the inputs and are changed; without further outputs the operator returns nothing.
+    output = op(*inputs)                # tensors in the order of config.json; a tuple if there are several outputs
 
-Calls on several streams, or by several threads, run one after another, because launches share memory for partial
-results. The operator has no gradient: use it for inference, or inside your own autograd.Function.
+In-place arguments (inout) are among the inputs, and are changed. If there are no other outputs, the operator returns
+nothing. Calls on several streams or by several threads run one after another, because launches share memory for partial
+results. The operator has no gradient. Use it for inference, or inside your own autograd.Function.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ ADDRESSES = 16
 
 
 def _dtype(each: dict[str, Any]) -> torch.dtype:
-    """Return the PyTorch dtype. PyTorch calls E4M3 float8_e4m3fn: finite, with one NaN."""
+    """Return the PyTorch dtype of an argument. PyTorch's name of E4M3 is float8_e4m3fn (finite, with one NaN)."""
     found: torch.dtype = getattr(torch, "float8_e4m3fn" if each["dtype"] == "float8_e4m3" else each["dtype"])
     return found
 
@@ -42,11 +42,11 @@ def fits(*inputs: torch.Tensor) -> bool:
 
 
 def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
-    """Return the device of all inputs.
+    """Return the device of the inputs after checking all of them.
 
     Raises:
-        TypeError: a dtype differs.
-        ValueError: shape, device or layout differs.
+        TypeError: an input has a wrong dtype.
+        ValueError: an input has a wrong shape or layout, or is on a wrong device.
     """
     for each, given in zip(INPUTS, inputs, strict=True):
         name, shape = each["name"], tuple(each["shape"])
@@ -69,7 +69,7 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
 def _refuse_beyond(each: dict[str, Any], given: torch.Tensor) -> None:
     """Refuse values outside an argument's limits, such as lengths beyond a cache.
 
-    Values on a GPU are read back, but not while a graph is captured.
+    Values on a GPU are read back to the host, except while a graph is captured.
     """
     if given.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return
@@ -81,7 +81,7 @@ def _refuse_beyond(each: dict[str, Any], given: torch.Tensor) -> None:
 
 
 def _check_addresses(inputs: tuple[torch.Tensor, ...]) -> None:
-    """Check alignment: a contiguous slice of a tensor may still begin at an unaligned address."""
+    """Check the alignment of addresses. Even a contiguous slice of a tensor may begin at an unaligned address."""
     for each, given in zip(INPUTS, inputs, strict=True):
         if given.data_ptr() % ADDRESSES:
             name = each["name"]
@@ -93,7 +93,7 @@ def _outputs(device: torch.device) -> list[torch.Tensor]:
 
 
 def _output(each: dict[str, Any], device: torch.device) -> torch.Tensor:
-    """Return an empty output; if callers must fill it, the tensor is filled with the initial value."""
+    """Return an empty output. An output that callers must fill is filled with its initial value."""
     made = torch.empty(each["shape"], dtype=_dtype(each), device=device)
     if "init" in each and not each["init_timed"]:
         (made if each["stored"] == each["dtype"] else made.view(getattr(torch, each["stored"]))).fill_(each["init"])
@@ -108,7 +108,7 @@ def _returned(outputs: list[torch.Tensor]) -> Any:
 
 @cache
 def _module() -> Any:
-    """Load the loader next to this file by its path, because every export has a module of this name."""
+    """Load the loader next to this file by its path, because every export has a module with this name."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_kernel", FOLDER / "kernel.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -123,7 +123,7 @@ def _on_cpu() -> Any:
 
 @cache
 def _on_gpu(device: int) -> Any:
-    """Return the kernel for a device; it is loaded once per device."""
+    """Return the kernel for a device. It is loaded once per device."""
     import cupy
 
     with cupy.cuda.Device(device):
@@ -131,13 +131,13 @@ def _on_gpu(device: int) -> Any:
 
 
 def _array(each: dict[str, Any], tensor: torch.Tensor) -> Any:
-    """Return the tensor's memory as a NumPy array; if NumPy lacks the dtype, the array holds its bit patterns."""
+    """Return the tensor's memory as a NumPy array. If NumPy lacks the dtype, the array contains bit patterns."""
     same = each["stored"] == each["dtype"]
     return (tensor if same else tensor.view(getattr(torch, each["stored"]))).detach().numpy()
 
 
 def _launch(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
-    """Launch on PyTorch's current stream of that device."""
+    """Launch the kernel on PyTorch's current stream of the device."""
     import cupy
 
     stream = cupy.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream, device.index)
@@ -158,12 +158,12 @@ def _run(*inputs: torch.Tensor) -> Any:
 
 
 def _fake(*inputs: torch.Tensor) -> Any:
-    """Return empty outputs for torch.compile, which needs shapes without a launch."""
+    """Return empty outputs for torch.compile, which needs only their shapes."""
     return _returned(_outputs(_checked(inputs)))
 
 
 def _name() -> str:
-    """Return a unique name, so that two exports in one process are two operators."""
+    """Return a unique name, so that two exports in one process are different operators."""
     identity = json.dumps([_described[key] for key in ("family", "problem", "config", "architecture")], sort_keys=True)
     return f"kernel_evo::{_described['entry']}_{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 

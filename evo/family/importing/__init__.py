@@ -1,5 +1,6 @@
-"""Drafts a family from an existing source: reads functions, macros and launch, and guesses what the source does not
-state.
+"""Drafts a family from an existing source.
+
+Functions, macros and the launch are read from the source. What the source does not state is guessed.
 """
 
 from evo.family.importing.draft import Draft, drafted

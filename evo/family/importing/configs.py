@@ -1,7 +1,7 @@
-"""Configs of ``@triton.autotune``, evaluated from the syntax tree; the file is not run.
+"""Configs of ``@triton.autotune``, evaluated from the syntax tree without running the file.
 
-Understood: lists and comprehensions of ``triton.Config``, names and calls of the file's functions that return such
-lists, and ``list(filter(…))`` around them, whose filter is not applied.
+The following expressions are understood: lists and comprehensions of ``triton.Config``; names and calls of functions of
+the file that return such lists; and ``list(filter(…))`` around them, whose filter is ignored.
 """
 
 import ast
@@ -33,7 +33,8 @@ class Configs:
     """Configs over which a kernel was tuned.
 
     Attributes:
-        values: the configs, each with a value for every tunable; a launch option only if some config sets it.
+        values: the configs, each with a value for every tunable. A launch option is included if at least one config
+            sets it.
         unread: parts of the source that were not understood or not applied, as text.
     """
 
@@ -42,7 +43,7 @@ class Configs:
 
 
 def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
-    """Return the configs that an expression makes."""
+    """Return the configs that result from an expression."""
     reader = _Reader(tree)
     found = [each for each in reader.configs(node, {}) if each]
     stated = [name for name in OPTIONS if any(name in each for each in found)]
@@ -65,8 +66,9 @@ class _Reader:
                 self._record(each.targets[0].id, each.value)
 
     def _record(self, name: str, value: ast.expr) -> None:
-        """Record the value of a name. If it is assigned several times, keep the longest expression: shorter expressions
-        usually serve other hardware or tests.
+        """Record the value of a name. Of several assignments, keep the longest expression.
+
+        Shorter expressions usually serve other hardware or tests.
         """
         if name not in self._values or len(ast.unparse(value)) > len(ast.unparse(self._values[name])):
             self._values[name] = value
@@ -101,7 +103,7 @@ class _Reader:
                 self.unread.append(ast.unparse(node))
 
     def _returned_configs(self, function: ast.FunctionDef) -> Iterator[dict[str, Value]]:
-        """Yield the configs of a function's first return statement. In files for several GPUs it usually is the CUDA
+        """Yield the configs of a function's first return statement, which in files for several GPUs usually is the CUDA
         branch.
         """
         for each in ast.walk(function):
@@ -163,7 +165,7 @@ class _Reader:
         return found
 
     def _value(self, node: ast.expr, scope: Mapping[str, Value]) -> Value | None:
-        """Return the value of a literal, a name or arithmetic with whole numbers."""
+        """Return the value of a literal, a name, or arithmetic with whole numbers; None if it is unknown."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as value):
                 return value

@@ -1,4 +1,4 @@
-"""Drafts a family from a source: reads what the source states, and makes guesses that a person must check."""
+"""Drafts a family from a C, C++ or CUDA source. Guesses are marked, because a person must check them."""
 
 import re
 from bisect import bisect_left
@@ -57,11 +57,12 @@ _DEFAULT_THREADS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class DraftField:
-    """A problem field.
+    """A problem field of a draft.
 
     Attributes:
-        argument: parameter that passes it, if the source has one.
-        flag: True if it is not an extent of an argument.
+        argument: parameter that passes the field to the function; empty if there is none.
+        decide: what a person must check; empty if nothing.
+        flag: True if the field is not an extent of an argument.
     """
 
     name: str
@@ -74,7 +75,12 @@ class DraftField:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftArgument:
-    """An argument; `decide` and `dtype_decide` name the points that a person must check."""
+    """An argument of a draft.
+
+    Attributes:
+        decide: what a person must check about the argument; empty if nothing.
+        dtype_decide: what a person must check about its dtype; empty if nothing.
+    """
 
     name: str
     role: str
@@ -89,7 +95,7 @@ class DraftArgument:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftTunable:
-    """A tunable with the values around its default."""
+    """A tunable of a draft, with values around its default."""
 
     name: str
     values: tuple[Value, ...]
@@ -102,12 +108,12 @@ class Draft:
     """A family drafted from a source.
 
     Attributes:
-        deterministic: False if it adds floats atomically.
+        deterministic: False if the function adds floating-point numbers atomically.
         grid, block: launch of a CUDA or Triton kernel; empty for a C function. Triton chooses the block.
-        derived: derived values by name.
+        derived: expressions of derived values, by name.
         starts: configs to try first.
-        descriptors: arguments that a Triton kernel takes as tensor descriptors, with the extents of their blocks; empty
-            extents: the source does not say them.
+        descriptors: block extents of arguments that a Triton kernel takes as tensor descriptors, by argument. The
+            extents are empty if the source does not state them.
         notes: further points that a person must decide.
     """
 
@@ -131,8 +137,8 @@ def drafted(source: Source, entry: str | None) -> Draft:
     """Return the family drafted from a source.
 
     Raises:
-        InvalidInput: the source has no function to call, `entry` does not choose one of several, or a parameter has an
-            unknown type.
+        InvalidInput: the source has no function to call, `entry` does not select one of several functions, or a
+            parameter has an unknown type.
     """
     function = _chosen(source, entry)
     if len(function.parameters) > MAX_ENTRIES:
@@ -169,7 +175,9 @@ def drafted(source: Source, entry: str | None) -> Draft:
 
 
 def _code(source: Source, function: Function) -> str:
-    """Return the code of a function and of all it may use, without macro definitions and other entry functions."""
+    """Return the code of a function and of everything that it may use, without macro definitions and other entry
+    functions.
+    """
     kept, end = list[str](), 0
     for other in source.functions:  # in the order of the text
         if other is not function:
@@ -196,7 +204,7 @@ def _chosen(source: Source, entry: str | None) -> Function:
 
 
 def _radii(function: Function, macros: Sequence[Macro], code: str) -> dict[str, str]:
-    """Return the radii of stencils: the name in the source, and the name of the problem field.
+    """Return the problem field for each stencil radius, by the radius's name in the source.
 
     A radius is recognised by its name, or by a loop that begins at the negative radius.
     """
@@ -215,7 +223,7 @@ def _radii(function: Function, macros: Sequence[Macro], code: str) -> dict[str, 
 
 
 def _statement_end(text: str, start: int) -> int:
-    """Return the position of the next semicolon, or of the next loop; the end of the text if there is none."""
+    """Return the position of the next semicolon or loop; the end of the text if there is none."""
     found = _ENDS.search(text, start)
     return len(text) if found is None else found.start()
 
@@ -225,7 +233,7 @@ def _is_whole(parameter: Parameter, function: Function) -> bool:
 
 
 def _fields(function: Function, macros: Sequence[Macro], radii: Mapping[str, str]) -> tuple[DraftField, ...]:
-    """Return the problem fields: macros and whole-number parameters with names like extents or radii."""
+    """Return the problem fields: macros and integer parameters whose names look like extents or radii."""
     fields = [
         DraftField(name=each.name, default=each.value, flag=each.name in radii)
         for each in macros
@@ -265,7 +273,7 @@ def _tunable(macro: Macro, language: str) -> DraftTunable:
 
 
 def _undefined(function: Function, source: Source, taken: set[str]) -> Iterator[DraftTunable]:
-    """Yield tunables for names that look like macros of a source that is compiled with ``-D``."""
+    """Yield tunables for names that look like macros which are defined with ``-D``."""
     used = f"{function.bounds} {function.body}"
     constants = set[str]()
     for statement in source.plain.split(";"):
@@ -279,12 +287,12 @@ def _undefined(function: Function, source: Source, taken: set[str]) -> Iterator[
 
 
 class Uses:
-    """What the body of a function does with its parameters, read once for all of them.
+    """How the body of a function uses its parameters.
 
     Attributes:
-        indexed: for each name, the positions after ``[`` and after the matching ``]`` of its uses, in order.
+        indexed: positions after ``[`` and after the matching ``]`` of each name's uses, in order.
         atomic: names that an atomic function changes.
-        offsets: for each radius, the names that begin at the negative radius.
+        offsets: for each radius, the names of loop variables that begin at the negative radius.
     """
 
     def __init__(self, body: str) -> None:
@@ -304,7 +312,7 @@ class Uses:
             self.offsets.setdefault(found[2], set()).add(found[1])
 
     def words_in_indices(self, name: str) -> set[str]:
-        """Return the names with which an argument is indexed."""
+        """Return the names that occur in an argument's indices."""
         words, end = set[str](), 0
         for start, closed in self.indexed.get(name, ()):
             if start >= end:  # an index within an index of the same argument is part of that one
@@ -325,7 +333,9 @@ def _argument(
     """Return the argument for a parameter.
 
     Args:
-        passed: parameter → the problem field that it passes.
+        extents: names of the problem fields that are extents.
+        passed: problem field that each parameter passes, by parameter.
+        radii: see `_radii`.
     """
     dtype = _dtype(parameter, function)
     if not parameter.pointer:
@@ -351,13 +361,14 @@ def _argument(
 
 
 def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name: str) -> tuple[str, ...]:
-    """Return the shape of an argument that is indexed with a radius, enlarged by a halo.
+    """Return the shape of an argument that is indexed with a radius, including a halo.
 
     An argument that is indexed only by offsets from -r to +r, such as a stencil's weights, has 2r + 1 elements per
     dimension. Other arguments get a border of r elements on each side.
 
     Args:
-        words: names in its indices, without the radius.
+        shape: shape without the halo.
+        words: names in the argument's indices, except the radius.
         offsets: names that begin at the negative radius.
         name: problem field of the radius.
     """
@@ -367,7 +378,7 @@ def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name:
 
 
 def _role(parameter: Parameter, uses: Uses, dtype: str) -> tuple[str, bool, str]:
-    """Return the role, True if the buffer must be zero before a call, and what a person must check."""
+    """Return an argument's role, whether the buffer must be zero before a call, and what a person must check."""
     if parameter.constant:
         return "input", False, ""
     if parameter.name in uses.atomic:

@@ -30,7 +30,7 @@ _QUALIFIERS = re.compile(r"\b(?:const|volatile|struct|__restrict__|__restrict|re
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter of a function; `c_type` is without qualifiers and pointers."""
+    """A parameter of a function. `c_type` excludes qualifiers and pointers."""
 
     name: str
     c_type: str
@@ -43,7 +43,7 @@ class Function:
     """A function that can be the kernel's entry.
 
     Attributes:
-        body: text between its braces, without comments.
+        body: text between the function's braces, without comments.
         body_start: position of the body in `Source.plain`.
         template: template parameters of the function, e.g. ``typename T``; empty for a plain function.
         bounds: expression in ``__launch_bounds__``; empty if there is none.
@@ -59,10 +59,10 @@ class Function:
 
 @dataclass(frozen=True, kw_only=True)
 class Macro:
-    """A macro with a whole number as its value.
+    """A macro whose value is a whole number.
 
     Attributes:
-        guarded: True if its definition applies only when it is not yet defined.
+        guarded: True if the definition applies only if the macro is not yet defined.
         line: line number of the definition, from 0.
     """
 
@@ -74,7 +74,7 @@ class Macro:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A source with its functions and macros; `plain` is the text without comments."""
+    """A source with its functions and macros. `plain` is the text without comments."""
 
     text: str
     plain: str
@@ -83,7 +83,7 @@ class Source:
     macros: tuple[Macro, ...]
 
     def with_guards(self, names: set[str]) -> str:
-        """Return the text with a guard around the definition of each of these macros, so that ``-D`` can set it."""
+        """Return the text with a guard around the definitions of these macros, so that ``-D`` can set them."""
         lines = self.text.split("\n")
         for macro in self.macros:
             if macro.name in names and not macro.guarded:
@@ -92,7 +92,7 @@ class Source:
 
 
 def read_source(text: str, language: Language) -> Source:
-    """Read functions and macros of a source. Anything that needs a preprocessor or a full parser is left out."""
+    """Read functions and macros of a source. Constructs that need a preprocessor or a full parser are ignored."""
     plain = _COMMENTS.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
     found = _kernels(plain) if language == "cuda" else _functions(plain)
     return Source(text=text, plain=plain, language=language, functions=tuple(found), macros=tuple(_macros(plain)))
@@ -119,7 +119,7 @@ def _kernels(text: str) -> Iterator[Function]:
 
 
 def _template(before: str) -> str:
-    """Return the template parameters at the end of a text that precedes ``__global__``; empty if there are none."""
+    """Return the template parameters at the end of the text before ``__global__``; empty if there are none."""
     before = before.rstrip()
     while (word := _BEFORE.search(before, max(0, len(before) - _LONGEST_WORD))) is not None:
         before = before[: word.start()].rstrip()
@@ -158,7 +158,9 @@ class Definition:
 
 
 class Marks:
-    """Positions of braces and semicolons in a text, found once so that reading all its functions takes linear time."""
+    """Positions of braces and semicolons in a text. They are found once, so that reading all functions takes linear
+    time.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -179,9 +181,9 @@ class Marks:
         return self._positions[index - 1] + 1 if index else 0
 
     def definition(self, start: int) -> Definition | None:
-        """Return the definition whose parameters begin at `start`; None if no body follows them.
+        """Return the definition whose parameters begin at `start`; None if no body follows the parameters.
 
-        An unclosed body extends to the end of the text.
+        A body without a closing brace extends to the end of the text.
         """
         index = bisect_left(self._positions, start)
         if index == len(self._positions) or self._text[self._positions[index]] != "{":
@@ -210,7 +212,7 @@ def _parameters(text: str) -> tuple[Parameter, ...]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield the parts between commas that no bracket encloses."""
+    """Yield the parts between commas that are not inside brackets."""
     depth, start = 0, 0
     for index, character in enumerate(text):
         depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(character, 0)

@@ -1,6 +1,6 @@
-"""Drafts a family from the syntax tree of a Triton source, with guesses that a person must check.
+"""Drafts a family from a Triton source. Guesses are marked, because a person must check them.
 
-``@triton.autotune`` becomes tunables, starts and initial contents. The file is parsed, never run.
+``@triton.autotune`` becomes tunables, starts and initial contents of buffers. The file is parsed but never run.
 """
 
 import ast
@@ -43,7 +43,7 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
     """Return the family drafted from a Triton source.
 
     Raises:
-        InvalidInput: the file is not Python or has no kernel, or `entry` does not choose one of several kernels.
+        InvalidInput: the file is not Python or has no kernel, or `entry` does not select one of several kernels.
     """
     tree, kernels = parsed(text, file), kernels_of(text, file)
     kernel = _chosen(kernels, tree, entry)
@@ -132,7 +132,7 @@ def _tuning(kernel: Kernel, tree: ast.Module) -> _Tuning:
 
 
 def _heuristics(decorator: ast.Call, tuning: _Tuning) -> dict[str, object]:
-    """Return `derived` and `notes` of a draft with the functions of ``@triton.heuristics`` added as derived values."""
+    """Return `derived` and `notes` of a draft, including the functions of ``@triton.heuristics`` as derived values."""
     derived, notes = dict(tuning.derived), list(tuning.notes)
     table = decorator.args[0] if decorator.args else next((each.value for each in decorator.keywords), None)
     pairs = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
@@ -150,7 +150,7 @@ def _parameter_of(function: ast.Lambda) -> str:
 
 
 def _expression(node: ast.expr, meta: str) -> str | None:
-    """Translate a Python expression for family.toml; ``meta["N"]`` means N. Return None if that is impossible."""
+    """Translate a Python expression for family.toml, where ``meta["N"]`` becomes N; None if that is impossible."""
 
     class Names(ast.NodeTransformer):
         def visit_Subscript(self, found: ast.Subscript) -> ast.expr:
@@ -198,7 +198,7 @@ def _guessed(name: str, passed: int | None) -> DraftTunable:
 
 
 def _passed_value(kernel: str, name: str, tree: ast.Module) -> int | None:
-    """Return the number that a launch in the file gives a parameter."""
+    """Return the number that a launch in the file passes for a parameter; None if there is none."""
     for call in _launches(kernel, tree):
         for each in call.keywords:
             if each.arg == name and isinstance(each.value, ast.Constant) and isinstance(each.value.value, int):
@@ -238,8 +238,9 @@ def _fields(parameters: Sequence[Parameter]) -> Iterator[DraftField]:
 
 
 def _stride(name: str, extents: Sequence[str]) -> str:
-    """Guess the value of a stride. In ``stride_am`` the last letter names the dimension, the letter before it the
-    matrix.
+    """Guess the value of a stride from its name.
+
+    In ``stride_am``, the last letter is the dimension, and the letter before it is the matrix.
     """
     last = name[-1].upper()
     if {"M", "N", "K"} <= set(extents) and len(name) >= 2 and name[-2] in "abc":
@@ -276,10 +277,10 @@ def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Se
 
 
 def _block(name: str, kernel: Kernel, tree: ast.Module, known: Collection[str]) -> tuple[str, ...]:
-    """Return the block shape of the tensor descriptor that the file passes for a parameter; empty if it is unknown.
+    """Return the block shape of the tensor descriptor that the file passes for a parameter; empty if unknown.
 
-    A ``pre_hook`` of the configs may set it: ``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``. Otherwise it is read from
-    the ``TensorDescriptor`` that the launch passes.
+    The shape is read from a ``pre_hook`` of the configs (``nargs["a"].block_shape = [BLOCK_M, BLOCK_K]``) or, without
+    one, from the ``TensorDescriptor`` that the launch passes.
     """
     hooked = (
         each.value
@@ -298,7 +299,7 @@ def _block(name: str, kernel: Kernel, tree: ast.Module, known: Collection[str]) 
 
 
 def _described_blocks(name: str, kernel: Kernel, tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the block shape of every TensorDescriptor that a launch in the file passes for this parameter."""
+    """Yield the block shapes of the tensor descriptors that launches in the file pass for this parameter."""
     for call in _launches(kernel.name, tree):
         passed = dict(zip((each.name for each in kernel.parameters), call.args, strict=False))
         passed |= {each.arg: each.value for each in call.keywords if each.arg}
@@ -320,7 +321,7 @@ def _assigns(node: ast.AST, name: ast.expr | None) -> TypeGuard[ast.Assign]:
 
 
 def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """Return the grid of the first launch in the file, and True if it was understood."""
+    """Return the grid of the first launch in the file, and whether the grid was understood."""
     for call in _launches(kernel.name, tree):
         node = call.func.slice if isinstance(call.func, ast.Subscript) else None
         passed = _passed_names(kernel, call)
@@ -335,7 +336,7 @@ def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple
 
 
 def _passed_names(kernel: Kernel, call: ast.Call) -> dict[str, str]:
-    """Return the kernel's parameter for each variable that a launch passes."""
+    """Return the kernel's parameter for each variable that a launch passes to it."""
     passed = zip((each.name for each in kernel.parameters), call.args, strict=False)
     pairs = [*passed, *((each.arg, each.value) for each in call.keywords if each.arg)]
     return {value.id: name for name, value in pairs if isinstance(value, ast.Name)}
@@ -346,7 +347,9 @@ def _renamed(text: str | None, names: Mapping[str, str]) -> str | None:
 
 
 def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield (parameter, extents) of a grid that is a tuple, a lambda or a function, or a variable that holds it."""
+    """Yield the parameter and the extents of a grid: a tuple, a lambda, a function, or a variable that contains one of
+    these.
+    """
     match node:
         case ast.Tuple(elts=elements):
             yield "", elements

@@ -1,4 +1,6 @@
-"""The files of an imported family: ``family.toml`` and ``reference.py``, with a comment where a person must decide."""
+"""Writes the files of an imported family: ``family.toml`` and ``reference.py``, with comments where a person must
+decide.
+"""
 
 import keyword
 import re
@@ -19,7 +21,7 @@ _NUMPY = {"float16": "np.float16", "float32": "np.float32", "float64": "np.float
 
 
 def family_toml(draft: Draft, *, name: str, file: str) -> str:
-    """Return the document of a draft."""
+    """Return a draft as the text of a family.toml."""
     return "\n".join(_document(draft, name, file)) + "\n"
 
 
@@ -111,7 +113,7 @@ def _tunable(kind: str, each: DraftTunable) -> Iterator[str]:
 
 
 def _value(value: Value) -> str:
-    """Return a value in TOML."""
+    """Return a value as it is written in TOML."""
     return _quoted(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -128,13 +130,13 @@ class Answer:
     """A Python function that computes the expected outputs.
 
     Attributes:
-        text: code with its definition.
-        parameters: names of inputs, scalars or problem fields; names that are Python keywords end in an underscore
+        text: code with the definition of the function.
+        parameters: names of inputs, scalars or problem fields. Names that are Python keywords end in an underscore
             (``in_``).
         positional: number of positional-only parameters, which come first.
         other_inputs: True if the function takes further inputs with ``**``.
-        own_inputs: True if the code defines ``inputs()`` as well.
-        modules: file name of each imported module in the same folder → its text.
+        own_inputs: True if the code also defines ``inputs()``.
+        modules: texts of the imported modules in the same folder, by file name.
     """
 
     text: str
@@ -147,7 +149,11 @@ class Answer:
 
 
 def reference_py(draft: Draft, answer: Answer | None = None) -> str:
-    """Return the text of reference.py. Without an imported function (`answer`), the user must write ``reference()``."""
+    """Return the text of reference.py.
+
+    Args:
+        answer: imported function that computes the outputs. If None, the text asks the user to write ``reference()``.
+    """
     text = answer.text.rstrip() if answer else ""
     imports = ["import numpy as np"] * (re.search(r"^import numpy as np$", text, re.MULTILINE) is None)
     if any(each.dtype in FORMATS for each in draft.arguments):
@@ -204,7 +210,7 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
 
 
 def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
-    """Yield the arguments of the call of the user's function."""
+    """Yield the arguments of the call of the imported function."""
     for place, parameter in enumerate(answer.parameters):
         value = _passed(parameter, draft)
         yield value if place < answer.positional else f"{parameter}={value}"
@@ -216,8 +222,9 @@ def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
 
 
 def _meant(parameter: str, draft: Draft) -> str:
-    """Return the argument that a parameter stands for: ``in_`` stands for ``in``, which cannot name a parameter in
-    Python.
+    """Return the argument that a parameter represents.
+
+    ``in_`` represents ``in``, which is not a valid parameter name in Python.
     """
     word = parameter.removesuffix("_")
     named = {each.name for each in draft.arguments}

@@ -1,1 +1,1 @@
-"""How a kernel is called: its entry function, launch geometry and tensor maps."""
+"""How a kernel is launched: its entry function, launch geometry and tensor maps."""

@@ -1,4 +1,4 @@
-"""Tensor descriptors that a Triton kernel takes instead of pointers; expressions declare their blocks."""
+"""Tensor descriptors, which a Triton kernel takes in place of pointers. Their blocks are declared with expressions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Descriptor:
 
     Attributes:
         shape: extents of a contiguous view of the whole argument, outermost axis first.
-        block: extents that one load or store moves, in elements.
+        block: extents of the block that one load or store moves, in elements.
     """
 
     shape: tuple[int, ...]
@@ -31,17 +31,18 @@ class Descriptor:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distances between neighbours along each axis, in elements."""
+        """Distance in elements between neighbours along each axis."""
         return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescriptorFormula:
-    """A tensor descriptor as a family declares it, over problem fields, tunables and derived values.
+    """A tensor descriptor as declared by a family: expressions over problem fields, tunables and derived values.
 
     Attributes:
         of: name of the argument.
-        shape: extents of the view; empty: the shape of the argument.
+        shape: extents of the view. If empty, the argument's own shape is used.
+        block: extents of a block.
     """
 
     of: str
@@ -56,8 +57,8 @@ class DescriptorFormula:
         """Return the descriptor of an argument.
 
         Raises:
-            InvalidInput: the shape is not a view of the argument, or its rows cannot be described; the error names the
-                expression.
+            InvalidInput: the shape is not a view of the argument, or the rows have a length that descriptors do not
+                support. The field names the expression.
         """
         operand = argument.resolve(scope)
         shape = tuple(each.whole(scope) for each in self.shape) or operand.shape
@@ -76,6 +77,8 @@ def read_descriptors(tables: Sequence[Table], call: Sequence[Argument], scope: S
     """Read the ``[[triton.launch.descriptors]]`` of a document.
 
     Args:
+        tables: the tables of the descriptors.
+        call: arguments of the call.
         scope: names of problem fields, tunables and derived values.
     """
     found = tuple(_read(table, call, scope) for table in tables)

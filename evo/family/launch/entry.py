@@ -1,4 +1,4 @@
-"""The function that an implementation calls, by its symbol in the binary."""
+"""The function that an implementation calls, and its symbol in the binary."""
 
 import re
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
 
     Raises:
         InvalidInput: the entry is neither an identifier nor an instance of a CUDA template. For other C++ names, the
-            error gives source lines that make the function callable.
+            message contains source lines that make the function callable.
     """
     entry = table.line("entry", what="the name of the function to call")
     if IDENTIFIER.fullmatch(entry) or (kind_of(kind).sources == "cuda" and is_instance(entry)):
@@ -46,7 +46,7 @@ def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
 
 
 def is_instance(entry: str) -> bool:
-    """Return True for an instance of a template, e.g. ``scale<float, VECTOR>``."""
+    """Return True if the entry is an instance of a template, e.g. ``scale<float, VECTOR>``."""
     found = _QUALIFIED.fullmatch(entry)
     if found is None or found[3] or not found[2]:
         return False
@@ -54,12 +54,12 @@ def is_instance(entry: str) -> bool:
 
 
 def template_name(entry: str) -> str:
-    """Return the name of the template that an entry is an instance of, without its namespace."""
+    """Return the name of an entry's template, without its namespace."""
     return entry.partition("<")[0].rpartition("::")[2].strip()
 
 
 def symbol_of(entry: str, ptx: str) -> str:
-    """Return the symbol of an entry in PTX: the only instance of its template, or the entry itself."""
+    """Return the symbol of an entry in PTX: that of the only instance of its template, else the entry itself."""
     name = template_name(entry)
     instance = re.compile(rf"(?<!\d){len(name)}{re.escape(name)}I")
     found = [each for each in dict.fromkeys(entries_in(ptx)) if instance.search(each)]
@@ -99,7 +99,7 @@ def _of_cuda(name: str, arguments: str) -> str:
 
 
 def _parameters(call: Sequence[Argument]) -> str:
-    """Return the parameters of a call in C. A dtype that is chosen by a field, or has no C type, is left as it is."""
+    """Return the parameters of a call in C. A dtype chosen by a field, or without a C type, is written unchanged."""
     parts = []
     for each in call:
         c_type = _TYPES.get(each.dtype, each.dtype)

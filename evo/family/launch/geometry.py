@@ -1,4 +1,4 @@
-"""Launch geometry of a CUDA kernel: expressions over a config, and their values."""
+"""Launch geometry of a CUDA kernel, as expressions and as values for one config."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ class Launch:
     """Grid, block and shared memory of a CUDA kernel launch, and the launches that follow it in the same call.
 
     Attributes:
-        grid, block: number of blocks and threads, (x, y, z).
+        grid, block: numbers of blocks and of threads, as (x, y, z).
         shared_memory_bytes: dynamic shared memory of a block.
-        tensor_maps: tensor maps passed after the arguments of the call.
-        entry: function to start; empty: the implementation's entry.
-        arguments: names of the function's arguments in order; empty: all arguments of the call.
+        tensor_maps: tensor maps that are passed after the arguments of the call.
+        entry: function to start. If empty, the implementation's entry is used.
+        arguments: names of the function's arguments in order. If empty, all arguments of the call are passed.
         further: launches that follow, in order.
     """
 
@@ -46,9 +46,9 @@ class Geometry:
     """A launch that an implementation declares with expressions.
 
     Attributes:
-        items: number of work items, if blocks share them.
-        effort: arithmetic as a multiple of the stated arithmetic.
-        computing: threads of a block that compute, if the remaining threads only copy.
+        items: number of work items; None if each block is one item.
+        effort: number of arithmetic operations, relative to the number in [work]; None if equal.
+        computing: number of threads of a block that compute, if the others only copy; None if all compute.
         descriptors: arguments that a Triton kernel takes as tensor descriptors.
         entry, arguments, further: as in `Launch`.
     """
@@ -103,10 +103,11 @@ class Geometry:
 def read_launch(
     table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression], *, triton: bool = False
 ) -> Geometry:
-    """Read ``launch`` of an implementation: a table, or a list of tables, which are launched in order.
+    """Read ``launch`` of an implementation: one table, or a list of tables that are launched in order.
 
     Args:
-        triton: Triton chooses block and shared memory; the number of threads here is its usual choice.
+        triton: True for a Triton kernel. Triton chooses block and shared memory, so the number of threads is only an
+            assumption.
     """
     if triton:
         return _read_grid(table.table("launch"), call, scope, derived)
@@ -117,12 +118,12 @@ def read_launch(
 
 
 def has_launches(table: Table) -> bool:
-    """Return True if an implementation declares a list of launches."""
+    """Return True if an implementation has a list of launches."""
     return "launch" in table and isinstance(table.raw("launch"), list | tuple) and bool(table.sequence("launch"))
 
 
 def _read_step(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
-    """Read one of several launches, which names a function and may list the arguments of the function."""
+    """Read one of several launches. It names a function, and may list the arguments of the function."""
     entry = read_entry(table, "cuda", call)
     by_name = {each.name: each for each in call}
     names = table.texts("arguments") if "arguments" in table else list(by_name)
@@ -154,7 +155,7 @@ def _read_geometry(table: Table, call: Sequence[Argument], scope: Scope, derived
 
 
 def _read_grid(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
-    """Read the launch of a Triton kernel: its grid, its descriptors, and what estimates need."""
+    """Read the launch of a Triton kernel: its grid, its descriptors, and the values that estimates need."""
     compiled = set(scope) - {*kind_of("cuda").limits, *TERMS}
     threads = "32 * num_warps" if "num_warps" in scope else str(32 * _TRITON_WARPS)
     geometry = Geometry(

@@ -1,4 +1,4 @@
-"""Tensor maps (TMA, from sm_90 on): how the copy engine reads an argument, declared with expressions."""
+"""Tensor maps (TMA, from sm_90 on), which describe to the copy engine how to read an argument."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -24,8 +24,9 @@ class TensorMap:
         of: name of the argument.
         shape: extents of a contiguous view of the whole argument, outermost axis first.
         box: extents of one copy, in elements.
-        swizzle: bytes of a row within which 16-byte chunks are permuted in shared memory; 0: none.
-        l2_promotion: bytes that L2 fetches at a time; 0: as many as the copy requests.
+        swizzle: number of bytes within which 16-byte chunks of a row are permuted in shared memory; 0 for no
+            permutation.
+        l2_promotion: number of bytes that the L2 cache fetches at a time; 0 for as many as the copy requests.
     """
 
     of: str
@@ -38,7 +39,7 @@ class TensorMap:
 
 @dataclass(frozen=True, kw_only=True)
 class MapFormula:
-    """A tensor map as a family declares it; it is passed only if `when` is true."""
+    """A tensor map as declared by a family. It is passed only if `when` is true."""
 
     of: str
     when: Expression
@@ -62,10 +63,10 @@ class MapFormula:
         )
 
     def resolve(self, scope: Mapping[str, Value], operands: Sequence[Operand]) -> TensorMap:
-        """Return the map, checked against the driver's rules (CUDA driver API, ``cuTensorMapEncodeTiled``).
+        """Return the map after checking it against the driver's rules (CUDA driver API, ``cuTensorMapEncodeTiled``).
 
         Raises:
-            InvalidInput: names the expression, and what is accepted.
+            InvalidInput: the map violates a rule. The field names the expression; the message states what is accepted.
         """
         operand = next(each for each in operands if each.name == self.of)
         found = TensorMap(
@@ -105,7 +106,11 @@ class MapFormula:
 
 
 def read_maps(tables: Sequence[Table], buffers: Collection[str]) -> tuple[MapFormula, ...]:
-    """Read the ``[[cuda.launch.tensor_maps]]`` of a document; `buffers`: arguments of the call that are not scalars."""
+    """Read the ``[[cuda.launch.tensor_maps]]`` of a document.
+
+    Args:
+        buffers: names of the arguments of the call that are not scalars.
+    """
     return tuple(_read_map(table, buffers) for table in tables)
 
 

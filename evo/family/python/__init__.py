@@ -1,7 +1,7 @@
 """Declares a family as a Python class: the decorators and functions that a `family.py` imports.
 
-The class is parsed, not run, when families are listed, searched or uploaded. Names are therefore the keys of
-family.toml, and values are literals. The functions of the class run only in the runner, like those of reference.py.
+When families are listed, searched or uploaded, the class is parsed but not run. Names must therefore be the keys of
+family.toml, and values must be literals. The functions of the class run only in the runner, like those of reference.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,18 +16,19 @@ def family(defined: Defined) -> Defined:
 
 
 def field(default: object = None, **keys: object) -> Any:
-    """Declare a problem field by an annotated attribute, e.g. ``N: int = field(65536, min=1)``.
+    """Declare a problem field as an annotated attribute, e.g. ``N: int = field(65536, min=1)``.
 
     Args:
+        default: default of the field.
         keys: keys of ``[problem.NAME]`` in family.toml.
     """
 
 
 def argument(role: str, dtype: str, shape: Sequence[str | int] = (), **keys: object) -> Any:
-    """Declare an argument of the kernel, e.g. ``x = argument("input", "float32", ["N"])``; the order is the call's.
+    """Declare an argument of the kernel, e.g. ``x = argument("input", "float32", ["N"])``, in the order of the call.
 
     Args:
-        shape: expressions over problem fields, in elements; left out for a scalar.
+        shape: expressions over problem fields, in elements; omitted for a scalar.
         keys: further keys of ``[[arguments]]`` in family.toml.
     """
 
@@ -36,24 +37,26 @@ def case(inputs: str, *, problem: Mapping[str, object] | None = None, **keys: ob
     """Declare a correctness case, e.g. ``tail = case("normal", problem={"N": "N // 2 + 7"}, hidden=True)``.
 
     Args:
-        inputs: the distribution that ``inputs()`` draws.
+        inputs: distribution that ``inputs()`` draws.
+        problem: expressions for the problem fields that the case changes.
         keys: further keys of ``[[cases]]`` in family.toml.
     """
 
 
 def tunable(values: Sequence[object], **keys: object) -> Any:
-    """Declare a tunable with further keys, as the default of an argument: ``TILE=tunable([8, 16], default=16)``.
+    """Declare a tunable with further keys, as the default of a parameter: ``TILE=tunable([8, 16], default=16)``.
 
     Args:
+        values: values of the tunable.
         keys: further keys of ``[cpu.tunables.NAME]`` in family.toml.
     """
 
 
 def kernel(**keys: object) -> Callable[[Defined], Defined]:
-    """Make a method the implementation for the device kind of its name: ``cpu``, ``cuda`` or ``triton``.
+    """Declare a method as the implementation for the device kind with its name: ``cpu``, ``cuda`` or ``triton``.
 
-    Its arguments are the tunables, with their values as defaults. Without a `source` or `template` its docstring is the
-    source.
+    The parameters of the method are the tunables, with their values as defaults. Without the key `source` or
+    `template`, the method's docstring is the source.
 
     Args:
         keys: keys of ``[cpu]``, ``[cuda]`` or ``[triton]`` in family.toml, except ``tunables``.

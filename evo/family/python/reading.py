@@ -1,4 +1,4 @@
-"""Parses the class in a `family.py`, without running it, into the same document as a family.toml."""
+"""Parses the class in a `family.py`, without running it, into the document of an equivalent family.toml."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -24,13 +24,13 @@ _POSITIONS = {
 
 
 def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the family document of the class under ``@family``, and files with its functions and sources.
+    """Return the family document of the class under ``@family``, and the texts of files with its functions and sources.
 
     Args:
         text: source of a module with exactly one class under ``@family``.
 
     Raises:
-        InvalidInput: the text has no such class, or it has an error; the error's field names the line.
+        InvalidInput: the text has no such class, or the class has an error. The error's field contains the line.
     """
     try:
         tree = ast.parse(text)
@@ -44,7 +44,7 @@ def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 class _Class:
-    """Reads a family class, one statement of its body at a time."""
+    """Reads a family class, one statement after the other."""
 
     def __init__(self, node: ast.ClassDef) -> None:
         self._name = node.name
@@ -63,7 +63,7 @@ class _Class:
         return {"name": self._name, **self._other, **parts}
 
     def reference(self, text: str) -> str:
-        """Return the module with the functions of the class at its top level."""
+        """Return the text of a reference.py: the module with the class's functions assigned at its top level."""
         if "inputs" not in self._functions:
             raise InvalidInput(f"{FILE}: {self._name}", "lacks the function `inputs(problem, distribution, rng)`")
         lines = (f"{name} = {self._name}.{name}" for name in self._functions)
@@ -152,12 +152,12 @@ def _keys(node: ast.expr) -> dict[str, Any]:
 
 
 def _called(node: ast.expr) -> str:
-    """Return the name of the function that an expression calls; empty for anything else."""
+    """Return the name of the function that an expression calls; empty if it is not a call."""
     return _name(node.func) if isinstance(node, ast.Call) else ""
 
 
 def _name(node: ast.expr) -> str:
-    """Return a name without the module before it; empty for anything else."""
+    """Return a name without the module before it; empty if the expression is not a name."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -174,7 +174,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """Return the value with lists in place of tuples, as TOML has them."""
+    """Return the value with lists in place of tuples, because TOML has only lists."""
     if isinstance(value, list | tuple):
         return [_listed(each) for each in value]
     return {str(name): _listed(each) for name, each in value.items()} if isinstance(value, Mapping) else value

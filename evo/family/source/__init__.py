@@ -1,1 +1,1 @@
-"""Sources of a family: languages, compiler flags, and Triton kernels."""
+"""Sources of kernels: languages, compiler flags, and Triton kernels."""

@@ -1,7 +1,7 @@
-"""Compiler flags of a family: which are refused, which files they name, and how compilers are called with them.
+"""Compiler flags of a family: which flags are refused, which files they refer to, and how they are passed to compilers.
 
-A flag that overrides what kernel-evo decides (the output, the language, the target, the compilation stage) would give a
-result that does not match its record. Such flags are refused when the document is read.
+A flag that overrides a setting of kernel-evo (the output, the language, the target, the compilation stage) would make a
+measurement's record wrong. Such flags are refused when the document is read.
 """
 
 import re
@@ -139,9 +139,9 @@ class Option:
 
     Attributes:
         name: name of the option, e.g. ``-I``; empty for a bare file name.
-        value: its value, joined or given as the next flag; empty if it has none.
+        value: value of the option, joined to the name or in the next flag; empty if there is none.
         place: index of the option's first flag.
-        flags: the option as written.
+        flags: flags of the option as written.
     """
 
     name: str
@@ -150,14 +150,14 @@ class Option:
     flags: tuple[str, ...]
 
     def with_value(self, value: str) -> tuple[str, ...]:
-        """Return the flags of this option with another value, in the same spelling."""
+        """Return the flags of this option with a new value, in the same notation."""
         if len(self.flags) == 2:
             return self.flags[0], value
         return (self.flags[0].removesuffix(self.value) + value,)
 
 
 def options(flags: Sequence[str]) -> Iterator[Option]:
-    """Yield the flags as options with their values."""
+    """Yield the options that a list of flags contains."""
     position = 0
     while position < len(flags):
         flag = flags[position]
@@ -172,20 +172,20 @@ def options(flags: Sequence[str]) -> Iterator[Option]:
 
 
 def _joins(flag: str, option: str) -> bool:
-    """Return True if `flag` is this option joined with its value: ``-Idir``, ``--include-path=dir``."""
+    """Return True if the flag is this option joined with its value, e.g. ``-Idir`` or ``--include-path=dir``."""
     if not flag.startswith(option):
         return False
     return flag[len(option)] == "=" or option in ("-I", "-L", "-l", "-D", "-U", "-include", "-imacros", *_FOLDERS)
 
 
 def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
-    """Refuse flags that override what kernel-evo decides.
+    """Refuse flags that override a setting of kernel-evo.
 
     Args:
-        where: the key of the document, e.g. ``family.toml: cpu.flags``.
+        where: key of the document, e.g. ``family.toml: cpu.flags``.
 
     Raises:
-        InvalidInput: names the flag, and why a family cannot set it.
+        InvalidInput: a family must not set one of the flags. The message contains the flag and the reason.
     """
     for option in options(flags):
         field = f"{where}[{option.place}]"
@@ -202,14 +202,14 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
 
 
 def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where: str) -> None:
-    """Refuse flags that define or remove a macro which kernel-evo defines.
+    """Refuse flags that define or remove a macro that kernel-evo defines.
 
     Args:
         macros: kind of each macro by name, e.g. ``tunable``.
-        where: the key of the document, e.g. ``family.toml: cpu.flags``.
+        where: key of the document, e.g. ``family.toml: cpu.flags``.
 
     Raises:
-        InvalidInput: names the flag and the macro.
+        InvalidInput: a flag defines or removes one of the macros. The message contains the flag and the macro.
     """
     for option in options(flags):
         name = _macro(option)
@@ -222,7 +222,9 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
 
 
 def _macro(option: Option) -> str:
-    """Return the macro that an option defines or removes, also by way of the preprocessor; empty for other options."""
+    """Return the macro that an option defines or removes, directly or through the preprocessor; empty for other
+    options.
+    """
     text = option.value
     if (found := re.fullmatch(r"-Wp,-[DU],?(.*)", option.flags[0])) is not None:
         text = found[1]
@@ -240,7 +242,7 @@ def _check_value(option: Option, field: str) -> None:
 
 
 def _check_blank(flag: str, name: str, field: str) -> None:
-    """Refuse several options in one string: the compiler would read all of it as the value of the first option."""
+    """Refuse several options in one string, which the compiler would read as one option with a long value."""
     if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
         parts = [match[1], match[2]]
     elif name in _FOLDERS or name in _STAGES:  # folders may have such names, and later stages take lists of options
@@ -287,16 +289,18 @@ def _check_later_stages(option: Option, field: str) -> None:
 
 @lru_cache(maxsize=64)
 def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
-    """Return the flags with relative folders and object files made absolute, relative to the family's folder."""
+    """Return the flags with relative paths of folders and object files made absolute. They start at the family's
+    folder.
+    """
     return relocated(flags, folder, {})
 
 
 def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the flags with their folders moved to new paths.
+    """Return the flags with their folders replaced by new paths.
 
     Args:
-        family: the folder that contains relative paths.
-        carried: new path of each header folder; the key is its index in `options_of_headers`, as a string.
+        family: folder at which relative paths start.
+        carried: new path of each header folder, by its index in `options_of_headers` as text.
     """
     moved = {option.place: carried.get(str(number)) for number, option in enumerate(options_of_headers(flags))}
     found: list[str] = []
@@ -315,15 +319,15 @@ def options_of_headers(flags: Sequence[str]) -> tuple[Option, ...]:
 
 
 def header_folders(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return the folders in which the flags make the compiler look for headers."""
+    """Return the folders in which the compiler looks for headers because of the flags."""
     return tuple(option.value for option in options_of_headers(flags))
 
 
 def linked_files(flags: Sequence[str], default: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return every file that the linker or optimiser may read because of the flags; some may not exist.
+    """Return every file that the linker or optimiser may read because of the flags. Some of the files may not exist.
 
     Args:
-        default: folders in which the linker looks for libraries, after the folders that the flags name.
+        default: folders in which the linker looks for libraries after those in the flags.
     """
     found, folders, libraries = [], [], []
     for option in options(flags):
@@ -357,22 +361,23 @@ _LIBRARIES = ("-l", "--library", "")
 
 
 def native_flag(machine: str) -> str:
-    """Return the flag that makes a compiler use all instructions of the processor.
+    """Return the compiler flag that allows all instructions of the processor.
 
     Args:
-        machine: the processor's name as `platform.machine` gives it, or a device's architecture, which begins with it.
+        machine: processor name as returned by `platform.machine`, or a device's architecture, which begins with this
+            name.
     """
     return "-mcpu=native" if machine.lower().startswith(ARM) else "-march=native"
 
 
 def c_flags(machine: str, language: Language = "c") -> tuple[str, ...]:
-    """Return the flags given to every C or C++ compiler, before the flags of the family."""
+    """Return the flags that every C or C++ compiler gets before the flags of the family."""
     standard = "-std=gnu++17" if language == "c++" else "-std=gnu11"
     return "-O3", native_flag(machine), "-ffp-contract=fast", "-fPIC", standard
 
 
 def without_libraries(flags: Sequence[str], language: Language, system: str) -> tuple[list[str], list[str]]:
-    """Split the flags into those placed before a source, and the libraries and objects placed after it."""
+    """Split the flags into those placed before a source, and the libraries and object files placed after it."""
     own = [flag for option in options(flags) if option.name not in _LIBRARIES for flag in option.flags]
     behind = [flag for option in options(flags) if option.name in _LIBRARIES for flag in option.flags]
     if language == "c++":
@@ -383,17 +388,17 @@ def without_libraries(flags: Sequence[str], language: Language, system: str) -> 
 def c_steps(
     machine: str, flags: Sequence[str], *, source: str, library: str, system: str = "Linux"
 ) -> tuple[list[str], list[str]]:
-    """Return the arguments that compile a source to an object file, and the arguments that link the object file to a
-    shared library.
+    """Return the compiler arguments of two steps: compile a source to an object file, and link it to a shared library.
 
-    The steps are separate because fast-math flags have two effects. At compile time they allow the compiler to reorder
-    arithmetic in this source. At link time they add start-up code that makes the whole process treat subnormal numbers
+    The steps are separate because fast-math flags have two effects. At compile time, they allow the compiler to reorder
+    arithmetic in this source. At link time, they add start-up code that makes the whole process treat subnormal numbers
     as zero. Only the first effect is wanted.
 
     Args:
-        flags: flags of the family; libraries and objects among them are placed after the object file that needs them.
+        flags: flags of the family. Libraries and object files among them are placed after the new object file.
         source: file name that ends in ``.c``, or in ``.cpp`` for C++.
-        system: name as `platform.system` gives it; Apple's C++ library has a different name.
+        library: file name of the shared library.
+        system: system name as returned by `platform.system`. The name of the C++ library depends on it.
     """
     made = f"{source.rpartition('.')[0]}.o"
     language: Language = "c++" if source.endswith(".cpp") else "c"

@@ -76,7 +76,7 @@ _CUDA_VARIABLES = frozenset(["blockDim", "blockIdx", "gridDim", "threadIdx", "wa
 
 
 def reserved_for(name: str, language: Language) -> str | None:
-    """Return why a macro cannot have this name, e.g. ``a keyword of C++``; None if it can."""
+    """Return the reason why a macro cannot have this name, e.g. ``a keyword of C++``; None if it can."""
     cpp, called = language != "c", LANGUAGES[language]
     meanings = {
         f"a keyword of {called}": name in _C or (cpp and name in _CPP_ALONE),
@@ -90,14 +90,14 @@ def reserved_for(name: str, language: Language) -> str | None:
 
 
 def language_of(kind: DeviceKind, file: str, where: str) -> Language:
-    """Return the language in which a device kind's compiler compiles `file`.
+    """Return the language in which the compiler of a device kind compiles a file.
 
     Args:
-        file: path of a template or source; a trailing ``.j2`` is ignored.
-        where: the key of the document that names the file.
+        file: path of a template or source. A trailing ``.j2`` is ignored.
+        where: key of the document that contains the path.
 
     Raises:
-        InvalidInput: the suffix names a language that is not compiled for this kind.
+        InvalidInput: the suffix is that of a language that is not compiled for this kind.
     """
     sources = kind_of(kind).sources
     if sources != "c":

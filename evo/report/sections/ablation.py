@@ -1,4 +1,4 @@
-"""Report section on the ablation of the champion: the effect of each switch, largest first."""
+"""Report section on the ablation of the champion: the effect of each change, largest first."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ FINDINGS = {
 
 
 def ablation_blocks(material: Material) -> Iterator[Block]:
-    """Yield every changed switch with its interval, or the command that runs an ablation."""
+    """Yield a table of all changes with their intervals or, without an ablation, the command that runs one."""
     search, found = material.search, material.ablations
     if not found:
         if material.champion is None:
@@ -50,7 +50,7 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
 
 
 def by_effect(found: Sequence[AblationView]) -> list[AblationView]:
-    """Sort changes by measured slowdown, the largest first; changes without a measurement come last."""
+    """Sort changes by measured slowdown, largest first. Changes without a measurement come last."""
     return sorted(found, key=lambda each: -each.effect.ratio.estimate if each.effect else 0.0)
 
 
@@ -61,7 +61,7 @@ def sentence(timed: Sequence[AblationView]) -> str:
 
 
 def row(view: AblationView) -> tuple[str, str, str, str, str]:
-    """Return the cells of a table row; `HEAD` has the column titles."""
+    """Return the cells of a table row. `HEAD` contains the column titles."""
     name, effect, changed = change_text(view.change), view.effect, view.ablated.changed if view.ablated else None
     if effect is None or changed is None:
         return name, without_figure(view), "–", "–", "–"
@@ -77,7 +77,7 @@ def change_text(change: Change) -> str:
 
 
 def without_figure(view: AblationView) -> str:
-    """Return why a change has no time."""
+    """Return the reason why a change has no time."""
     if view.change.config is None:
         return f"not possible: it violates {view.change.reason}"
     if view.ablated is None:

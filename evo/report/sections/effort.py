@@ -1,4 +1,4 @@
-"""Report section on the time and cost of a search, and the use of the kernel that repays them."""
+"""Report section on the time and cost of a search, and on the use of the kernel that repays them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -25,7 +25,7 @@ DAY_S = 86_400.0
 
 
 def cost_of(material: Material, terms: Terms) -> float | None:
-    """Return the cost of the whole search, in the currency of the rate; None without a rate."""
+    """Return the cost of the whole search, in the currency of the rate; None if there is no rate."""
     if terms.cost_per_hour is None:
         return material.search.cost
     return terms.cost_per_hour * material.search.elapsed_s / 3600.0
@@ -87,7 +87,10 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
 
 
 def _in_use(saving: Saving, calls: float) -> str:
-    """Describe the savings at this rate of calls: time of one device, or the number of devices if one is not enough."""
+    """Describe the savings at a rate of calls.
+
+    They are stated as time of one device or, if one is not enough, as a number of devices.
+    """
     own, theirs, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
     if theirs <= 1.0:
         return f"At {significant(calls)} calls a second that is {duration_text(saved * DAY_S)} of the device a day."
@@ -98,7 +101,7 @@ def _in_use(saving: Saving, calls: float) -> str:
 
 
 def _regained(material: Material, saved_s_per_s: float) -> str:
-    """Return how long the kernel must be in use to save as much device time as the search took."""
+    """Return how long the kernel must be used until it has saved as much device time as the search took."""
     return duration_text(material.search.elapsed_s / saved_s_per_s)
 
 

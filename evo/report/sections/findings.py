@@ -22,8 +22,9 @@ WORDS = {
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
-    """Yield the importance of each tunable: how well its value separates the fastest tenth of trials from all
-    trials.
+    """Yield the importance of each tunable.
+
+    The importance states how well a tunable's value separates the fastest tenth of the trials from all trials.
     """
     if not material.importances:
         yield Text("Too few measured trials with different settings for importances.")
@@ -39,7 +40,7 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 
 
 def negative_blocks(material: Material) -> Iterator[Block]:
-    """Yield values that were tried and gave no gain or a loss, each with the measured ratio."""
+    """Yield the values that were tried and caused no gain or a loss, with their measured ratios."""
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:
@@ -75,13 +76,13 @@ def negative_blocks(material: Material) -> Iterator[Block]:
 
 
 def never_blocks(material: Material) -> Iterator[Block]:
-    """Yield values with which every trial failed."""
+    """Yield the values with which every trial failed."""
     never = list(_never(material))
     yield from never or [Text("None: no value that was tried more than once failed every time.")]
 
 
 def outcome_blocks(material: Material) -> Iterator[Block]:
-    """Yield the number of trials by outcome, with one example of each outcome."""
+    """Yield the number of trials of each outcome, with one example of each."""
     search, rows = material.search, []
     for kind, count in search.counts.items():
         example = material.examples.get(kind)
@@ -106,7 +107,7 @@ def _never(material: Material) -> Iterator[Block]:
 
 
 def _ablated(material: Material) -> Effects:
-    """Return the ablation's findings on changes of a single tunable."""
+    """Return the ablation's findings about changes of a single tunable."""
     return {
         (each.change.tunable, each.change.value): each.effect
         for each in material.ablations

@@ -15,14 +15,15 @@ _REFERENCES = {"default": "default config", "random": "median random config"}
 
 @dataclass(frozen=True, kw_only=True)
 class GoalResult:
-    """Status of a target. A target time is compared with the kernel's time, a target speed-up with the measured one.
+    """Status of a target. A target time is compared with the kernel's time, a target speed-up with the measured
+    speed-up.
 
     Attributes:
-        found: the measured value that is compared with the target, as text.
+        found: measured value that is compared with the target, as text.
         missing: factor by which the kernel must become faster; at most 1 if the target is reached.
-        time_us: the time that would reach the target on this device.
-        words: the status as text.
-        everywhere: True if the prediction for another process reaches the target, too.
+        time_us: time in µs that would reach the target on this device.
+        words: status as text.
+        everywhere: True if the prediction for a further process also reaches the target.
     """
 
     goal: Goal
@@ -44,7 +45,7 @@ def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
 
 
 def judged(goal: Goal, material: Material) -> GoalResult | None:
-    """Return the status of a target; None if nothing was measured, or the needed baseline did not run."""
+    """Return the status of a target; None if nothing was measured or the required baseline did not run."""
     reached_us, saving = material.reached_us, material.saving
     if reached_us is None:
         return None
@@ -60,7 +61,7 @@ def judged(goal: Goal, material: Material) -> GoalResult | None:
 
 
 def decision(material: Material, terms: Terms) -> str:
-    """Return the decision in one or two sentences."""
+    """Return the decision as text of one or two sentences."""
     search, champion = material.search, material.champion
     if search.estimated:
         return "none: nothing was run. Search on a device of this kind."
@@ -88,7 +89,7 @@ def _relative(saving: Saving) -> str:
 
 
 def _next(material: Material, terms: Terms) -> str:
-    """Return sentences on the missed targets, and whether the device can reach them."""
+    """Return text on the missed targets, and on whether the device can reach them."""
     known = [each for goal in terms.goals if (each := judged(goal, material)) is not None]
     if not known:
         return ""
@@ -146,7 +147,10 @@ def _judged(result: GoalResult, material: Material) -> GoalResult:
 
 
 def _reached(result: GoalResult, material: Material) -> str:
-    """Return the status of a reached target, by the prediction for one more process; without one, state the basis."""
+    """Return the status of a reached target, by the prediction for a further process.
+
+    Without a prediction, the text states the measurement on which the status is based.
+    """
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:
         return "reached by the quick samples of a trial that was not confirmed"
@@ -169,7 +173,9 @@ def _one_more(span: str) -> str:
 
 
 def _predicted(goal: Goal, material: Material) -> Interval | None:
-    """Return the prediction for one more process of the figure that the target is compared with."""
+    """Return the prediction, for a further process, of the value with which the target is compared; None if there is
+    none.
+    """
     champion, saving = material.champion, material.saving
     verdict = None if champion is None else champion.verdict
     if champion is None or verdict is None:

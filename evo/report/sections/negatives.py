@@ -1,4 +1,4 @@
-"""Values without gain, found by pairs of trials that differ in a single tunable."""
+"""Values without gain, found from pairs of trials that differ in a single tunable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ class Comparison:
     """A value of a tunable compared with the winner's value, in pairs of trials that are otherwise equal.
 
     Attributes:
-        pairs: pairs of measured binaries; configs that compile to the same binary count once.
-        same_binary: pairs of trials that compile to one binary, so that the value made no difference.
-        ratio: time with the value over time with the winner's value; above 1 the value is slower. With fewer than `FEW`
-            pairs its interval is the range; None without a pair.
-        direct_ratio: ratio for the trial that differs from the winner only in this value; None if not measured.
+        pairs: number of pairs of measured binaries. Configs that compile to the same binary count once.
+        same_binary: number of pairs of trials that compile to one binary, so that the value made no difference.
+        ratio: time with the value divided by the time with the winner's value; above 1, the value is slower. With fewer
+            than `FEW` pairs, the interval is the range. None if there are no pairs.
+        direct_ratio: ratio of the trial that differs from the winner only in this value; None if not measured.
     """
 
     tunable: str
@@ -50,7 +50,7 @@ class Comparison:
         return self.pairs >= LEAST
 
     def finding(self, least: float) -> Finding | None:
-        """Return the finding, by the rule of an ablation; None with too few pairs."""
+        """Return the finding, by the same rule as for an ablation; None if there are too few pairs."""
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
@@ -60,7 +60,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class NeverMeasured:
-    """A value with which several trials failed and none was timed."""
+    """A value with which several trials failed and no trial was timed."""
 
     tunable: str
     value: Value
@@ -68,7 +68,10 @@ class NeverMeasured:
 
 
 def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> list[Comparison]:
-    """Compare each value with the winner's value, in pairs of trials that differ only in it; the slowest first."""
+    """Compare the values of each tunable with the winner's value; slowest first.
+
+    The comparisons use pairs of trials that differ only in this tunable.
+    """
     measured = [each for each in found if each.time_us is not None]
     made = [each for name in winner for each in _of_tunable(name, measured, winner, confidence)]
     return sorted(made, key=lambda each: 0.0 if each.ratio is None else -each.ratio.estimate)
@@ -111,7 +114,7 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
 
 @dataclass
 class _Met:
-    """Pairs of trials with a value and with the winner's value: the ratio of times for each pair of binaries."""
+    """Pairs of a trial with a value and a trial with the winner's value, with the ratio of their times."""
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)
     same_binary: int = 0
@@ -127,7 +130,7 @@ class _Met:
 
 
 def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dict[Value, Found]]:
-    """Group trials that differ only in this tunable; each value occurs at most once per group."""
+    """Group trials that differ only in this tunable. Each value occurs at most once per group."""
     groups: dict[tuple[Value, ...], dict[Value, Found]] = {}
     for each in measured:
         groups.setdefault(_other_values(name, each.config), {})[each.config[name]] = each
@@ -139,5 +142,5 @@ def _other_values(name: str, config: Config) -> tuple[Value, ...]:
 
 
 def _binary(found: Found) -> Binary:
-    """Return the key of the measured binary; a trial without a known binary counts as a separate binary."""
+    """Return the key of the measured binary. A trial whose binary is unknown counts as a separate binary."""
     return found.number if found.binary is None else found.binary

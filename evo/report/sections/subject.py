@@ -56,9 +56,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
 
 
 def _winner(material: Material) -> str:
-    """Return the winner's config as text; for estimates, with the number of other configs that have the same
-    estimate.
-    """
+    """Return the winner's config as text; for estimates, with the number of other configs with the same estimate."""
     best = material.search.best
     if material.winner is None or best is None:
         return "none" if material.winner is None else spaced_text(material.winner)
@@ -70,14 +68,14 @@ def _winner(material: Material) -> str:
 
 
 def _time(best: BestView) -> str:
-    """Return the best trial's time as text: ``10.48 ms (10.4 ms to 10.6 ms), confirmed; quick samples: 282.6 µs``."""
+    """Return the best trial's time, e.g. ``10.48 ms (10.4 ms to 10.6 ms), confirmed; quick samples: 282.6 µs``."""
     span = "" if best.interval is None else f" ({time_text(best.interval.low)} to {time_text(best.interval.high)})"
     quick = "" if best.quick_us is None else f"; quick samples: {time_text(best.quick_us)}"
     return f"{time_text(best.time_us)}{span}, {best.time.words}{quick}"
 
 
 def environment_blocks(material: Material) -> Iterator[Block]:
-    """Yield the environment of the measurements, as workers reported it."""
+    """Yield the environment of the measurements, as reported by workers."""
     search, champion = material.search, material.champion
     facts = {"device": search.device.model, "unit": search.device.uuid, **search.device.software}
     facts |= {} if material.best is None else material.best.environment
@@ -87,7 +85,7 @@ def environment_blocks(material: Material) -> Iterator[Block]:
 
 
 def command_blocks(material: Material) -> Iterator[Block]:
-    """Yield the command that starts the same search, and the files it needs."""
+    """Yield the command that starts the same search, and the files that it needs."""
     policy = material.search.policy
     yield Code(command_text(material))
     if not _is_named(policy):
@@ -106,7 +104,7 @@ def command_blocks(material: Material) -> Iterator[Block]:
 
 
 def command_text(material: Material) -> str:
-    """Return the command as one line for a shell."""
+    """Return the command that starts the same search, as one line for a shell."""
     search = material.search
     words = ["kernel-evo", "search", search.source or search.family]
     if search.problem:

@@ -57,7 +57,7 @@ def sample_blocks(material: Material) -> Iterator[Block]:
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:
-    """Yield each challenge: every rule of the decisive challenge, and the failed rules of the other challenges."""
+    """Yield all challenges: the rules of the decisive challenge, and the failed rules of the others."""
     challenges = material.search.challenges
     if not challenges:
         yield Text(material.search.unchallenged or "No trial challenged.")
@@ -80,7 +80,7 @@ def _ruled(rules: Sequence[Rule]) -> Listed:
 
 
 def limit_blocks(material: Material) -> Iterator[Block]:
-    """Yield the fraction of the device's limit that the best trial reaches, hot and cold."""
+    """Yield the fraction of the device's limit that the best trial reaches, for a hot and a cold cache."""
     rows = [row for cache in CACHES if (row := _limit(material, cache)) is not None]
     if rows:
         fastest = "lowest estimate" if material.search.estimated else "best trial"
@@ -109,9 +109,7 @@ def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
 
 
 def _quick_us(material: Material, cache: str) -> float | None:
-    """Return the quick time or estimate of the best trial; None if this cache mode was neither measured nor
-    estimated.
-    """
+    """Return the quick time or estimate of the best trial for a cache mode; None if there is none."""
     outcome, own = None if material.best is None else material.best.outcome, material.search.objective.cache
     if isinstance(outcome, Estimated):
         return outcome.time_us if cache == own else None
@@ -120,7 +118,7 @@ def _quick_us(material: Material, cache: str) -> float | None:
 
 
 def front_blocks(front: Front, objective: Objective) -> Iterator[Block]:
-    """Yield the trials of the Pareto front of two figures."""
+    """Yield the trials of the Pareto front."""
     sought = "The search looked for this front; the first figure alone decides promotions. " if objective.second else ""
     yield Text(f"{sought}No other trial is better than one of the front in one figure, and as good in the other.")
     rows = ((str(row.number), spaced_text(row.config), *row.figures) for row in front.rows)

@@ -1,4 +1,4 @@
-"""Server of the Model Context Protocol with the tools for variants. Needs the extra ``mcp``."""
+"""Server of the Model Context Protocol that offers the tools for variants. It needs the extra ``mcp``."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -21,7 +21,7 @@ INSTRUCTIONS = (
 def server(tools: Tools) -> MCPServer:
     """Return a server that offers each tool under its method's name.
 
-    It logs warnings only, because agents show what a server writes to standard error.
+    It logs only warnings, because agents show what a server writes to standard error.
     """
     made = MCPServer("kernel-evo", instructions=INSTRUCTIONS, log_level="WARNING")
     for tool in tools.all:
@@ -30,7 +30,7 @@ def server(tools: Tools) -> MCPServer:
 
 
 def _explained(tool: Callable[..., str]) -> Callable[..., str]:
-    """Return a tool that raises errors as ToolError, whose text reaches the agent; the SDK hides other exceptions."""
+    """Return a tool that raises errors as ToolError. The agent gets its text; the SDK hides other exceptions."""
 
     @wraps(tool)
     def explained(*arguments: object, **named: object) -> str:
@@ -47,7 +47,7 @@ _PARAMETERS = {"document": "table", "search_id": "search", "number": "variant"}
 
 
 def _text(error: EvoError) -> str:
-    """Return the message of an error, with the tool's parameter in place of the field's name."""
+    """Return the message of an error, with the name of the tool's parameter in place of the request's field."""
     if not isinstance(error, InvalidInput):
         return str(error)
     field, dot, rest = error.field.partition(".")

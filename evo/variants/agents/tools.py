@@ -18,11 +18,12 @@ LONGEST_WAIT_S = 600.0
 
 
 class Tools:
-    """Tools of one service.
+    """Tools for one service.
 
     Args:
-        service: returns the client, whose service may move when it restarts.
-        author: name stored with each variant.
+        service: returns the current client. It is called for each request, because the service's address may change
+            when it restarts.
+        author: name that is stored with each variant.
     """
 
     def __init__(self, service: Callable[[], Client], *, author: str = "agent") -> None:
@@ -55,18 +56,19 @@ class Tools:
         trials: int | None = None,
         wait_s: float = 300.0,
     ) -> str:
-        """Submit a variant: source files by name, and in `table` the keys of [cpu] or [cuda] that its parent lacks.
+        """Submit a variant. `files` contains source texts by name; `table` the keys of [cpu] or [cuda] that differ from
+        the parent's.
 
-        The variant is compiled, checked on every case, timed and tuned. Returns its figures, or why it failed.
-        `parents` are numbers of variants; 0 is the family's own implementation. If this takes longer than `wait_s`
-        seconds, call `result` later.
+        The variant is compiled, checked on every case, timed and tuned. The tool returns the results, or why the
+        variant failed. `parents` contains numbers of variants; 0 is the family's own implementation. If the variant
+        takes longer than `wait_s` seconds, call `result` later.
         """
         document = {**(table or {}), "idea": idea, "author": self._author} | ({"name": name} if name else {})
         view = self._service().submit_variant(search, files, document=document, parents=parents or [0], trials=trials)
         return self.result(view.search_id, view.number, wait_s=wait_s)
 
     def result(self, search: int, variant: int, wait_s: float = 0.0) -> str:
-        """Return the progress of a variant: state, best config and time, and why its trials failed."""
+        """Return the progress of a variant: its state, best config and time, and why its trials failed."""
         deadline = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         view = self._service().variant(search, variant)
         while not view.ended and time.monotonic() < deadline:
@@ -75,7 +77,7 @@ class Tools:
         return feedback(view)
 
     def compare(self, search: int, one: int, other: int) -> str:
-        """Compare two variants: their figures, and the difference of their sources."""
+        """Compare two variants: their results, and the difference between their sources."""
         client = self._service()
         views = [client.variant(search, number) for number in (one, other)]
         difference = "".join(differences(*(client.variant_source(search, number) for number in (one, other))))
@@ -94,7 +96,7 @@ class Tools:
 
 
 def feedback(view: VariantView) -> str:
-    """Return the state and figures of a variant, and why its trials failed, as text."""
+    """Return a variant's state and results, and why its trials failed, as text."""
     return visible("\n".join(_feedback(view)))
 
 

@@ -1,4 +1,4 @@
-"""Reads a variant from a model's answer: one JSON object, anywhere in the text."""
+"""Reads a variant from a model's answer, which contains one JSON object anywhere in its text."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,10 +21,10 @@ _FIELDS = ("name", "idea", "insight", "table", "files")
 
 @dataclass(frozen=True, kw_only=True)
 class Idea:
-    """A variant as a model proposes it.
+    """A variant as proposed by a model.
 
     Attributes:
-        table: keys of the implementation's table that differ from its parent's.
+        table: keys of the implementation's table that differ from the parent's table.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Idea:
     files: Mapping[str, str]
 
     def document(self, author: str) -> dict[str, Any]:
-        """Return the document to submit."""
+        """Return the variant as the document to submit."""
         return {**self.table, "name": self.name, "idea": self.idea, "author": author}
 
 
@@ -42,7 +42,7 @@ def read_idea(text: str) -> Idea:
     """Return the variant in an answer.
 
     Raises:
-        InvalidInput: the text has no JSON object of the right form; the message explains the fault to the model.
+        InvalidInput: the text has no JSON object of the required form. The message explains the fault to the model.
     """
     refusal = InvalidInput("answer", "holds no JSON object; answer with one object of the given shape")
     for candidate in _objects(text):
@@ -54,7 +54,7 @@ def read_idea(text: str) -> Idea:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Yield the substrings of a text that may be the object, the longest first."""
+    """Yield the parts of a text that may be the JSON object, longest first."""
     decoder, place, found = json.JSONDecoder(), 0, []
     while (start := text.find("{", place)) >= 0:
         try:

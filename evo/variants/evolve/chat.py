@@ -1,4 +1,4 @@
-"""Chat with a language model over the OpenAI-compatible protocol or Anthropic's."""
+"""Chat with a language model, through an OpenAI-compatible or Anthropic's protocol."""
 
 import os
 import time
@@ -29,7 +29,7 @@ MOST_ANSWER_BYTES = 8 << 20
 
 
 class ModelFailed(EvoError, RuntimeError):
-    """The model's service gave no answer; `charged` is True if it may have charged for the request."""
+    """The model's service gave no usable answer. `charged` is True if it may have charged for the request."""
 
     def __init__(self, reason: str, *, charged: bool) -> None:
         super().__init__(reason)
@@ -44,7 +44,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A model's answer. Token counts are None if its service did not state them."""
+    """A model's answer. The token counts are None if the service did not state them."""
 
     text: str
     tokens_in: int | None
@@ -69,9 +69,9 @@ class Chat:
 
     Attributes:
         base_url: address of the API, ending in its version, e.g. ``http://127.0.0.1:11434/v1``.
-        key: key that is sent with each request; None: no key.
+        key: key that is sent with each request; None if no key is sent.
         most_tokens: maximum length of an answer in tokens.
-        timeout_s: seconds without any byte of an answer after which a request fails.
+        timeout_s: a request fails if no byte of its answer arrives for this many seconds.
         sleep: function that waits; tests replace it.
     """
 
@@ -95,7 +95,7 @@ class Chat:
 
     @property
     def longest_s(self) -> float:
-        """Seconds after which a request has certainly ended, with an answer or without."""
+        """Number of seconds after which a request has certainly ended, with or without an answer."""
         return ATTEMPTS * (self.timeout_s + MOST_WAIT_S)
 
     def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
@@ -104,8 +104,9 @@ class Chat:
         return prices.of(longest, self.most_tokens)
 
     def ask(self, messages: Sequence[Message]) -> Answer:
-        """Return the model's answer. If the service is busy or fails, the request is repeated at the time that the
-        service states.
+        """Return the model's answer.
+
+        If the service is busy or fails, the request is repeated, after the pause that the service requests.
 
         Raises:
             ModelFailed: there is no answer after `ATTEMPTS` requests, or the service refuses the request.
@@ -176,7 +177,7 @@ def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens
     """Return the chat with a model. A provider's key is sent only to that provider.
 
     Raises:
-        InvalidInput: the provider's own service needs a key, and the environment has none.
+        InvalidInput: the provider's own service needs a key, and the environment contains none.
     """
     key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
     if base_url is None and key is None:
@@ -190,7 +191,7 @@ def _count(value: object) -> int | None:
 
 
 def _wait_s(response: httpx.Response, attempt: int) -> float:
-    """Return the seconds to wait before the next request: as the service requests, at most `MOST_WAIT_S`."""
+    """Return the seconds to wait before the next request: the time that the service requests, at most `MOST_WAIT_S`."""
     try:
         asked = float(response.headers.get("retry-after", ""))
     except ValueError:

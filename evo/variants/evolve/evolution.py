@@ -1,4 +1,4 @@
-"""Evolution of variants by a language model: requests, submits and repairs variants until a budget is used up."""
+"""Evolution of variants by a language model: requests, submits and repairs variants until a limit is reached."""
 
 import json
 import time
@@ -38,15 +38,15 @@ MODEL_FAILURES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Budget of an evolution; None is no limit.
+    """Limits of an evolution; None means no limit.
 
     Attributes:
-        proposals: requests to the model, repairs included, over all runs on the search.
-        usd: cost of all requests on the search. No request is sent that could exceed it.
-        minutes: running time of this run.
-        share: share of the device's limit at which the evolution ends.
-        repairs: maximum requests to repair one idea.
-        trials: maximum trials of each variant.
+        proposals: maximum number of requests to the model, including repairs, over all runs on the search.
+        usd: maximum cost of all requests on the search in US dollars. A request that could exceed it is not sent.
+        minutes: maximum running time of this run.
+        share: fraction of the roofline limit at which the evolution ends.
+        repairs: maximum number of requests to repair one idea.
+        trials: maximum number of trials of each variant.
     """
 
     proposals: int | None = None
@@ -59,12 +59,13 @@ class Limits:
 
 @dataclass(kw_only=True)
 class Evolution:
-    """One run of the evolution on a search. All state is in the service, so that a later run can continue.
+    """One run of the evolution on a search. The service stores its whole state, so a later run can continue.
 
     Attributes:
-        service: returns the client, whose service may move when it restarts.
-        report: called with each proposal that was answered or has failed, and with its variant.
-        wait: waits until the trials of a variant have ended, and returns it.
+        service: returns the current client. It is called for each request, because the service's address may change
+            when it restarts.
+        report: called with each proposal that was answered or has failed, and with its variant, if any.
+        wait: waits until the trials of a variant have ended, and returns the variant.
     """
 
     service: Callable[[], Client]
@@ -84,7 +85,7 @@ class Evolution:
         return self.service()
 
     def run(self) -> End:
-        """Propose variants until a budget is used up; return that budget.
+        """Propose variants until a limit is reached. Return that limit.
 
         Raises:
             EvoError: the service is unavailable, or refuses the caller.
@@ -96,10 +97,11 @@ class Evolution:
         return end
 
     def _finish_earlier(self) -> None:
-        """Submit the answer that an earlier run received but did not submit, and wait for its variant.
+        """Submit an answer that an earlier run received but did not submit, and wait for its variant.
 
-        A request whose program ended before the answer came is marked as abandoned once no program can still be waiting
-        for it. Its cost stays the maximum possible cost; it no longer counts as one of the allowed proposals.
+        A request whose program ended before the answer arrived is marked as abandoned once no program can still be
+        waiting for it. Its cost remains the maximum possible cost, but it no longer counts as one of the allowed
+        proposals.
         """
         now = datetime.now(UTC)
         for proposal in self.client.proposals(self.search_id):
@@ -123,7 +125,7 @@ class Evolution:
         return None
 
     def _idea(self) -> End | None:
-        """Request one idea, and repair it while it fails. Return the budget that is used up; None if no budget is."""
+        """Request one idea, and repair it while it fails. Return the limit that was reached; None if none was."""
         proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
         ideas = ideas_in(proposals)
         operator = operator_of(ideas, variants)
@@ -151,7 +153,7 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return insights of this search, then of earlier searches, without insights that measurements here
+        """Return insights of this search, then of earlier searches, except those that measurements of this search
         contradict.
         """
         refuted = contradicted(proposals, variants)
@@ -161,7 +163,9 @@ class Evolution:
 
     @cached_property
     def _earlier(self) -> dict[str, str]:
-        """Insights of earlier searches of this family on devices of this model, with their measurements."""
+        """Insights of earlier searches of this family on devices of this model, with the measurements that support
+        them.
+        """
         mine = self.client.search(self.search_id)
         page = self.client.searches(
             family=mine.family, device=mine.device.model, archived="any", limit=EARLIER_SEARCHES
@@ -185,7 +189,7 @@ class Evolution:
     def _ask(
         self, operator: str, messages: Sequence[Message], *, repairs: int | None
     ) -> tuple[ProposalView, Answer | None]:
-        """Send a request to the model, after storing its maximum possible cost."""
+        """Store the maximum possible cost of a request, then send it to the model."""
         most_usd = self.chat.most_cost(messages, self.prices)
         proposal = self.client.add_proposal(
             self.search_id,
@@ -262,7 +266,7 @@ class Evolution:
         return self.client.answer_proposal(self.search_id, number, **answer)
 
     def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
-        """Return the parents that an earlier run chose. The choice depends only on earlier proposals."""
+        """Return the parents that an earlier run chose. They depend only on earlier proposals."""
         earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
         if proposal.repairs is not None:
             earlier = [each for each in earlier if each.number < proposal.repairs]
@@ -273,5 +277,7 @@ class Evolution:
 
 
 def _age_s(proposal: ProposalView, now: datetime) -> float:
-    """Return the age of a request by the service's clock; by this machine's if an older service does not give it."""
+    """Return the age of a request in seconds, on the service's clock if the service states it, else on this machine's
+    clock.
+    """
     return (now - proposal.asked_at).total_seconds() if proposal.asked_s is None else proposal.asked_s

@@ -34,14 +34,14 @@ STALE = 4
 
 
 def stagnates(variants: Sequence[VariantView]) -> bool:
-    """Return True if none of the last `STALE` ended variants of a search improved on the best earlier variant."""
+    """Return True if none of the last `STALE` ended variants of a search is better than the best earlier variant."""
     costs = [None if each.best is None else each.best.rank for each in variants if each.ended or each.number == 0]
     known, last = [cost for cost in costs[:-STALE] if cost is not None], costs[-STALE:]
     return bool(known) and len(last) == STALE and all(cost is None or cost >= min(known) for cost in last)
 
 
 def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
-    """Return the operator of the next idea: a function of the number of ideas and of the variants so far.
+    """Return the operator of the next idea. It depends only on the number of ideas and on the variants so far.
 
     Args:
         ideas: number of earlier proposals that were not repairs.
@@ -57,10 +57,10 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 
 
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
-    """Return the numbers of the parents of an idea: the best variant of each niche in rotation, then the next fastest
-    variants.
+    """Return the numbers of the parents of an idea.
 
-    In a search that stagnates, newer variants come first.
+    The best variants of the niches take turns, followed by the next fastest variants. In a search that stagnates, newer
+    variants come first.
     """
     leaders = elites(variants)
     timed = sorted((each for each in variants if each.best is not None), key=lambda each: each.rank)
@@ -83,8 +83,8 @@ def ideas_in(proposals: Sequence[ProposalView]) -> int:
 def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> dict[str, str]:
     """Return the models' insights of one search, latest first, each with the measurement that supports it.
 
-    An insight whose variant turned out slower than the family's own implementation, or never worked, is dropped,
-    because its measurement contradicts it.
+    An insight is contradicted, and left out, if its variant was slower than the family's own implementation or never
+    worked.
     """
     kept: dict[str, str] = {}
     for proposal, variant in _tested(proposals, variants):
@@ -106,7 +106,7 @@ def contradicted(proposals: Sequence[ProposalView], variants: Sequence[VariantVi
 def _tested(
     proposals: Sequence[ProposalView], variants: Sequence[VariantView]
 ) -> Iterator[tuple[ProposalView, VariantView]]:
-    """Yield proposals that state an insight with the variants that tested it, latest first."""
+    """Yield the proposals with an insight and the variants that tested it, latest first."""
     by_number = {each.number: each for each in variants}
     for proposal in reversed(proposals):
         if proposal.insight and proposal.variant in by_number and by_number[proposal.variant].ended:
@@ -137,11 +137,11 @@ def idea_messages(
     insights: Sequence[str],
     most_tokens: int,
 ) -> list[Message]:
-    """Return the messages that ask for a new variant.
+    """Return the messages that request a new variant.
 
     Args:
-        information: ``task`` shows only the family's own implementation; ``elites`` also the best and the failed
-            variants; ``insights`` also the models' insights.
+        information: ``task`` shows only the family's own implementation; ``elites`` also shows the best and the failed
+            variants; ``insights`` also shows the models' insights.
     """
     shown = brief
     if information == "task":
@@ -155,7 +155,7 @@ def idea_messages(
 
 
 def repair_message(reason: str) -> Message:
-    """Return the message that asks to repair the last answer."""
+    """Return the message that requests a repair of the last answer."""
     words = reason[:MOST_FEEDBACK]
     text = (
         f"That did not work:\n\n```\n{words}\n```\n\nAnswer with the whole corrected JSON object, all files included."
@@ -164,7 +164,7 @@ def repair_message(reason: str) -> Message:
 
 
 def failure_of(view: VariantView) -> str | None:
-    """Return the reason why no config of a variant was measured; None if a config was."""
+    """Return the reason why no config of a variant was measured; None if at least one was."""
     if view.best is not None:
         return None
     found = [f"{each.count} × {each.outcome}: {each.detail}" for each in view.failures[:2]]

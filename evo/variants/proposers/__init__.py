@@ -17,10 +17,10 @@ GROUP = "kernel_evo.proposers"
 
 
 def _discovered() -> dict[str, Factory]:
-    """Return the proposers by kind: the built-in ones, then those of other packages.
+    """Return the proposers by kind: first the built-in ones, then those of other packages.
 
     Raises:
-        EvoError: a class of another package cannot be imported, or its kind is taken.
+        EvoError: a class of another package cannot be imported, or its kind is already used.
     """
     import_modules(__name__, __path__)
     found = dict(sorted(MARKED.items()))
@@ -34,10 +34,10 @@ PROPOSERS = _discovered()
 
 
 def build(text: str, context: Context) -> Proposer:
-    """Build the proposer that ``--proposer KIND:ARGUMENT`` names.
+    """Build the proposer for a text of the form ``KIND:ARGUMENT``, as in the option ``--proposer``.
 
     Args:
-        context: input of the proposer; its `argument` is replaced by the argument in `text`.
+        context: input of the proposer. Its `argument` is replaced by the argument in the text.
 
     Raises:
         InvalidInput: the kind is unknown, or the argument is missing or refused.

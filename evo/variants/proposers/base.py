@@ -16,8 +16,8 @@ class VariantFiles:
     """A variant on disk.
 
     Attributes:
-        document: content of variant.toml; empty for a single source.
-        files: text of the other files, by name relative to the folder.
+        document: content of variant.toml; empty if the variant is a single source.
+        files: texts of the other files, by name relative to the folder.
     """
 
     document: Mapping[str, Any]
@@ -29,13 +29,13 @@ class Context:
     """The input from which a proposer is built.
 
     Attributes:
-        argument: text after the kind, as in ``--proposer KIND:ARGUMENT``; not empty.
-        trials: maximum trials of each variant.
+        argument: text after the kind in ``--proposer KIND:ARGUMENT``; not empty.
+        trials: maximum number of trials of each variant.
         say: prints a line of the transcript.
         read: reads a variant on disk; raises NotFound or InvalidInput.
-        base_url: address of a language model's API; None: the provider's own.
+        base_url: address of a language model's API; None for the provider's own address.
         prices: prices of a language model.
-        limits: budget of a language model.
+        limits: limits of a language model's use.
     """
 
     argument: str
@@ -50,16 +50,17 @@ class Context:
 class Proposer(Protocol):
     """Submits variants to a search.
 
-    Contract: it uses only the client, like an external program. The proposer yields while it waits, so that several
-    problems can be worked on at the same time, and returns when it has no further variant. An `EvoError` ends the work
-    on this problem and is reported.
+    A proposer uses only the client, like an external program. It yields while it waits, so that several problems can be
+    worked on at the same time, and returns when it has no further variant. If it raises an `EvoError`, the error is
+    reported and the work on this problem ends.
     """
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
         """Propose variants for one search, whose first trials have ended.
 
         Args:
-            client: returns the client; call it for every request, because the address may change.
+            client: returns the client. It must be called for every request, because the address may change.
+            search_id: id of the search.
             problem: name of the problem.
         """
         ...

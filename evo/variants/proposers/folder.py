@@ -11,7 +11,7 @@ from evo.variants.proposers.base import Context, proposer
 
 @proposer("folder")
 class FolderProposer:
-    """Submits the files and folders of a folder that is named like the problem."""
+    """Submits the files and folders in a folder that has the problem's name."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

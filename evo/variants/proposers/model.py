@@ -14,7 +14,10 @@ LOOK_S = 0.5
 
 
 class ModelProposer:
-    """Asks a language model. The proposer waits within a step, so problems are worked on one after the other."""
+    """Asks a language model for variants.
+
+    The proposer waits without yielding, so problems are worked on one after the other.
+    """
 
     def __init__(self, context: Context, provider: Protocol) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""Prints the description of the file named on the command line, after setting limits for this process."""
+"""Prints the description of the file named on the command line. Before, it sets limits for this process."""
 
 import ctypes
 import resource
@@ -15,7 +15,7 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 
 
 def confine() -> None:
-    """Limit memory, files and processor time, and give up network access if the system allows that."""
+    """Limit memory, file sizes and processor time, and give up network access if the system allows it."""
     for which, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_AS, MEMORY_BYTES),

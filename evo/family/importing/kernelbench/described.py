@@ -1,5 +1,7 @@
-"""Describes a file in KernelBench's format by running it: tensors, shapes, cases and accuracy. It runs the file, so use
-a separate process: ``python -m evo.family.importing.kernelbench FILE`` prints the description as JSON.
+"""Describes a file in KernelBench's format by running it: tensors, shapes, cases and accuracy.
+
+Because this runs the file, use a separate process: ``python -m evo.family.importing.kernelbench FILE`` prints the
+description as JSON.
 """
 
 import inspect
@@ -86,7 +88,7 @@ _DTYPES = {"torch.bool": "bool"}
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """An argument of the kernel; `shape` holds an expression per axis."""
+    """An argument of the kernel. `shape` contains one expression per axis."""
 
     name: str
     dtype: str
@@ -95,18 +97,18 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """Description of a problem, from which a family is written.
+    """Description of a KernelBench problem, from which a family is written.
 
     Attributes:
         fields: default value of each problem field.
-        constants: constant of the file that each problem field replaces.
-        given: for each value of ``get_inputs()``, the name of its argument; None: the value is not a tensor.
-        parameters: for each argument that the model holds, the name of the model's parameter or buffer.
+        constants: name of the file's constant that each problem field replaces.
+        given: argument name of each value of ``get_inputs()``; None if the value is not a tensor.
+        parameters: name of the model's parameter or buffer, by argument.
         inputs, outputs: arguments in the order of the call.
         distributions: distributions for which the model has finite, well-conditioned and non-zero outputs.
-        tail: other values of fields with which the file also runs.
-        rel_error: for each output, the largest relative error of the model's own precision; None: not measured.
-        flops: arithmetic operations, as an expression; empty: unknown.
+        tail: expressions for a second problem size with which the file also runs, by field.
+        rel_error: largest relative error of each output in the model's own precision; None if not measured.
+        flops: number of arithmetic operations, as an expression; empty if unknown.
         reduced: approximate number of inputs on which each element of an output depends.
         notes: notes for the reader.
     """
@@ -127,7 +129,7 @@ class Described:
 
 
 def described(value: Mapping[str, Any]) -> Described:
-    """Return the description that a process printed."""
+    """Return the description that a separate process printed."""
     tensors = {
         name: tuple(Tensor(name=each["name"], dtype=each["dtype"], shape=tuple(each["shape"])) for each in value[name])
         for name in ("inputs", "outputs")
@@ -137,7 +139,7 @@ def described(value: Mapping[str, Any]) -> Described:
 
 
 class _File:
-    """A file that can be run with other constants on the device ``meta``."""
+    """A file that can be run with different constants on the device ``meta``, which computes only shapes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -155,7 +157,7 @@ class _File:
         return loaded(self.path, {self.constants[name]: value for name, value in values.items()})
 
     def run(self, values: Values) -> tuple[Any, list[Any], list[Any], float]:
-        """Return model, values of ``get_inputs()``, outputs, and counted operations, all on ``meta``."""
+        """Return model, values of ``get_inputs()``, outputs, and number of operations; all tensors are on ``meta``."""
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
@@ -184,7 +186,7 @@ def describe(path: Path) -> Described:
     """Run a file and describe it.
 
     Raises:
-        InvalidInput: the file lacks a part of the format, does not run, or computes something that no family can
+        InvalidInput: the file lacks a part of the format, does not run, or computes something that a family cannot
             describe.
     """
     file = _checked(path)
@@ -263,7 +265,7 @@ def _check_outputs(path: Path, made: Sequence[Any]) -> None:
 
 
 def _parameter_names(model: Any, values: Sequence[Any]) -> list[str]:
-    """Return the names of the parameters of ``forward()`` for the values of ``get_inputs()``."""
+    """Return the names of the parameters of ``forward()`` that receive the values of ``get_inputs()``."""
     names = [
         each.name
         for each in inspect.signature(type(model).forward).parameters.values()
@@ -273,7 +275,7 @@ def _parameter_names(model: Any, values: Sequence[Any]) -> list[str]:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return parameters and buffers that have axes: single numbers, such as counts of batches, are not arguments."""
+    """Return the parameters and buffers that have axes. Single numbers, e.g. counts of batches, are not arguments."""
     return {
         name: each
         for name, each in [*model.named_parameters(), *model.named_buffers()]
@@ -282,7 +284,7 @@ def _state(model: Any) -> dict[str, Any]:
 
 
 class _Names:
-    """Assigns unique names to arguments, which are neither macros nor C++ keywords."""
+    """Assigns unique names to arguments. The names are neither macros nor C++ keywords."""
 
     def __init__(self, macros: Mapping[str, object]) -> None:
         self._taken = set(macros) | _WORDS
@@ -336,9 +338,7 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
-    """Return values of the fields for a problem of about `SAMPLE` elements, or of the nearest size with which the file
-    runs.
-    """
+    """Return field values for a problem of about `SAMPLE` elements, or of the nearest size with which the file runs."""
     values = dict(shapes.fields)
     while _elements(values_of(shapes.shapes, values)) > SAMPLE:
         for name in sorted(values, key=lambda each: -values[each]):
@@ -353,8 +353,9 @@ def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
 
 
 def _tail(shapes: Fitted, file: _File) -> dict[str, str]:
-    """Return other values for as many fields as possible, such that the file still runs. A case of another shape uses
-    them.
+    """Return different sizes for as many problem fields as the KernelBench file accepts.
+
+    They are used for a correctness case with a second shape.
     """
     chosen: dict[str, str] = {}
     values = dict(shapes.fields)
@@ -376,7 +377,7 @@ class _Measured:
 
 
 def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], shapes: Fitted) -> _Measured:
-    """Measure the error of the model's own precision against float64 on every distribution."""
+    """Measure the error of the model's own precision, relative to float64, on every distribution."""
     names = model.outputs
     if _elements(values_of(shapes.shapes, sample)) > MOST_ELEMENTS:
         why = "it is too large to be run at import: tolerances follow from the number of additions alone"
@@ -399,7 +400,7 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
 
 
 def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, float] | None:
-    """Return the relative error of each output; None if the outputs are zero or not finite, or the file fails."""
+    """Return the relative error of each output; None if an output is zero or not finite, or if the file fails."""
     try:
         inputs = model.inputs(sample, distribution, np.random.default_rng(1))
         right, again = model.reference(sample, inputs), model.reference(sample, inputs)
@@ -424,7 +425,7 @@ def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, f
 
 
 def _flops(counted: float, shapes: Fitted, file: _File, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> str:
-    """Return the number of operations as an expression: of products and convolutions, else one per input element."""
+    """Return the number of operations as an expression; without products and convolutions, one per input element."""
     largest = max(outputs, key=lambda each: math.prod(values_of([each.shape], shapes.fields)[0]))
     produced = " * ".join(f"({each})" for each in largest.shape)
     extents = dict.fromkeys(extent for each in inputs for extent in each.shape)
@@ -445,7 +446,7 @@ def _counts(file: _File, shapes: Fitted, name: str, text: str) -> bool:
 
 
 def main() -> None:
-    """Print the description of a file, or ``{"error": …}``."""
+    """Print the description of a file as JSON, or ``{"error": …}``."""
     try:
         answer = asdict(describe(Path(sys.argv[1])))
     except EvoError as error:

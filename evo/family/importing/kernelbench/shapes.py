@@ -1,4 +1,4 @@
-"""Extents of tensors as expressions over the constants of a file, found by running the file with other values."""
+"""Extents of tensors as expressions over the constants of a file, found by running the file with different values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ _MOST_PARTS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Constants that may have other values, and the shapes as expressions over these constants.
+    """Constants that may vary, and the shapes as expressions over these constants.
 
     Attributes:
-        fields: constants and their values in the file.
+        fields: values of the constants in the file, by name.
         shapes: an expression for each extent of each tensor.
     """
 
@@ -37,8 +37,12 @@ class Fitted:
 def fitted(constants: Values, probe: Probe) -> Fitted | None:
     """Return the shapes as expressions over constants of the file; None if the file does not run.
 
-    A constant with any other influence (it changes the number of axes, or the file runs with no other value) keeps its
-    value in the file.
+    A constant keeps its value if it also affects other properties, e.g. the number of axes, or if the file runs with no
+    other value of it.
+
+    Args:
+        constants: values of the constants in the file.
+        probe: function that returns the shapes for given constants.
     """
     base = probe({})
     if base is None:
@@ -54,7 +58,7 @@ def fitted(constants: Values, probe: Probe) -> Fitted | None:
 
 
 def values_of(shapes: Sequence[Sequence[str]], values: Values) -> Shapes:
-    """Return the extents that the expressions give for the given values of the fields."""
+    """Return the extents that the expressions have for given values of the fields."""
     return tuple(tuple(int(_evaluated(extent, values)) for extent in shape) for shape in shapes)
 
 
@@ -63,13 +67,15 @@ def _evaluated(text: str, values: Values) -> int:
 
 
 def _varies(name: str, value: int, base: Shapes, probe: Probe) -> bool:
-    """Return True if the file runs with twice the value, which changes extents but not the number of axes."""
+    """Return True if the file runs with twice the value, and this changes extents but not the number of axes."""
     twice = probe({name: 2 * value})
     return twice is not None and twice != base and [len(each) for each in twice] == [len(each) for each in base]
 
 
 def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple[str, ...]], set[str]]:
-    """Return an expression for each extent, and the fields to drop because an extent depends on them in another way."""
+    """Return an expression for each extent, and the fields to drop because an extent has no expression in terms of
+    them.
+    """
     twice = {name: probe({name: 2 * value}) or base for name, value in fields.items()}
     found, wrong = [], set()
     for tensor, shape in enumerate(base):
@@ -89,12 +95,16 @@ def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple
 
 
 def _least(effects: Mapping[str, int]) -> str:
-    """Return the field to drop: the one with the least effect, e.g. the size of a window rather than the length."""
+    """Return the field to drop: the one with the smallest effect, e.g. the size of a window, not the length."""
     return min(effects, key=lambda name: abs(effects[name]))
 
 
 def _extent(axis: tuple[int, int], extent: int, influences: Values, probe: Probe) -> str | None:
-    """Return an expression for one extent; None if none fits. `axis` holds the indices of the tensor and its axis."""
+    """Return an expression for one extent; None if none fits.
+
+    Args:
+        axis: indices of the tensor and of its axis.
+    """
     if not influences:
         return str(extent)
     if len(influences) == 1:
@@ -108,8 +118,9 @@ def _extent(axis: tuple[int, int], extent: int, influences: Values, probe: Probe
 
 
 def _of_one(axis: tuple[int, int], extent: int, name: str, value: int, probe: Probe) -> str | None:
-    """Return an expression of the form ``(p * name + b) // q`` that gives the extent of an axis for every probed value
-    of the field `name`; None if no such expression fits.
+    """Return an expression of the form ``(p * name + b) // q`` for an extent; None if no such expression fits.
+
+    The expression must give the right extent for every probed value of the field `name`.
     """
     seen = {value: extent}
     for other in (2 * value, 3 * value, value + 1, value + 2, value + 3, 4 * value):
@@ -136,7 +147,7 @@ def _linear(name: str, p: int, b: int, q: int) -> str:
 
 
 def _refuted(found: Sequence[Sequence[str]], fields: Values, probe: Probe) -> set[str]:
-    """Return the fields of expressions that are wrong when several constants change at the same time."""
+    """Return the fields in expressions that are wrong when several constants change at the same time."""
     for attempt in range(_TRIES):
         values = {name: value * (1 + (index + attempt) % 3) for index, (name, value) in enumerate(fields.items())}
         shapes = probe(values)

@@ -23,9 +23,10 @@ MOST_ADDITIONS = 1 << 20
 
 
 def family_files(found: Described, source: str, name: str) -> dict[str, str]:
-    """Return the files of the family.
+    """Return the texts of the family's files, by file name.
 
     Args:
+        found: description of the problem.
         source: text of the problem's file, which becomes part of the family unchanged.
         name: name of the family's folder.
     """

@@ -1,7 +1,7 @@
 """Launch settings of a compiled Triton kernel, stored as a line of its PTX.
 
-Triton chooses threads, shared memory and scratch memory while it compiles. The PTX is stored and exported with a
-kernel, so a note in it is available wherever the kernel is launched.
+Triton chooses the numbers of threads and the sizes of shared and scratch memory during compilation. The PTX is stored
+and exported with a kernel, so a line in it is available wherever the kernel is launched.
 """
 
 import json
@@ -19,10 +19,10 @@ class Compiled:
     """Launch settings of a compiled Triton kernel.
 
     Attributes:
-        threads: threads per block.
+        threads: number of threads per block.
         shared_memory_bytes: dynamic shared memory of a block.
-        cluster: blocks per cluster; the blocks of a cluster run one program together.
-        scratch: bytes of each scratch buffer per program, in the order in which the buffers follow the arguments.
+        cluster: number of blocks per cluster. The blocks of a cluster run one program together.
+        scratch: size in bytes of each scratch buffer per program. The buffers follow the arguments in this order.
     """
 
     threads: int
@@ -32,12 +32,12 @@ class Compiled:
 
 
 def noted(ptx: str, compiled: Compiled) -> str:
-    """Return the PTX with the note as its last line."""
+    """Return the PTX with the launch settings added as its last line."""
     return f"{ptx.rstrip()}\n{NOTE}{json.dumps(asdict(compiled))}\n"
 
 
 def read_note(ptx: str) -> Compiled | None:
-    """Return the note of a Triton kernel's PTX; None for the PTX of other kernels."""
+    """Return the launch settings stored in a Triton kernel's PTX; None for the PTX of other kernels."""
     found = _LINE.search(ptx)
     if found is None:
         return None

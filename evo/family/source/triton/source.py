@@ -1,7 +1,7 @@
-"""Reads a Triton source, and selects the part that a kernel needs. The file is parsed, never run.
+"""Reads a Triton source, and selects the part that a kernel needs. The file is parsed but never run.
 
-A Triton kernel is usually in a file that also makes tensors, runs benchmarks and reads files. Only imports of Triton,
-functions under ``@triton.jit`` and constants are needed to compile a kernel, so everything else is left out.
+The file of a Triton kernel usually also creates tensors, runs benchmarks and reads files. Compiling a kernel needs only
+imports of Triton, functions under ``@triton.jit`` and constants, so everything else is removed.
 """
 
 import ast
@@ -40,7 +40,7 @@ class Parameter:
     Attributes:
         constant: True if the parameter is annotated with ``tl.constexpr``.
         pointer: True if the parameter is dereferenced, or named like a pointer.
-        described: True if the parameter is used as a tensor descriptor that the caller makes.
+        described: True if the parameter is a tensor descriptor that the caller creates.
         default: literal default value; None if there is none.
     """
 
@@ -53,11 +53,11 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A function under ``@triton.jit`` and how its decorators tune it.
+    """A function under ``@triton.jit`` and its other decorators.
 
     Attributes:
-        decorators: its other decorators, e.g. ``triton.autotune(…)``.
-        node: its definition.
+        decorators: calls of the other decorators, e.g. ``triton.autotune(…)``.
+        node: syntax tree of the function.
     """
 
     name: str
@@ -70,7 +70,8 @@ def parsed(text: str, file: str) -> ast.Module:
     """Return the syntax tree of a source.
 
     Raises:
-        InvalidInput: the source is not Python, or an expression is nested too deeply; names file and line.
+        InvalidInput: the source is not Python, or an expression is nested too deeply. The error contains the file and
+            the line.
     """
     try:
         return ast.parse(text)
@@ -127,15 +128,16 @@ def _literal(node: ast.expr | None) -> int | float | bool | str | None:
 
 
 def _pointers(node: ast.FunctionDef) -> set[str]:
-    """Return the parameters whose address is read or written, also through other names and functions' arguments."""
+    """Return the parameters whose memory is read or written, possibly through other names or called functions."""
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     named = {name for name in names if name.lower().endswith(("_ptr", "_pointer", "ptr", "_ptrs"))}
     return named | {name for name in names if name in addressed(node)}
 
 
 def _described(node: ast.FunctionDef) -> set[str]:
-    """Return the parameters that are the caller's tensor descriptors: the kernel calls their load or store method, and
-    does not create them.
+    """Return the parameters that are tensor descriptors created by the caller.
+
+    The kernel calls a load or store method of such a parameter, but does not assign it.
     """
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     found = set[str]()
@@ -149,16 +151,18 @@ def _described(node: ast.FunctionDef) -> set[str]:
 
 
 def _access(name: str) -> str | None:
-    """Return the memory access that a function makes: ``load``, ``store``, ``atomic_add`` …; None if it makes none."""
+    """Return the memory access that a function performs (``load``, ``store``, ``atomic_add`` …); None if it performs
+    none.
+    """
     if name in ("load", "store") or name.startswith("atomic_"):
         return name
     return _ACCESSES.get(name)
 
 
 def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
-    """Return the names that memory accesses use as addresses, with the accesses: ``load``, ``store``, ``atomic_add`` …
+    """Return the names that are used as addresses, with their memory accesses: ``load``, ``store``, ``atomic_add`` …
 
-    An address is followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address.
+    Addresses are followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address.
     """
     made = _assigned(node)
     found: dict[str, set[str]] = {}
@@ -171,7 +175,7 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
 
 
 def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
-    """Return `addressed` of a kernel, including the functions that it calls."""
+    """Return the names that a kernel and its called functions use as addresses, with accesses; see `addressed`."""
     return _accesses(kernel, {each.name: each for each in kernels}, ())
 
 
@@ -192,7 +196,7 @@ def _accesses(kernel: Kernel, kernels: Mapping[str, Kernel], above: tuple[str, .
 
 
 def _address(call: ast.Call) -> ast.expr | None:
-    """Return the address of a memory access: its first argument, or the descriptor whose method it is."""
+    """Return the address of a memory access: its first argument or, if it is a method, the descriptor."""
     if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in ("tl", "triton.language"):
         return call.func.value
     return call.args[0] if call.args else None
@@ -209,7 +213,7 @@ def _assigned(node: ast.FunctionDef) -> dict[str, list[ast.expr]]:
 
 
 def _bases(node: ast.expr, made: dict[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
-    """Yield the base pointers of an address: ``x`` for ``x + i * n``."""
+    """Yield the base pointers of an address, e.g. ``x`` for ``x + i * n``."""
     match node:
         case ast.Name(id=name) if name not in seen:
             seen.add(name)
@@ -231,13 +235,14 @@ def _bases(node: ast.expr, made: dict[str, list[ast.expr]], seen: set[str]) -> I
 
 
 def sliced(text: str, entry: str, file: str) -> str:
-    """Return the source with only the parts that one kernel needs; all other lines are blank, so line numbers stay.
+    """Return the source with only the parts that one kernel needs. All other lines are blank, so line numbers stay the
+    same.
 
-    Decorators are reduced to ``@triton.jit``: a search replaces ``@triton.autotune``.
+    Decorators are reduced to ``@triton.jit``, because a search replaces ``@triton.autotune``.
 
     Raises:
-        InvalidInput: the source is not Python, has no kernel of this name, or the kernel uses a name that is
-            neither a kernel, a constant nor imported from Triton.
+        InvalidInput: the source is not Python, has no kernel with this name, or the kernel uses a name that is neither
+            a kernel, a constant nor imported from Triton.
     """
     names = [each.name for each in kernels_of(text, file)]
     if entry not in names:
@@ -246,7 +251,7 @@ def sliced(text: str, entry: str, file: str) -> str:
 
 
 def definitions(text: str, file: str) -> dict[str, ast.stmt]:
-    """Return, by name, the kernels, constants and imports of Triton that a source defines.
+    """Return the kernels, constants and imports of Triton in a source, by name.
 
     Raises:
         InvalidInput: the source is not Python.
@@ -260,7 +265,7 @@ def names_used(node: ast.stmt) -> list[str]:
 
 
 def needed(text: str, names: Collection[str], file: str) -> str:
-    """Return the source with only the parts that these kernels and constants need, as `sliced` does.
+    """Return the source with only the parts that these kernels and constants need; see `sliced`.
 
     Raises:
         InvalidInput: the source is not Python, or a part is neither a kernel, a constant nor imported from Triton.
@@ -299,7 +304,7 @@ def _of_signature(node: ast.FunctionDef) -> list[ast.expr]:
 
 
 def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Return, by name, the statements of a module that a compilation may use; the last one of a name counts."""
+    """Return the statements of a module that a compilation may use, by name; the last statement for a name counts."""
     found: dict[str, ast.stmt] = {}
     for node in tree.body:
         match node:
@@ -318,13 +323,14 @@ def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
 
 
 def _importable(module: str, name: str) -> bool:
-    """Return True for functions and modules of Triton's language."""
+    """Return True if the name is a function or module of Triton's language."""
     return name in ("jit", "language", "cdiv", "next_power_of_2") if module == "triton" else name not in _REFUSED
 
 
 def _constant_value(node: ast.expr) -> bool:
-    """Return True for a constant: a number, text or Triton dtype, ``tl.constexpr(…)`` of constants, or arithmetic with
-    constants.
+    """Return True for a constant.
+
+    Constants are numbers, texts, Triton dtypes, ``tl.constexpr(…)`` of constants, and arithmetic with constants.
     """
     match node:
         case ast.Constant() | ast.Name():
@@ -351,12 +357,13 @@ def _keep(node: ast.stmt, lines: Sequence[str], kept: list[str]) -> None:
 
 
 def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
-    """Refuse code that would run other Python code while Triton compiles.
+    """Refuse code that would run arbitrary Python code while Triton compiles.
 
-    Triton evaluates attributes of modules and calls the named objects, so only functions of its language are reached.
+    Triton evaluates attributes of modules and calls the resulting objects. Only functions of Triton's language may
+    therefore be reachable.
 
     Args:
-        modules: names of modules that the file imports.
+        modules: names of the modules that the file imports.
     """
     bare = _bare(node)
     bases = {id(each.value) for each in ast.walk(bare) if isinstance(each, ast.Attribute)}
@@ -374,7 +381,7 @@ def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
 
 
 def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collection[int]) -> bool:
-    """Return False for an attribute chain such as ``tl.core.os`` that leaves Triton's language."""
+    """Return False for a chain of attributes that leaves Triton's language, such as ``tl.core.os``."""
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
         root = root.value
@@ -385,7 +392,7 @@ def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collectio
 
 
 def _modules(tree: ast.Module) -> set[str]:
-    """Return the names of Triton's modules in a file."""
+    """Return the names under which a file imports Triton's modules."""
     found = {"triton"}
     for node in tree.body:
         match node:
