@@ -10,17 +10,17 @@ from evo.messages.event import EVENTS, Event
 STREAM = "text/event-stream"
 
 QUIET_S = 45.0
-"""The service sends a comment every 15 seconds; a stream silent for longer is dead."""
+"""Seconds without data after which a stream counts as dead. The service sends a comment every 15 seconds."""
 
 
 class Events(Calls):
     """Requests whose response is a stream."""
 
     def events(self, search_id: int | None = None, *, patience_s: float = 60.0) -> Iterator[Event]:
-        """Yield the events of one search or of all searches. The first events describe the current state of unfinished
-        searches.
+        """Yield the events of one search or of all searches.
 
-        An interrupted stream is resumed where it ended. Any process of the service can resume it.
+        The first events describe the current state of unfinished searches. An interrupted stream is resumed where it
+        ended. Any process of the service can resume it.
 
         Raises:
             ServiceUnreachable: no service answered for `patience_s` seconds.

@@ -112,9 +112,7 @@ class Work(Calls):
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial with the same binary, of this search or its variants; None if there is
-        none.
-        """
+        """Return the report of an earlier trial with the same binary, of this search or its variants; else None."""
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)
         except NotFound:

@@ -55,9 +55,7 @@ class Searches(Calls):
         archived: bool | None = None,
         seen: str | None = None,
     ) -> SearchView:
-        """Change the given fields of a search. `seen` is the entity tag of the state to change; None if it is not
-        checked.
-        """
+        """Change the given fields of a search. `seen` is the expected entity tag; None skips the check."""
         changes = {"notes": notes, "priority": priority, "archived": archived}
         body = {name: value for name, value in changes.items() if value is not None}
         return parse(self._send("PATCH", f"/searches/{search_id}", body, seen=seen), SearchView)
@@ -77,9 +75,7 @@ class Searches(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/{command}"), SearchView)
 
     def ablate(self, search_id: int, *, values: bool = False) -> SearchView:
-        """Start an ablation of a finished search's champion. With `values`, adjacent values of other tunables are tried
-        too.
-        """
+        """Start an ablation of a finished search's champion. `values` also tries adjacent values of other tunables."""
         return parse(self._send("POST", f"/searches/{search_id}/ablation", {"values": values}, once=True), SearchView)
 
     def ablation(self, search_id: int) -> tuple[AblationView, ...]:

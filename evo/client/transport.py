@@ -22,7 +22,7 @@ ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_WAIT_S = 30.0
-"""Longest `Retry-After` for which a call waits; for a longer one the call ends with an error that states it."""
+"""Longest `Retry-After`, in seconds, for which a request waits. A longer one is reported as an error."""
 _LONGEST_ASKED_S = 86_400
 """Longest accepted `Retry-After`; longer values are limited to it."""
 
@@ -30,10 +30,10 @@ _LONGEST_ASKED_S = 86_400
 TOKEN_FORM = "as `kev_…`"
 EXAMPLE = "http://127.0.0.1:8765"
 _AWAY = {408, 425, 429, 502, 503, 504}
-"""Statuses of a service, or of a proxy before it, while the service is unavailable."""
+"""HTTP statuses of a service, or of a proxy before it, that is temporarily unavailable."""
 
 CONNECT_S = 5.0
-"""Seconds after which connecting is given up, however long a request may wait for its response."""
+"""Timeout for connecting in seconds, even if a request may wait longer for its response."""
 
 
 class ServiceUnreachable(EvoError, ConnectionError):

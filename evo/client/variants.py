@@ -58,9 +58,7 @@ class Variants(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/proposals", body, once=True), ProposalView)
 
     def answer_proposal(self, search_id: int, number: int, **answer: Any) -> ProposalView:
-        """Store a model's answer. The fields are ``answer``, ``tokens_in``, ``tokens_out``, ``usd``, ``insight`` and
-        ``error``.
-        """
+        """Store a model's answer: ``answer``, ``tokens_in``, ``tokens_out``, ``usd``, ``insight`` and ``error``."""
         return parse(self._send("PUT", f"/searches/{search_id}/proposals/{number}/answer", answer), ProposalView)
 
     def proposals(self, search_id: int) -> tuple[ProposalView, ...]:

@@ -63,9 +63,7 @@ class Device:
 
     @property
     def runs(self) -> Runs:
-        """What happens to a config on the device: the kernel runs, a recorded result is looked up, or it is only
-        compiled.
-        """
+        """How the device treats a config: the kernel runs, a recorded result is looked up, or it is only compiled."""
         return kind_of(self.kind).runs
 
     def copying_at(self, bytes_per_s: float) -> "Device":
@@ -76,7 +74,8 @@ class Device:
 
 
 ENERGY = "energy"
-"""Key of a device's software: the name of its energy meter, or ``none: `` and the reason why it has none."""
+"""Key in `Device.software`. The value is the name of the energy meter, or ``none: `` and the reason why there is none.
+"""
 
 _NONE = "none"
 

@@ -25,9 +25,9 @@ _PER_CLOCK: Mapping[int, Mapping[str, int]] = {
 _SPECIAL_PER_CLOCK: Mapping[str, int] = {"exponentials": 16, "divisions": 16, "conversions": 64}
 
 _CACHE_BYTES_PER_CLOCK = 32
-"""Bytes that each multiprocessor reads from the L2 cache per clock: a coarse value between two known ones.
+"""Number of bytes that each multiprocessor reads from the L2 cache per clock, as a rough value between two known ones.
 
-Reads of 37 MB on an H100 reached 17, launch gaps included; no GPU reaches more than 64 (NVIDIA's white papers).
+Reads of 37 MB on an H100 reached 17, including launch gaps. No GPU reaches more than 64 (NVIDIA's white papers).
 """
 
 

@@ -7,17 +7,16 @@ Separation: TypeAlias = Literal["none", "confined", "user", "full"]
 OTHER_USER, LANDLOCK, SECCOMP = "another user", "Landlock", "seccomp"
 
 SEPARATION, SANDBOX = "separation", "sandbox"
-"""Keys of a device's software: how kernels are isolated from the judge, and how the compiler is sandboxed."""
+"""Keys in `Device.software`: how kernels are isolated from the judge, and how the compiler is sandboxed."""
 
 LEVELS: tuple[Separation, ...] = get_args(Separation)
-"""From the weakest to the strongest: ``none`` is an ordinary process of the same user; ``confined`` has Landlock or
-seccomp; ``user`` runs as another user; ``full`` has all three.
+"""Levels from the weakest to the strongest: ``none`` is an ordinary process of the same user, ``confined`` has Landlock
+or seccomp, ``user`` runs as another user, and ``full`` has all three.
 """
 
 
 def level(reported: str) -> Separation:
-    """Return the isolation level that the reported mechanisms provide; for several processes, the lowest of their
-    levels.
+    """Return the isolation level that the reported mechanisms provide, for several processes the lowest level.
 
     Args:
         reported: isolation mechanisms as recorded by measurements, separated by commas; processes are separated by

@@ -11,7 +11,7 @@ from evo.text.wording import factor_text, time_text
 from evo.trial import Value
 
 SERVED = ("cross_entropy", "gemm", "layernorm", "rmsnorm", "rope", "sdpa", "sdpa_decode", "softmax", "swiglu")
-"""Families that functions of an exported package call."""
+"""Families whose kernels the functions of an exported package can call."""
 
 KINDS = ("cpu", "cuda")
 """Kinds of devices that an exported package supports."""

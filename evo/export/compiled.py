@@ -21,17 +21,17 @@ from evo.trial import Config
 
 LOADER, TORCH_OP, PTX = "kernel.py", "torch_op.py", "kernel.ptx"
 TENSOR_MAP = "tensor_map.py"
-"""Loader files of exports whose kernel takes tensor maps."""
+"""Loader file of exports whose kernel takes tensor maps."""
 
 FLOAT_CONTROL = "float_control.py"
-"""Loader files of exports that run on the caller's thread."""
+"""Loader file of exports that run on the caller's thread."""
 
 
 _SOURCES: Mapping[Language, str] = {"c++": "kernel.cpp", "triton": "triton_kernel.py"}
-"""Names of sources in other languages than their form's. A Triton source must not replace the loader."""
+"""Names of sources in languages other than that of their form. A Triton source must not replace the loader."""
 
 _OF_SEVERAL = ("entry", "arguments", "further")
-"""Keys of a launch that is one of several."""
+"""Keys that a launch has only if it is one of several."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ NAME = "headers"
 
 FAMILY = "family"
 SHARED = "include"
-"""The folder of a family that is searched without a flag."""
+"""Folder of a family in which headers are found without a flag."""
 
 MOST_FILES, MOST_BYTES = 4_000, 32 << 20
 _PLACEHOLDER = ".keep"

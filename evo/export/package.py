@@ -34,8 +34,7 @@ SOURCES: Mapping[str, str] = {
 
 
 def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
-    """Return the content of each file of the package by path: the functions, the table of kernels, and a folder per
-    kernel.
+    """Return the content of each file by path: the functions, the table of kernels, and a folder per kernel.
 
     Raises:
         Conflict: no champion belongs to a family that a function of the package can call.

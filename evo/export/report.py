@@ -158,9 +158,7 @@ HEAD = ("case", "output", "relative L2", "allowed", "largest error", "allowed", 
 
 
 def correctness_section(cases: Sequence[CaseError], uncovered: Mapping[str, str]) -> str:
-    """Return a table of the errors of each output in each case, with the family's tolerance, and the cases that were
-    not run.
-    """
+    """Return a table of the output errors in each case, with the tolerances, and the cases that were not run."""
     left_out = [f"No kernel for {name}: {reason}" for name, reason in uncovered.items()]
     return "\n\n".join([table(HEAD, [_row(each) for each in cases]), *left_out])
 

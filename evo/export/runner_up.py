@@ -188,8 +188,7 @@ def runner_up_schema() -> dict[str, Any]:
 def ranking_files(
     champion: Mapping[str, bytes], own: TrialView, first: str, others: Sequence[RunnerUp]
 ) -> dict[str, bytes]:
-    """Return the content of each file by path: the champion's folder, a folder per runner-up, and a table of all of
-    them.
+    """Return the content of each file by path: a folder for the champion and each runner-up, and a table.
 
     Args:
         champion: content of the champion's files, by file name.

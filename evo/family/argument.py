@@ -89,7 +89,7 @@ DRAWN: tuple[Role, ...] = ("input", "inout")
 """Roles of arguments whose contents ``inputs()`` of reference.py draws."""
 
 JUDGED: tuple[Role, ...] = ("output", "inout")
-"""Roles of arguments that are compared with ``reference()``."""
+"""Roles of arguments whose contents are compared with the result of ``reference()``."""
 
 DTYPES = (
     "float64",
@@ -178,9 +178,7 @@ class Argument:
 
     @property
     def local(self) -> bool:
-        """True if the argument belongs to the implementation, so that its expressions may use the implementation's
-        names.
-        """
+        """True if expressions of the argument may use names of the implementation, such as tunables."""
         return self.role in ("workspace", "scalar")
 
     @property
@@ -250,7 +248,7 @@ _OF_OTHERS: Mapping[str, str] = {
     **dict.fromkeys(("byte", "u8", "uint8_t", "unsigned char"), "uint8"),
     **dict.fromkeys(("boolean", "_bool"), "bool"),
 }
-"""Names of dtypes in C, CUDA, PyTorch and Triton, in lower case."""
+"""Our dtype for names of dtypes in C, CUDA, PyTorch and Triton, in lower case."""
 
 
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
@@ -333,7 +331,7 @@ def _read_alignment(table: Table) -> int:
 
 
 _ALIGNMENTS = tuple(1 << power for power in range(13))
-"""Alignments up to that of a page; timed buffers are aligned to pages."""
+"""Accepted alignments in bytes, up to that of a page, because timed buffers are aligned to pages."""
 
 _IN_PLACE = 'For an argument that the kernel reads and changes in place write role = "inout"'
 

@@ -104,7 +104,7 @@ CUDA_TYPES = C_TYPES | {
     "uint32": "unsigned int",
     "uint64": "unsigned long long",
 }
-"""Types that NVRTC knows without a header, except those of half precision."""
+"""C types by dtype. NVRTC knows them without a header, except those of half precision."""
 
 
 def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:

@@ -62,7 +62,7 @@ def read_variant(table: Table) -> VariantNote:
 
 
 _SCRATCH = ("triton_global_scratch", "triton_profile_scratch")
-"""Names of the buffers that Triton's kernels take behind their arguments."""
+"""Names of the buffers that Triton's kernels take after their own arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,14 +90,11 @@ class Candidate:
     specific: bool = False
 
     def target(self, architecture: str) -> str:
-        """Return the compiler's name of a device's architecture, which is ``sm_90a`` instead of ``sm_90`` if `specific`
-        is set.
-        """
+        """Return the compiler's name of a device's architecture: ``sm_90a`` in place of ``sm_90`` if `specific`."""
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with the launch settings that Triton chose during compilation; unchanged for other
-        kernels.
+        """Return the candidate with the launch settings that Triton chose; unchanged for other kernels.
 
         Args:
             ptx: PTX of the compiled kernel; empty if there is none.
@@ -228,9 +225,7 @@ class Family:
         return problem
 
     def problem_key(self, problem: Problem) -> str:
-        """Return the text that identifies a complete problem. Fields with `omit_default` are left out if they have
-        their default.
-        """
+        """Return the text that identifies a complete problem. Fields with `omit_default` are omitted at the default."""
         return problem_key(problem, self.fields)
 
     def check_device(self, problem: Problem, device: Device) -> None:
@@ -246,9 +241,7 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def terms(self, objective: Objective) -> Objective:
-        """Return the objective for this family; it does not require determinism if the family is declared
-        non-deterministic.
-        """
+        """Return the objective for this family. It does not require determinism if the family is not deterministic."""
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:
@@ -256,9 +249,7 @@ class Family:
         return self.implementation(device.kind).note(problem, device) if device.runs == "kernels" else ""
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the author's recommended first configs for this problem and device, best guess first. They may be
-        partial.
-        """
+        """Return the author's recommended first configs for this problem and device, best first (maybe partial)."""
         return self.implementation(device.kind).begin(problem, device)
 
     def space(

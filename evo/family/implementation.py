@@ -172,7 +172,7 @@ class Implementation:
 
     @property
     def programmatic(self) -> bool:
-        """True if the kernels support programmatic dependent launch, i.e. wait for the kernel that computes their
+        """True if the kernels support programmatic dependent launch: they wait for the kernel that computes their
         inputs.
         """
         return "programmatic" in self.reach(self.derived)

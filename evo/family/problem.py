@@ -18,14 +18,13 @@ from evo.text.suggestion import unknown
 from evo.trial import Value
 
 POINTS = 7
-"""Largest number of lengths that stand for a range."""
+"""Maximum number of lengths that represent a range."""
 
 _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 
 def lengths_of(text: str, where: str) -> list[int] | None:
-    """Return the lengths that represent a range such as ``1..4096``, in ascending order; None if the text is not a
-    range.
+    """Return the lengths that represent a range such as ``1..4096``, ascending; None if the text is not a range.
 
     The lengths include both ends and are evenly spaced on a logarithmic scale, because the best kernel depends on
     ratios of lengths more than on differences.
@@ -46,13 +45,13 @@ def lengths_of(text: str, where: str) -> list[int] | None:
 
 
 Problem: TypeAlias = Mapping[str, Value]
-"""Field name → value; complete and in field order."""
+"""Value of each field by name, complete and in field order."""
 
 FieldType: TypeAlias = Literal["int", "float", "bool", "choice", "text"]
 
 BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-"""Values of ``text`` fields: they may become macros of a source."""
+"""Matches values of ``text`` fields, which may become macros of a source."""
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 HUGE = re.compile(r"[+-]?[0-9]{20,}")
@@ -60,7 +59,7 @@ MOST_SHAPES = 100
 """Largest number of problems that one command searches."""
 
 MAX_TEXT, MAX_FIELDS = 2_000, 100
-"""Largest number of characters and fields in one text. Each field of a filter becomes a condition of a query."""
+"""Maximum number of characters, and of fields, in one text. Each field of a filter becomes a condition of a query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +190,7 @@ def parse_problem(
 
 
 def problem_key(problem: Problem, fields: Sequence[Field] = ()) -> str:
-    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``. `parse_problem` can read this
-    text.
+    """Return the canonical text of a complete problem, e.g. ``B=1,H=8,causal=false``. `parse_problem` reads it.
 
     Args:
         fields: fields of the family. They are only needed to omit fields with `omit_default`.
@@ -237,9 +235,7 @@ def _lengths(assignment: str) -> list[str]:
 
 
 def distance(one: Problem, other: Problem) -> float:
-    """Return the distance of two problems: the sum of the doublings between numbers, plus one for each other
-    difference.
-    """
+    """Return the distance of two problems: one per doubling of a number, and one for each other difference."""
     away = 0.0
     for name in [*one, *(name for name in other if name not in one)]:
         mine, theirs = one.get(name), other.get(name)

@@ -19,12 +19,12 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 WORD_RULE = "at most 100 letters, digits, `_`, `-`, `.` and `+`, a letter or digit first"
 
 TERMS = frozenset({"threads", "programmatic"})
-"""Names of the objective that expressions may use."""
+"""Names of properties of the objective that expressions may use."""
 
 TEMPLATE_WORDS = frozenset(
     {"true", "false", "none", "loop", "self", "super", "caller", "varargs", "kwargs", *DEFAULT_NAMESPACE}
 )
-"""Words of Jinja: a tunable `range` would replace the function that templates count with."""
+"""Reserved words of Jinja. For example, a tunable with the name `range` would replace the function in templates."""
 
 
 def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collection[DeviceKind]) -> None:

@@ -16,7 +16,7 @@ from evo.text.suggestion import unknown
 MAX_ENTRIES = 200
 MAX_TEXT = 10_000
 MAX_SHOWN = 100
-"""Characters of a wrong value that an error repeats."""
+"""Maximum number of characters of a wrong value that an error repeats."""
 
 
 class Table:

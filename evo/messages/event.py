@@ -42,8 +42,7 @@ class TrialEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchEvent:
-    """Current state of a search. It is sent after its trials, and when the state, the best trial or the champion
-    changed.
+    """Current state of a search, sent after its trials, and when its state, best trial or champion changed.
 
     Attributes:
         counts: number of trials by kind of outcome.
@@ -104,4 +103,4 @@ EVENTS: Mapping[str, type[Event]] = {
     "deleted": SearchDeleted,
     "reset": Reset,
 }
-"""The kinds of event by the names they are sent under."""
+"""Kinds of events, by their names in the stream."""

@@ -91,9 +91,7 @@ class Confirm:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate:
-    """Job that times a champion in alternation with configs that each differ from it in one setting, in a fresh
-    process.
-    """
+    """Job that alternately times a champion and configs that differ from it in one setting, in a fresh process."""
 
     champion: Config
     changed: tuple[Config, ...]
@@ -122,7 +120,9 @@ class Lease:
 
 
 Activity: TypeAlias = Literal["idle", "working", "waiting", "testing", "quarantined"]
-"""State of a slot. ``waiting``: another process holds its device; ``testing``: a known kernel must succeed first."""
+"""State of a slot. ``waiting`` means that another process holds the device; ``testing`` means that a known kernel must
+succeed first.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from evo.text.wording import duration_text
 
 NOTHING = Requirements()
 SILENT_S = 45.0
-"""A worker counts as gone after this many seconds without a message."""
+"""Seconds without a message after which a worker counts as gone."""
 
 
 def worker_text(worker: WorkerView, now: datetime | None = None) -> str:
@@ -33,9 +33,7 @@ def silence(worker: WorkerView, now: datetime | None = None) -> float:
 
 
 def slot_text(slot: SlotView) -> str:
-    """Describe a slot, e.g. ``working``, ``waiting: process 12 holds the device`` or ``quarantined: it fell off the
-    bus``.
-    """
+    """Describe a slot, e.g. ``working``, ``waiting: process 12 holds the device`` or ``quarantined: ECC error``."""
     if slot.quarantined_at is not None:
         return f"quarantined: {slot.quarantine_reason}"
     if slot.activity is None:
@@ -44,9 +42,7 @@ def slot_text(slot: SlotView) -> str:
 
 
 def confirmation_text(proving: ProvingView) -> str:
-    """Describe a running confirmation or ablation, e.g. ``confirming trial 19 for 12 s: timing, process 2 of 5 at
-    most``.
-    """
+    """Describe a running confirmation or ablation, e.g. ``confirming trial 19 for 12 s: timing, process 2``."""
     what = "ablating the champion" if proving.trial is None else f"confirming trial {proving.trial}"
     if proving.since is None:
         return f"{what}: waiting for a worker"

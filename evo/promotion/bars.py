@@ -8,11 +8,10 @@ from evo.trial.timing import Bars
 
 
 def bars(policy: Policy, kernels_us: Sequence[float], *, by_time: bool) -> Bars:
-    """Return the times above which a candidate's measurement is shortened or stopped; no limits if no kernel is known
-    yet.
+    """Return the times above which a candidate's measurement is shortened or stopped.
 
-    With fewer than `ELITES` kernels, a candidate that is much slower than the fastest kernel gets fewer samples, and
-    only a far slower candidate is stopped.
+    There are no limits before the first kernel is known. With fewer than `ELITES` kernels, a candidate that is much
+    slower than the fastest kernel gets fewer samples, and only a far slower candidate is stopped.
 
     Args:
         kernels_us: times of the fastest kernels in µs, at most `ELITES`, fastest first.

@@ -19,7 +19,7 @@ from evo.trial.results import ConfirmReport, Repeat
 from evo.trial.timing import Timing
 
 FIELD, SECOND = "objective.metric", "objective.second_metric"
-"""Names by which errors call the metrics of the first and the second objective."""
+"""Names of the metrics of the first and the second objective in errors."""
 
 WORST = sys.float_info.max
 """Cost of a kernel whose metric has no value at its confirmed time."""
@@ -47,10 +47,12 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A metric, as an expression over ``time_us``, energy and power, rates, resources of the build, tunables and
-    problem fields.
+    """A metric: an expression over ``time_us``, energy and power, rates, build resources, tunables and problem fields.
 
     Attributes:
+        objective: the objective whose metric this is.
+        expression: the parsed expression.
+        problem: values of the problem fields.
         work: operations (``flops``) and moved ``bytes`` of a call; empty if the family does not state them.
         called: name of the metric in errors: `FIELD` or `SECOND`.
     """

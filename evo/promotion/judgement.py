@@ -198,9 +198,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 
 def _without_value(error: InvalidInput) -> Verdict:
-    """Return the verdict if challenger and incumbent cannot be compared because the metric has no value for one of
-    them.
-    """
+    """Return the verdict if the metric has no value for challenger or incumbent, so that they cannot be compared."""
     text = f"Challenger and incumbent cannot be compared: {error}."
     rule = Rule(name="metric", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))

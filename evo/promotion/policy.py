@@ -197,7 +197,7 @@ class Policy:
 
 
 DECLARED: dict[str, float] = {}
-"""Default thresholds by rule, which the modules of `evo.promotion.rules` declare."""
+"""Default thresholds by rule, as declared by the modules of `evo.promotion.rules`."""
 
 _L4_NOTES = Policy(
     name="l4-notes",
@@ -209,7 +209,7 @@ _L4_NOTES = Policy(
     min_achieved_occupancy=0.25,
     min_sector_efficiency=0.70,
 )
-"""Gates of a user for the L4. They are stricter than a fast kernel requires."""
+"""Gates that a user requested for the L4. A fast kernel need not meet all of them."""
 
 POLICIES: dict[str, Policy] = {
     "default": Policy(),
@@ -217,7 +217,7 @@ POLICIES: dict[str, Policy] = {
     # The same user's gates for a final champion over the previous one.
     "l4-final": replace(_L4_NOTES, name="l4-final", minimum_gain=0.20, min_l2_hit_gain=0.08, min_dram_drop=0.10),
 }
-"""Policies known by name; a file may override any field of one."""
+"""Policies by name. A policy document may override any field of a named policy."""
 
 
 def policy_from(document: str | Mapping[str, Any]) -> Policy:
@@ -326,7 +326,9 @@ _MOST = {
     "reference_failures": 1_000,
     "seeds": 1_000,
 }
-"""Upper limits: more than any search can use, and small enough for clocks, memory and waiting; else 10^18."""
+"""Upper limits of fields. They exceed what a search can use, but are small enough for clocks, memory and waiting.
+Fields without an entry have the limit 10^18.
+"""
 _FRACTIONS = {
     "minimum_gain",
     "round_error",

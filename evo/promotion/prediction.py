@@ -108,9 +108,7 @@ def times_as_fast(one: Timing, other: Timing) -> float:
 
 
 def fastest_baseline(report: ConfirmReport) -> str | None:
-    """Return the name of the baseline with the smallest speed-up of the challenger, round by round; None if there is
-    none.
-    """
+    """Return the name of the baseline with the smallest speed-up of the challenger, by rounds, or None."""
     challenger = report.challenger
     if challenger is None:
         return None

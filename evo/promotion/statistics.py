@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 Samples: TypeAlias = Sequence[float] | NDArray[np.float64]
 
 RESAMPLES = 2000
-"""Bootstrap resamples: an interval's ends move by less than a tenth of its width from one seed to the next."""
+"""Number of bootstrap resamples. With it, the ends of an interval vary between seeds by less than a tenth of its width.
+"""
 
 BATCH = 10
-"""Number of consecutive samples per batch where neighbouring samples are correlated."""
+"""Number of consecutive samples per batch, used if neighbouring samples are correlated."""
 
 EFFECT_CAP = 1e6
-"""Replaces an infinite effect size (two different constant series), because JSON has no infinity."""
+"""Largest effect size. It replaces infinity (two different constant series), because JSON has no infinity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ def bootstrap_interval(samples: Samples, confidence: float, rng: np.random.Gener
 
 
 CONFIDENCE = 0.95
-"""Confidence of the interval shown with a median, unless a policy sets another."""
+"""Confidence of the interval shown with a median, unless a policy sets a different one."""
 
 
 def at_most_one_in(right: int, confidence: float) -> int:

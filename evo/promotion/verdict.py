@@ -6,10 +6,10 @@ from evo.promotion.prediction import Prediction
 from evo.promotion.statistics import Interval
 
 QUICK_GAP = "quick figure"
-"""Name of the rule that compares the confirmed time with the quick one."""
+"""Name of the rule that compares the confirmed time with the quick time."""
 
 INVALIDATING = ("correct", "answers", "work", "inputs", "sanitizers")
-"""Rules whose failure means that the kernel is wrong or skips work, so its time means nothing."""
+"""Rules whose failure means that the kernel is wrong or skips work, so that its time is meaningless."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +95,7 @@ class Verdict:
 
     @property
     def processes(self) -> int:
-        """Number of fresh processes from which the speed-up over the incumbent, or without one over the baseline, is
-        computed.
-        """
+        """Number of fresh processes behind the speed-up over the incumbent or, without one, over the baseline."""
         return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)
 
     @property

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 _FLOAT32_BIAS = 127
 _FLOAT32_MANTISSA_BITS = 23
 _BELOW = 15
-"""Low bits of a float32 that affect its nearest 8-bit number only by whether any of them is set."""
+"""Number of low bits of a float32 that affect the nearest 8-bit number only by whether any of them is set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,9 @@ FORMATS: Mapping[str, Format] = {
     "float8_e4m3": Format(bits=8, mantissa_bits=3, bias=7, largest=0x7E, nan=0x7F),
     "float8_e5m2": Format(bits=8, mantissa_bits=2, bias=15, largest=0x7B, nan=0x7F, infinity=0x7C),
 }
-"""Formats by dtype. The 8-bit formats saturate, like `cvt.satfinite` of PTX; bfloat16 becomes infinite."""
+"""Formats by dtype. Numbers above the range become the largest number in the 8-bit formats, as with `cvt.satfinite` of
+PTX, and infinity in bfloat16.
+"""
 
 
 def stored(dtype: str) -> np.dtype[Any]:
@@ -139,8 +141,9 @@ def _lookup(table: Array, indices: Array) -> Array:
 
 @cache
 def _codes(dtype: str) -> Array:
-    """Return the table of 8-bit codes, indexed by the upper 17 bits of a float32; the lowest of them stands for all
-    dropped bits.
+    """Return the table of 8-bit codes, indexed by the upper 17 bits of a float32.
+
+    The lowest of these bits stands for all dropped bits: it is set if any of them is set.
     """
     return _nearest((np.arange(1 << (32 - _BELOW), dtype=np.uint32) << _BELOW).view(np.float32), dtype)
 

@@ -15,13 +15,15 @@ MEANS = {"q": 0.5, "k": -2.0, "v": 3.0}
 LARGE = 4.0
 SMALL = 1e-3
 EXTREME = 100.0
-"""Offset of extreme scores, whose exp overflows or underflows to zero in float32."""
+"""Offset of extreme scores. Their exp overflows, or underflows to zero, in float32."""
 
 FAR = 10.0
-"""Component of q that causes these scores."""
+"""Component of q that causes the extreme scores."""
 
 LONGEST_RUN = 40
-"""Maximum number of similar rows of q: more than a vector or a fragment holds, but shorter than most blocks."""
+"""Maximum number of consecutive rows of q of the same kind: more than a vector or fragment holds, but fewer than most
+blocks.
+"""
 
 
 def draw_heads(

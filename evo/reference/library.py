@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 LARGE_FLOPS = 5e10
-"""Number of operations that take several seconds on CPU cores."""
+"""Number of operations for which CPU cores need several seconds."""
 
 LARGE_ELEMENTS = 1 << 25
-"""Number of elements of all arrays from which copying and rounding takes a second or more on CPU cores."""
+"""Number of elements of all arrays for whose copying and rounding CPU cores need a second or more."""
 
 _WITHOUT_GPU = threading.Event()
 _ONE_AT_A_TIME = threading.Lock()
@@ -23,10 +23,10 @@ class GpuNeededError(RuntimeError):
 
 @contextmanager
 def without_gpu() -> Iterator[None]:
-    """Refuse computations on a GPU within the block, in all threads, because another process may be measuring on the
-    GPU.
+    """Refuse computations on a GPU within the block, in all threads.
 
-    On the CPU, these computations would take minutes. They run later, when this process has the GPU.
+    Another process may be measuring on the GPU. On the CPU, the computations would take minutes. They run later, when
+    this process has the GPU.
     """
     _WITHOUT_GPU.set()
     try:

@@ -14,17 +14,17 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 PIECE = 1 << 16
-"""Elements of a piece, so few that its temporaries stay in a core's cache."""
+"""Number of elements of a piece. Its temporary arrays fit a core's cache."""
 
 DRAWN_TOGETHER = 1 << 20
-"""Numbers drawn from one generator."""
+"""Number of random numbers drawn from one generator."""
 
 _PAGE_BYTES = 4096
 _TOUCHED_TOGETHER = 1 << 9
-"""Pages that a core touches at a time: 2 MiB."""
+"""Number of memory pages that a core touches at a time: 2 MiB."""
 
 _MANY_PIECES = 32
-"""Number of elements below which threads are not worth starting."""
+"""Number of pieces below which starting threads is not worthwhile."""
 
 
 _at_work = threading.local()
@@ -47,9 +47,7 @@ def on_all_cores(compute: Callable[[S], T], parts: Iterable[S]) -> list[T]:
 
 
 def _pool() -> ThreadPoolExecutor:
-    """Return this process's thread pool. A forked process needs a new pool because its parent's threads do not exist in
-    it.
-    """
+    """Return this process's thread pool. A forked process needs a new one, because it has no threads of its parent."""
     here = os.getpid()
     if here not in _pools:
         made = ThreadPoolExecutor(os.cpu_count() or 1, "pieces", lambda: setattr(_at_work, "inside", True))
@@ -85,9 +83,7 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.floa
 
 
 def allocated(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return a new array whose memory pages were touched by all cores, because the first touch takes longer than a
-    copy.
-    """
+    """Return a new array whose memory was first touched by all cores; the first touch takes longer than a copy."""
     array = np.empty(shape, dtype)
     pages = array.reshape(-1).view(np.uint8)[::_PAGE_BYTES] if array.size else array
 

@@ -23,7 +23,7 @@ Timed: TypeAlias = Callable[[], object]
 
 EPSILON = 1e-6
 PAGE = 16
-"""Tokens in a page of the cache from which FlashInfer decodes."""
+"""Number of tokens per page of the key-value cache from which FlashInfer decodes."""
 
 WORKSPACE_BYTES = 128 << 20
 
@@ -46,9 +46,7 @@ class Rival:
 
 
 def rivals(family: str, problem: Problem) -> dict[str, Callable[[Arrays], Timed]]:
-    """Return a family's baselines by name. A baseline raises ImportError when it is prepared if its library is not
-    installed.
-    """
+    """Return a family's baselines by name. Preparing a baseline raises ImportError if its library is not installed."""
     return {each.name: partial(_prepared, each, problem) for each in RIVALS if each.family == family}
 
 

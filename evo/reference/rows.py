@@ -14,10 +14,10 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray[Any]]]
 
 BLOCK_ELEMENTS = 1 << 18
-"""Elements of the widest input per block, so few that temporaries stay in a core's cache."""
+"""Number of elements of the widest input per block. Temporary arrays of a block fit a core's cache."""
 
 GPU_BLOCK_ELEMENTS = 1 << 27
-"""Elements of the widest input per block on a GPU: each float64 temporary takes a GiB of its memory."""
+"""Number of elements of the widest input per block on a GPU. Each temporary float64 array of a block takes a GiB."""
 
 
 def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, deviation: float) -> NDArray[np.float32]:

@@ -1,5 +1,4 @@
-"""A PyTorch model as the reference of a family: a file with ``class Model``, ``get_inputs()`` and
-``get_init_inputs()``.
+"""A file with a PyTorch model (``Model``, ``get_inputs()``, ``get_init_inputs()``) as the reference of a family.
 
 This is the format of KernelBench (arXiv 2502.10517). Constants at the top of the file become the problem's fields;
 their values are replaced before the file runs. PyTorch is imported only when a function is called.
@@ -25,14 +24,14 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Prepare: TypeAlias = Callable[[Arrays], Callable[[], object]]
 
 ON_GPU = 1 << 22
-"""Elements of inputs from which the reference is computed on a GPU, if there is one."""
+"""Number of input elements from which the reference is computed on a GPU, if there is one."""
 
 DISTRIBUTIONS = ("own", "normal", "scaled", "shifted", "small", "special", "parameters")
 """Distributions that `TorchModel.inputs` can draw."""
 
 _LOOKED_AT, _FEW_VALUES, _PATTERN = 4096, 16, 0.05
-"""Limits for recognising structure: an input with few different values is a choice, such as labels of ±1; one with many
-zeros has a pattern, such as a triangle.
+"""Limits for recognising structure in an input. An input with few different values is a choice, such as labels of ±1.
+An input with many zeros has a pattern, such as a triangle.
 """
 
 _LOCK = threading.RLock()
@@ -195,15 +194,11 @@ class TorchModel:
         return self._computed(problem, inputs, double=True)
 
     def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs computed in the model's own precision. Tolerances of kernels are relative to the error of
-        these outputs.
-        """
+        """Return the outputs in the model's own precision. Tolerances of kernels are relative to the outputs' error."""
         return self._computed(problem, inputs, double=False)
 
     def baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:
-        """Return the baselines ``torch`` and ``torch-compile`` on the CPU. ``OMP_NUM_THREADS`` sets the number of
-        threads.
-        """
+        """Return the baselines ``torch`` and ``torch-compile`` on the CPU, with ``OMP_NUM_THREADS`` threads."""
         return self._offered(problem, "cpu")
 
     def cuda_baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:
@@ -355,9 +350,7 @@ def _floating(value: object) -> bool:
 
 
 def _changed(x: Any, distribution: str) -> Any:
-    """Return an input drawn from another distribution, with the same structure: pattern of zeros, symmetry, few
-    distinct values.
-    """
+    """Return an input drawn from another distribution with the same pattern of zeros, symmetry and distinct values."""
     import torch
 
     if not x.is_floating_point() or len(torch.unique(x.reshape(-1)[:_LOOKED_AT])) <= min(_FEW_VALUES, x.numel() - 1):

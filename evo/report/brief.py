@@ -10,7 +10,7 @@ from evo.text.wording import count_text, outcome_text, percent_text, settings_te
 
 MOST_TOKENS = 12_000
 CHARACTERS_PER_TOKEN = 3
-"""Low estimate of characters per token: tokenizers have between three and four for source code."""
+"""Low estimate of the number of characters per token. Tokenizers have between three and four for source code."""
 
 RULES = (
     "Compute exactly what the reference computes: outputs are compared with it in float64 on every case.",

@@ -14,8 +14,7 @@ FEWEST = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Comparison of two separate measurements. Promotions do not use it; they compare interleaved samples
-    (`evo.promotion`).
+    """Comparison of two separate measurements. Promotions use interleaved samples instead (`evo.promotion`).
 
     Attributes:
         left, right: median time of each trial in µs with its interval, as in a leaderboard.

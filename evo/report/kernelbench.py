@@ -97,8 +97,7 @@ class Summary:
 
 
 def fast(results: Sequence[Result], p: float) -> float:
-    """Return fast_p, the fraction of problems with a correct kernel that is more than `p` times as fast as eager
-    PyTorch.
+    """Return fast_p, the fraction of problems with a correct kernel more than `p` times as fast as eager PyTorch.
 
     If eager PyTorch has no time, a correct kernel counts only for p = 0.
     """

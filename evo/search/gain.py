@@ -20,10 +20,12 @@ from evo.text.wording import count_text, factor_interval_text, percent_text
 from evo.trial.timing import Timing
 
 BLIND = ("design", "random")
-"""Origins of blind trials: the initial design, and random draws."""
+"""Origins of blind trials, which are proposed before any result is known: the initial design, and random draws."""
 
 LEAST_BLIND = 3
-"""Minimum number of blind trials for a median: the range of two covers the median with a probability of only 50 %."""
+"""Minimum number of blind trials for a median. The range of two trials contains the median with a probability of only
+50 %.
+"""
 
 Reference: TypeAlias = Literal["default", "random"]
 
@@ -138,8 +140,7 @@ def coverage(count: int) -> float:
 
 
 def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, str]:
-    """Return the best config's time in a form comparable with the search's quick samples, and a text on how it was
-    obtained.
+    """Return the best config's time, comparable with the search's quick samples, and a text on its origin.
 
     A confirmation runs in another session, so its times are not comparable with quick samples. The fastest baseline
     runs in both sessions. Its quick time divided by the confirmed speed-up is the time that the kernel would have had
@@ -167,7 +168,7 @@ def _ratio(over: Interval, under: Interval) -> Interval:
 
 
 UNKNOWN = 0.05
-"""Expected relative gain of a slice of a search without results."""
+"""Expected relative gain of a slice of a search that has no results yet."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,22 +19,25 @@ FIRST = 8
 """Number of trials of a new variant."""
 
 GROWTH = 3
-"""Factor between rungs; one in this many variants continues."""
+"""Factor between the numbers of trials of successive rungs. One in this many variants continues."""
 
 Costs: TypeAlias = Sequence[float | None]
-"""Cost of each ended trial of a variant, in the order in which they ended: its time in microseconds, or the cost of the
-search's metric. None: not measured.
+"""Cost of each ended trial of a variant, in the order in which the trials ended: the time in µs, or the cost under the
+search's metric. None if the trial was not measured.
 """
 
 
 STAGNATION = 3 * FIRST
-"""Number of ended trials of all variants without an improvement after which a search widens."""
+"""Number of ended trials without an improvement, over all variants, after which the search stagnates; see `stagnates`.
+"""
 
 LEAST_GAIN = 0.01
-"""Share of the least cost by which a trial must be better to count as an improvement: less is the noise of samples."""
+"""Relative reduction of the lowest cost from which a trial counts as an improvement. Smaller reductions are noise of
+the samples.
+"""
 
 REPEATED = 3
-"""Number of first trials of a variant after which its binaries are compared with those of earlier variants."""
+"""Number of trials of a variant after which its binaries are compared with those of earlier variants."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ def transition(state: State, command: Command) -> State:
 
 
 ALIKE = 6
-"""Number of first trials that must fail with the same error before the source is blamed."""
+"""Number of first trials that must fail with the same error before the search ends because of it."""
 
 _ERROR = re.compile(r"\berror\b\s*+(?:#?+[A-Z]*+\d++(?:-D)?+\s*+)?+:\s*(?P<what>.+)", re.IGNORECASE)
 _BY_CONFIG = re.compile(
@@ -65,12 +65,13 @@ _BY_CONFIG = re.compile(
     r"must be|timed? ?out|ran past",
     re.IGNORECASE,
 )
-"""Errors that depend on the config: an exceeded limit, or a check written by the author."""
+"""Matches errors that depend on the config: an exceeded limit, or a check written by the author."""
 
 
 def same_error(ended: Sequence[Trial]) -> str | None:
-    """Return the compile error shared by all trials; None if there are fewer than `ALIKE`, or if the errors differ or
-    depend on the config.
+    """Return the compile error that all trials share; None if there is none.
+
+    The result is also None if there are fewer than `ALIKE` trials, or if the error may depend on the config.
     """
     if len(ended) < ALIKE or (first := _error(ended[0])) is None:
         return None

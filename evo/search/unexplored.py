@@ -37,7 +37,7 @@ BINARY: Mapping[str, str] = {
     "threads": "several threads",
     "FMA": "fused multiply and add",
 }
-"""The mechanism of a source that each mechanism of a binary (`workers.build.kernel`) implies."""
+"""Mechanism of a source by the mechanism of a binary (`workers.build.kernel`) that implies it."""
 
 
 def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:

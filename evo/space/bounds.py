@@ -21,7 +21,7 @@ from evo.space.expression.arithmetic import Mask
 from evo.space.expression.evaluation import Environment
 
 EXACT = float(1 << 53)
-"""Below this magnitude float64 represents every whole number exactly; beyond it no bound is claimed."""
+"""Magnitude below which float64 represents every whole number exactly. Larger bounds are replaced by infinity."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,7 @@ class _Relaxation:
         return ANYTHING if value.dtype.kind == "U" else Range.fixed(value)
 
     def _chosen(self, condition: Verdict, body: ast.expr, orelse: ast.expr) -> Range:
-        """Return the range of a conditional expression: of one branch if the condition is decided, else of both
-        branches.
-        """
+        """Return the range of a conditional expression: of one branch if the condition is decided, else of both."""
         if not np.any(condition.false):
             return self.range(body)
         if not np.any(condition.true):

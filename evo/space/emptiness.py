@@ -10,7 +10,7 @@ from evo.space.tunable import Constraint, Tunable
 from evo.trial import Value
 
 ASIDE = 100
-"""Each check for contradicting constraints may take at most this fraction (1/ASIDE) of a listing's effort."""
+"""Each check for contradicting constraints may take at most 1/ASIDE of the effort of a listing."""
 
 
 class EmptySpace(InvalidInput):

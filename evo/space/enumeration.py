@@ -16,16 +16,20 @@ from evo.space.plan import START, Partial, Plan
 
 BLOCK_ROWS = 1 << 16
 ESTIMATED_FROM = 1 << 14
-"""Number of partial points from which the number of valid points is estimated, to detect a space too large to list."""
+"""Number of partial points from which the number of valid points is estimated, to detect spaces that are too large to
+list.
+"""
 
 WIDTH = 1 << 12
-"""Number of partial points that are completed together for an estimate, which takes some hundredths of a second."""
+"""Number of partial points that an estimate completes together, which takes some hundredths of a second."""
 
 FAR_BEYOND = 100
-"""A space is not listed if the estimate exceeds the limit this many times."""
+"""A space is not listed if the estimated number of points exceeds the limit by this factor."""
 
 MAX_EFFORT = 4_000_000_000
-"""Constraint terms a listing may evaluate (some seconds) before it stops and the space is sampled instead."""
+"""Number of constraint terms that a listing may evaluate (some seconds). If it needs more, the space is sampled
+instead.
+"""
 
 
 def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> Partial:
@@ -66,8 +70,7 @@ def built(
 def balanced(
     columns: Sequence[npt.NDArray[np.integer]], rows: int, count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.intp]:
-    """Return `count` random positions of `rows` in which all combinations of the columns are equally frequent, if
-    possible.
+    """Return `count` random positions of `rows`, with equally many for each combination of the columns if possible.
 
     Returns:
         Positions of one row of each combination, in random order, then of a second row of each combination, and so on.
@@ -127,9 +130,7 @@ class Lister:
         return self.effort > self.max_effort
 
     def complete(self, partial: Partial) -> Iterator[Partial]:
-        """Yield the valid complete points that extend these partial points, depth first, until the effort limit is
-        reached.
-        """
+        """Yield the valid complete points that extend these partial points, depth first, up to the effort limit."""
         level = len(partial.columns)
         if level == len(self.plan.steps):
             yield partial
@@ -157,9 +158,7 @@ class Lister:
         return Partial(columns=tuple(np.concatenate(column) for column in columns), rows=count)
 
     def _grow(self, partial: Partial, level: int) -> Iterator[Partial]:
-        """Join the next tunable, and yield the points that are not pruned, block by block, until the effort limit is
-        reached.
-        """
+        """Join the next tunable and yield the points that are not pruned, block by block, up to the effort limit."""
         step = self.plan.steps[level]
         size = max(1, BLOCK_ROWS // len(step.tunable.values))
         for start in range(0, partial.rows, size):

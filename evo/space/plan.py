@@ -15,17 +15,19 @@ from evo.space.tunable import Constraint, Tunable
 from evo.trial import Value
 
 Indices = npt.NDArray[np.int32]
-"""Value ranks: one row per point, one column per tunable."""
+"""Value ranks, one row per point and one column per tunable. The rank of a value is its index in the tunable's values.
+"""
 
 Ranks = Sequence[npt.NDArray[np.integer]]
 """Value ranks by column: one array per tunable."""
 
 MOST_REMEMBERED = 1 << 20
-"""Results of a constraint are cached by combination of values if there are at most this many combinations."""
+"""Maximum number of combinations of values for which the results of a constraint are cached."""
 
 TRIED_FIRST, TRIED_FROM = 1 << 9, 1 << 12
-"""With at least `TRIED_FROM` points, a bound is computed for `TRIED_FIRST` of them first, and for the others only if it
-removes one of these."""
+"""With at least `TRIED_FROM` points, a bound is first computed for `TRIED_FIRST` of them. It is computed for the other
+points only if it removes one of these.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,12 +21,12 @@ from evo.trial import Config, Value
 Neighbourhood: TypeAlias = Literal["adjacent", "hamming"]
 
 ENUMERATION_LIMIT = 1_000_000
-"""Spaces with up to this many valid points are listed; larger ones are sampled."""
+"""Maximum number of valid points of a space that is listed. Larger spaces are sampled."""
 
 MAX_TUNABLES = 64
 
 MOST_MECHANISMS = 64
-"""Largest number of combinations of mechanisms that are distinguished."""
+"""Maximum number of combinations of mechanisms that are distinguished."""
 
 
 class Space:
@@ -200,14 +200,12 @@ class Space:
         return list(found.values())
 
     def draw(self, rng: np.random.Generator, count: int) -> Indices:
-        """Return at most `count` random valid configs as rows of value ranks, with the probabilities of `sample`. Rows
-        may repeat.
-        """
+        """Return rows of at most `count` random valid configs, with the probabilities of `sample`. Rows may repeat."""
         return next(self._valid.draws(rng, count))[:count]
 
     def varied(self, rng: np.random.Generator, count: int) -> Indices:
-        """Return at most `count` random valid configs as rows of value ranks, with all mechanisms as equally frequent
-        as possible.
+        """Return rows of at most `count` random valid configs in which all mechanisms are equally frequent, if
+        possible.
 
         Uniform sampling would miss most mechanisms in a large space: for example, 0.1 % of gemm's configs use warpgroup
         products.

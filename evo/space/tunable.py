@@ -16,7 +16,7 @@ from evo.trial import Value
 MAX_VALUES = 10_000
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 MAX_SHOWN = 100
-"""Characters of a wrong value that an error repeats."""
+"""Maximum number of characters of a wrong value that an error repeats."""
 
 TEXT_VALUE = re.compile(r"[^\s,=\x00-\x1f\x7f]{1,100}")
 

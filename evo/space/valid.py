@@ -14,10 +14,11 @@ from evo.space.expression.arithmetic import INTEGER_LIMIT, Mask
 from evo.space.plan import START, Indices, Partial, Plan
 
 Distances = Sequence[npt.NDArray[np.float64]]
-"""For each tunable, in declared order: the distance of each of its values from some point."""
+"""For each tunable in declared order, the distance of each of its values from a given point."""
 
 TIE = 1e-9
-"""Distances this close count as equal: they are sums of fractions, and rounding depends on the order."""
+"""Distances that differ by less than this are equal. They are sums of fractions, whose rounding depends on the order.
+"""
 
 MAX_CHANGES = 128
 BEAM_WIDTH = 512
@@ -81,9 +82,7 @@ class Nearest:
         return row
 
     def _built_up(self, bound: float) -> Indices | None:
-        """Return a valid row that is nearer than `bound`, found by a beam search over the plan's steps; None if none
-        was found.
-        """
+        """Return a valid row nearer than `bound`, by a beam search over the plan's steps; None if none was found."""
         partial = START
         for level in range(len(self.plan.steps)):
             partial = self.plan.joined(partial, level)
@@ -114,10 +113,10 @@ def total_distance(distances: Distances, rows: Indices) -> npt.NDArray[np.float6
 MAX_DRAWS = 1 << 22
 MAX_SUBTREE_EFFORT = 200_000_000
 LEAST_SHARE = 1 / 64
-"""If fewer of the random completions are valid, points are built up step by step instead."""
+"""If a smaller fraction of the random completions is valid, points are built step by step instead."""
 
 POOLS = 16
-"""Number of pools of points built up, each some thousand points in a tenth of a second."""
+"""Number of pools of points. Building a pool of some thousand points takes a tenth of a second."""
 
 
 class ValidPoints(Protocol):
@@ -132,9 +131,7 @@ class ValidPoints(Protocol):
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
-        """Return up to `count` random valid rows in which all combinations of the columns are equally frequent, if
-        possible.
-        """
+        """Return up to `count` random valid rows, with equally many for each combination of the columns if possible."""
         ...
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
@@ -236,9 +233,7 @@ class Drawn:
         return chosen
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Return a nearest row. It is exact within the effort of `Nearest`; otherwise, it is the result of a local
-        descent.
-        """
+        """Return a nearest row. It is exact within the effort of `Nearest`, and otherwise found by a local descent."""
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
         return self._nearest_drawn(distances, rng) if found is None else found
 

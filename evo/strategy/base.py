@@ -55,9 +55,7 @@ class Patient(Protocol):
     """
 
     def most_pending(self, history: History) -> int | None:
-        """Return the number of pending trials above which the strategy should wait for results; None if there is no
-        limit.
-        """
+        """Return the number of pending trials above which the strategy should wait for results; None for no limit."""
         ...
 
 

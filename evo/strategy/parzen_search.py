@@ -14,7 +14,9 @@ from evo.trial.history import History
 
 DRAWN = 120
 COMPARED = 24
-"""Number of configs drawn from the density of good ones, and of valid new ones among them that are compared."""
+"""`DRAWN` configs are drawn from the density of good configs, and up to `COMPARED` of them that are valid and new are
+scored.
+"""
 
 
 @strategy("parzen")

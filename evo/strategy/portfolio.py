@@ -25,16 +25,18 @@ Arm: TypeAlias = Callable[[Observations, np.random.Generator], Suggestions]
 ARMS = ("tpe", "evolution", "neighbours", "fresh")
 
 STAGNANT = 16
-"""Number of trials ended since the best one after which random configs are suggested as well."""
+"""Number of trials that ended after the best trial, above which random configs are suggested too."""
 
 NICHE_EVERY = 3
-"""Interval of proposals at which a niche that is due gets a trial."""
+"""Every `NICHE_EVERY`-th proposal is for a niche, if a niche should get a trial."""
 
 SUGGESTED = 100
 """Number of configs that each arm suggests per proposal."""
 
 NEIGHBOUR_SHARE = 0.5
-"""Fraction of proposals near the working configs after the design, while there are too few times for the surrogate."""
+"""Fraction of proposals near working configs after the initial design, while too few trials have times for the
+surrogate.
+"""
 
 
 @strategy("portfolio")
@@ -84,9 +86,7 @@ class Portfolio:
         return self._judged(by, rng)
 
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
-        """Return a config far from all trials. If few configs work, half of the proposals are near a working config
-        instead.
-        """
+        """Return a config far from all trials. If few configs work, half of the proposals are near a working config."""
         if len(seen.keys) >= lasting and seen.measured and rng.random() < NEIGHBOUR_SHARE:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):
@@ -122,8 +122,7 @@ class Portfolio:
         return self._breeding.brood(seen, SUGGESTED, rng)
 
     def _fresh(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest random configs once the search stagnates, because the best region may not be reachable from the
-        elites.
+        """Suggest random configs once the search stagnates, because elites may not lead to the best region.
 
         While the elites still improve, random configs waste trials: if they are always used, the benchmark score P100
         (see docs/results/search.md) falls from 0.879 to 0.860.

@@ -24,12 +24,11 @@ from evo.strategy.study.axis import Axis, Distributions, axes_of, space_of
 
 
 class KernelEvoSampler(BaseSampler):
-    """Searches a grid of values with a kernel-evo strategy. It proposes only valid configs, and repeats a config only
-    after all were proposed.
+    """Searches a grid of values with a kernel-evo strategy.
 
-    The sampler learns from complete, failed (`TrialState.FAIL`) and pruned trials. Parameters that are not in `space`
-    are sampled at random, independently of each other. Configs that differ only in a parameter that a trial does not
-    use count as different.
+    The sampler proposes only valid configs, and repeats a config only after all were proposed. It learns from complete,
+    failed (`TrialState.FAIL`) and pruned trials. Parameters that are not in `space` are sampled at random,
+    independently of each other. Configs that differ only in a parameter that a trial does not use count as different.
 
     Threads may share a sampler (``n_jobs``), and it can be pickled. With the same seed and one job, a study repeats
     exactly. The proposed config is stored with the trial (`PROPOSED`), so that resumed studies, and other processes
@@ -81,8 +80,8 @@ class KernelEvoSampler(BaseSampler):
         self._declared = None
 
     def _grid_of(self, search_space: Distributions) -> tuple[list[Axis], Space]:
-        """Return the axes and the space of parameters. For declared parameters they are built once, because that may
-        take seconds.
+        """Return axes and space of the parameters. For declared parameters, they are built once, which may take
+        seconds.
         """
         if self._declared is not None and search_space == self._space:
             return self._declared

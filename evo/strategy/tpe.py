@@ -11,9 +11,7 @@ from evo.trial.history import History
 
 @strategy("tpe")
 class Tpe:
-    """Multivariate TPE. Pending trials are assumed to have bad results (constant liar). As in Optuna, the cost grows
-    with the history.
-    """
+    """Multivariate TPE with constant liar for pending trials. As in Optuna, its cost grows with the history."""
 
     def __init__(self, context: Context) -> None:
         from evo.strategy.study.history import OptunaStudy  # Optuna takes a second to import

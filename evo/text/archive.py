@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ENTRY_BYTES = 512
-"""Maximum mean size in bytes of an entry of the directory: 46, the name, and what a program adds, such as times."""
+"""Maximum mean size of a directory entry in bytes: 46, the name, and additional data such as times."""
 
 
 class DirectoryTooLarge(Exception):
@@ -34,9 +34,7 @@ def open_zip(content: bytes, *, most_files: int) -> Iterator[zipfile.ZipFile]:
 
 
 class _Content(io.BytesIO):
-    """The bytes of an archive. While `most_bytes` is set, larger reads are refused; only reads of the directory are
-    larger.
-    """
+    """The bytes of an archive. While `most_bytes` is set, larger reads, which only the directory needs, are refused."""
 
     def __init__(self, content: bytes, most_bytes: int) -> None:
         super().__init__(content)

@@ -13,13 +13,14 @@ from evo.errors import InvalidInput
 from evo.text.toml_advice import toml_advice
 
 DEEPEST = 64
-"""Levels of lists and objects in a JSON document."""
+"""Maximum number of nested levels of lists and objects in a JSON document."""
 
 MOST_NAMES = 2_000
-"""Largest number of names in one JSON object, more than any request needs."""
+"""Maximum number of names in one JSON object. No request needs more."""
 
 LONGEST_KEY = 16
-"""Parts of a dotted TOML key. `tomllib` takes time and memory that grow with the square of their number."""
+"""Maximum number of parts of a dotted TOML key. The time and memory of `tomllib` grow with the square of this number.
+"""
 
 _OPENING = re.compile(r'"""|\'\'\'|"|\'|#')
 _ENDS = {
@@ -29,7 +30,7 @@ _ENDS = {
     "'": re.compile(r"['\n]"),
     "#": re.compile(r"\n"),
 }
-"""Ends of a quotation or a comment, and escapes that are skipped."""
+"""For each start of a quotation or comment, its ends and the escapes to skip."""
 
 _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
 

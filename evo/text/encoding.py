@@ -7,7 +7,7 @@ from importlib.util import decode_source
 from evo.text.shell import quoted
 
 _COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+.*$")
-"""Matches the line that names the encoding of a Python source, which may be its first or second."""
+"""Matches the line that declares the encoding of a Python source. It may be the first or the second line."""
 
 
 def not_utf8(content: bytes, error: UnicodeDecodeError, file: str) -> str:

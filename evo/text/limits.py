@@ -10,26 +10,26 @@ from evo.text.document import literal_text
 from evo.text.visible import one_line
 
 MOST = 10**9
-"""Upper limit of trials, minutes and cost: more than any search uses, and safe for arithmetic."""
+"""Upper limit of trials, minutes and cost. It is more than any search uses, and safe for arithmetic."""
 
 LARGEST = 2**63 - 1
-"""The largest whole number that every database holds."""
+"""The largest whole number that every supported database can store."""
 
 LARGEST_ID = 2**31 - 1
-"""The largest id, or number of a trial, that every database supports."""
+"""The largest id or trial number that every supported database can store."""
 
 SHORTEST_US, LONGEST_US = 1e-6, 1e12
-"""Limits of a kernel's time: a picosecond, and eleven days. Charts and sums rely on them."""
+"""Limits of a kernel's time: a picosecond, and eleven days. Charts and sums depend on them."""
 
 LONGEST_S = 1e9
-"""Upper limit of a stage's time or time limit: thirty years."""
+"""Upper limit of a stage's time and of time limits: thirty years."""
 
 LARGEST_FIGURE = 1e18
 """Upper limit of any other figure of a device, in base units: operations per second, bytes, …"""
 
 _NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
 _OF_TEXTS = {"int_type", "float_type", "bool_type"}
-"""Errors of strict types, which refuse texts such as ``"5"`` in JSON."""
+"""Pydantic errors of strict types, which refuse texts such as ``"5"`` in JSON."""
 _NO_NUMBER = {"float_parsing", "float_type", "finite_number"}
 _BOUNDS = {"gt": "above {}", "ge": "{} and more", "lt": "below {}", "le": "{} and less"}
 _OTHERWISE = {
@@ -57,9 +57,7 @@ _SHOWN = 40
 
 
 def accepted(least: float | None, most: float | None) -> str:
-    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``. Limits that come only from the database are not
-    shown.
-    """
+    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``, without limits that only the database has."""
     if most is None or most >= LARGEST:
         return "" if least is None else f"{figure(least)} and more"
     return f"{figure(most)} and less" if least is None else f"{figure(least)} … {figure(most)}"

@@ -28,7 +28,5 @@ def quoted(word: str) -> str:
 
 
 def _escaped(byte: int) -> str:
-    """Return a byte as text within ``$'…'``, in three octal digits if needed, as hexadecimal escapes have no fixed
-    length.
-    """
+    """Return a byte as text within ``$'…'``; escapes are octal because hexadecimal escapes have no fixed length."""
     return chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\{byte:03o}"

@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection
 
 MAX_SHOWN = 100
-"""Number of characters of a wrong name that the message repeats."""
+"""Maximum number of characters of a wrong name that the message repeats."""
 
 _LONG = 1000
-"""Characters of a list of names that is left out if the closest name is stated."""
+"""A list of names with more characters than this is omitted if the message suggests the closest name."""
 
 
 def unknown(name: str, known: Collection[str], what: str) -> str:

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from evo.text.limits import LONGEST_S
 
 _ROUNDS_UP = 0.99995
-"""A value of at least this fraction of a limit is rounded up to the limit at four digits."""
+"""Values of at least this fraction of a limit would be rounded up to the limit at four digits."""
 
 
 def time_text(time_us: float | None, *, estimated: bool = False) -> str:
-    """Return a kernel's time as text, e.g. ``812 ns``, ``45.25 µs``, ``1.234 ms`` or ``2.5 s``; for an estimate ``≈
-    45.25 µs``.
-    """
+    """Return a kernel's time as text, e.g. ``812 ns``, ``45.25 µs`` or ``2.5 s``; an estimate as ``≈ 45.25 µs``."""
     if time_us is None:
         return "–"
     if estimated:
@@ -76,9 +74,7 @@ def factor_interval_text(low: float, estimate: float, high: float) -> str:
 
 
 def processes_text(count: int) -> str:
-    """Return the number of processes on which an interval is based as text: ``over 5 fresh processes``, ``in one
-    process``.
-    """
+    """Return the processes behind an interval as text: ``over 5 fresh processes``, ``in one process``."""
     return "in one process" if count == 1 else f"over {count} fresh processes"
 
 

@@ -8,7 +8,7 @@ from evo.trial.outcome import Estimated, Measured, Outcome
 
 Value: TypeAlias = bool | int | float | str
 Config: TypeAlias = Mapping[str, Value]
-"""Tunable name → value. A config is complete and keeps the order of the space's tunables."""
+"""Value of each tunable by name. A config is complete, and in the order of the space's tunables."""
 
 
 @dataclass(frozen=True, kw_only=True)

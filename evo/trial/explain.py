@@ -27,7 +27,7 @@ from evo.trial.outcome import (
 LOG_LINES = 12
 
 _PLACE = re.compile(r": (?:In|At) .*:$|^In file included from |^\s+from \S+:\d+(?::\d+)?[:,]$")
-"""Lines that GCC prints before an error, to state where it is."""
+"""Matches lines that GCC prints before an error to state its location."""
 
 
 def detail_text(outcome: Outcome) -> str:

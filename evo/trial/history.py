@@ -8,7 +8,7 @@ from evo.trial import Proposal, Trial
 from evo.trial.outcome import Abandoned, Cancelled, Estimated, Measured, ReferenceFailed
 
 ELITES = 8
-"""Number of fastest trials that count as elites."""
+"""Number of the fastest trials that count as elites."""
 
 
 class History:
@@ -68,9 +68,7 @@ class History:
         self.corrected[number] = cost
 
     def cost(self, trial: Trial) -> float | None:
-        """Return the cost that ranks an ended trial: the corrected cost if one was recorded. None if the trial has no
-        time.
-        """
+        """Return the cost that ranks an ended trial, corrected if a correction exists; None if it has no time."""
         return self.corrected.get(trial.number, trial.cost)
 
     def with_costs(self, cost_of: Callable[[Trial], float]) -> "History":

@@ -8,7 +8,8 @@ from evo.errors import InvalidInput
 from evo.text.wording import count_text, significant
 
 PROTOCOL_VERSION = 3
-"""Version of the timing protocol. It is raised whenever sampling changes; times of different versions are not compared.
+"""Version of the timing protocol. It increases whenever sampling changes; times of different versions are not
+comparable.
 """
 
 
@@ -116,8 +117,8 @@ class Objective:
         return "–" if cost is None else significant(self.value(cost))
 
     def value(self, cost: float) -> float:
-        """Convert a cost to the metric's value, or to the time in µs without a metric. A maximised metric is the
-        reciprocal of its cost.
+        """Convert a cost to the metric's value: its reciprocal if the metric is maximised. Without a metric, it is the
+        time.
         """
         return 1.0 / cost if self.direction == "maximise" else cost
 

@@ -127,9 +127,7 @@ class OverResources:
 
 @dataclass(frozen=True, kw_only=True)
 class WrongAnswer:
-    """A correctness case failed. `reason` names the violated rule: tolerance, unwritten output, guard band, modified
-    input, …
-    """
+    """A correctness case failed. `reason` names the rule: tolerance, unwritten output, guard band, modified input, …"""
 
     reason: str
     cases: tuple[CaseError, ...] = ()
@@ -146,9 +144,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceFailed:
-    """The family's reference.py failed, so the kernel could not be checked. The outcome gives no information about the
-    config.
-    """
+    """The family's reference.py failed, so the kernel was not checked. The outcome says nothing about the config."""
 
     reason: str
     kind: Literal["reference_failed"] = "reference_failed"

@@ -8,8 +8,9 @@ import numpy as np
 from evo.trial.objective import PROTOCOL_VERSION
 
 _UNSTEADY = 0.1
-"""Interquartile range of equal samples, relative to their median, above which differences between series are no
-evidence."""
+"""Interquartile range of samples of one kernel, relative to their median, above which differences between series are no
+evidence.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

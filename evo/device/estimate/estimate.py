@@ -15,11 +15,12 @@ from evo.family import Work
 from evo.trial.objective import Objective
 
 SCHEDULERS = 4
-"""Warp schedulers of a multiprocessor, from sm_70 to sm_120."""
+"""Number of warp schedulers of a multiprocessor, from sm_70 to sm_120."""
 
 LAUNCH_US = 0.7
-"""Least time of a launch. An empty kernel took 0.71 µs in a graph of plain launches on an H200
-(docs/results), the shortest measured time; other GPUs are assumed not to be faster."""
+"""Minimum duration of a launch in µs. The shortest measured time is 0.71 µs, for an empty kernel in a graph of plain
+launches on an H200 (docs/results). Other GPUs are assumed not to be faster.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,14 @@ from evo.family import Work
 from evo.trial.objective import Objective
 
 CLOCK_TOLERANCE = 0.2
-"""Tolerance of a datasheet's ceiling: turbo may raise the clock by about this fraction."""
+"""Tolerance of a datasheet's ceiling, because turbo may raise the clock by about this fraction."""
 
 MOST_COLD_SETS = 4096
-"""The largest number of buffer sets that cold calls rotate."""
+"""Maximum number of buffer sets through which cold calls rotate."""
 
 MEASURED_TOLERANCE = 0.4
-"""Tolerance of a measured ceiling, which other work may have lowered: minutes later, 1.4 times the rate was
-measured.
+"""Tolerance of a measured ceiling, which other programs may have lowered. Minutes after one measurement, 1.4 times the
+rate was measured.
 """
 
 
@@ -46,9 +46,7 @@ class Roofline:
         return self.floor_us if self.certain_us is None else self.certain_us
 
     def share(self, time_us: float) -> float:
-        """Return the share of the roofline limit that a kernel with this time reaches; 1.0 if the time equals
-        `floor_us`.
-        """
+        """Return the share of the roofline limit that a kernel with this time reaches; 1.0 is the limit itself."""
         return self.floor_us / time_us
 
     def impossible(self, time_us: float) -> bool:
@@ -57,11 +55,12 @@ class Roofline:
 
 
 KEPT_WHOLE, KEPT_NOTHING = 0.5, 1.0
-"""A stream of up to half a GPU's L2 cache stays in it from one call to the next; a stream of the cache's size does not.
+"""Sizes of a stream, as fractions of a GPU's L2 cache. Up to the first size, the whole stream stays in the cache until
+the next call; from the second size on, nothing does.
 
-Measured on an H100 (50 MiB of L2), copying and reading repeatedly: 4.3 TB/s at half the cache's size, 3.5 at 0.7 of it,
-2.8 at its size, 2.7 to 3.0 at 1.1 to 16 times its size, and its memory alone gives 3.0. Least-recently-used replacement
-has evicted each byte of a longer stream before the next call reads it again.
+Measured on an H100 (50 MiB of L2) with repeated copies and reads: 4.3 TB/s at half the cache's size, 3.5 at 0.7 of it,
+2.8 at its size, 2.7 to 3.0 at 1.1 to 16 times its size. Its memory alone gives 3.0. With least-recently-used
+replacement, each byte of a longer stream is evicted before the next call reads it again.
 """
 
 
@@ -152,7 +151,7 @@ def kept_bytes(stream_bytes: float, cache_bytes: float) -> float:
 
 _COLD_SHARE = 4
 _LEAST_SET_BYTES = 1 << 16
-"""Smallest size of a set in bytes: guard bands and alignment of a few arrays."""
+"""Minimum size of a buffer set in bytes: guard bands and alignment of a few arrays."""
 
 
 def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:

@@ -62,7 +62,7 @@ ATTRIBUTES_BY_MODEL: Mapping[str, Mapping[str, int]] = {
     "NVIDIA H100 80GB HBM3": _HOPPER,
     "NVIDIA H200": {**_HOPPER, "l2_bytes": 60 << 20, "memory_clock_khz": 3_201_000, "memory_bus_bits": 6144},
 }
-"""GPUs by the driver's name; the first one of an architecture represents it."""
+"""GPUs by the driver's name. The first GPU of an architecture represents the architecture."""
 _MEMORY_GB: Mapping[str, int] = {
     "NVIDIA A100-SXM4-40GB": 40,
     "NVIDIA L4": 24,
@@ -93,9 +93,7 @@ def architectures() -> tuple[str, ...]:
 
 
 def aimed_at(device: Device, objective: Objective) -> Device:
-    """Return the device whose limits define the space and the resource gates: the target if there is one, else
-    `device`.
-    """
+    """Return the device whose limits define the space and the resource gates: the target, or else `device`."""
     return device if objective.target is None else known(objective.target)
 
 

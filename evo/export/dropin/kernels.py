@@ -1,6 +1,4 @@
-"""Loads a kernel and launches it on tensors. A CPU kernel is a C function; a CUDA kernel is launched through the
-driver.
-"""
+"""Loads a kernel and launches it on tensors. A CPU kernel is a C function, a CUDA kernel is run by the driver."""
 
 import ctypes
 import importlib.util
@@ -23,10 +21,10 @@ MAX_DYNAMIC_SHARED = 8
 """``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES``."""
 
 KEPT_LAUNCHES = 256
-"""Number of launches that a kernel keeps for other scalars and shapes of outputs."""
+"""Maximum number of cached launches of a kernel. Launches differ in scalars and shapes of outputs."""
 
 KEPT_MAPS = 256
-"""Number of tensor maps that are cached by address; a program has few buffers."""
+"""Maximum number of tensor maps that are cached by address; a program has only a few buffers."""
 
 
 _LINUX = platform.system() == "Linux"
@@ -39,7 +37,7 @@ class Unfit(RuntimeError):
 
 
 Result = tuple[tuple[int, ...], tuple[int, ...] | None, torch.dtype]
-"""Shape, strides (None: contiguous) and dtype of an output."""
+"""Shape, strides (None if contiguous) and dtype of an output."""
 
 
 class Kernel:
@@ -131,9 +129,7 @@ _empty_like = torch.empty_like
 def _template(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
-    """Return a tensor without memory. Allocating outputs like this tensor takes half the time of an allocation by
-    shape.
-    """
+    """Return a tensor without memory. An allocation like this tensor takes half the time of an allocation by shape."""
     if strides is None:
         found = torch.empty(shape, dtype=dtype, device=device)
     else:
@@ -352,7 +348,7 @@ def _slow_raw_stream(index: int) -> int:
 
 
 _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _slow_raw_stream)
-"""Returns the handle of PyTorch's current stream of a device; the quick way creates no object."""
+"""Returns the handle of PyTorch's current stream of a device. The fast function creates no object."""
 
 
 class _FloatState:

@@ -76,7 +76,9 @@ _OPERATORS: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
         lambda x, target, ignored: x.new_empty(x.shape[:1], dtype=torch.float32),
     ),
 }
-"""Schema, implementation and fake implementation by name; gradients are refused, and `traced` avoids them."""
+"""Schema, implementation and fake implementation of each operator. Operators have no gradient; `traced` avoids such
+calls.
+"""
 
 
 def _registered() -> dict[str, Any]:

@@ -16,7 +16,7 @@ _PATCHED = "_kernel_evo_forward"
 _ORIGINAL_ATTENTION = nnf.scaled_dot_product_attention
 _ROTARY = "apply_rotary_pos_emb"
 _REFUSED = (AttributeError, TypeError, RuntimeError, ValueError)
-"""Exceptions of a module that does not accept a small example."""
+"""Exceptions that a module may raise if it does not accept a small example."""
 
 
 def patch(model: torch.nn.Module) -> dict[str, int]:
@@ -86,9 +86,7 @@ def _sources(model: torch.nn.Module) -> list[ModuleType]:
 
 
 def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `original` that uses a kernel if one can compute the call, and otherwise calls
-    `original`.
-    """
+    """Return a replacement for `original` that uses a kernel if one can compute the call, and else `original`."""
 
     @functools.wraps(original)
     def apply_rotary_pos_emb(q: Any, k: Any, cos: Any, sin: Any, *others: Any, **named: Any) -> Any:
@@ -126,10 +124,10 @@ def _rotates(original: Callable[..., Any]) -> bool:
 
 
 def _repeats_halves(model: torch.nn.Module, source: ModuleType) -> bool:
-    """Return True if the second half of the model's rotary tables repeats the first half; kernels read only the first
-    half.
+    """Return True if the second half of the model's rotary tables repeats the first half.
 
-    The result is True only if this holds for every rotary embedding class in `source` that the model uses.
+    This must hold for every rotary embedding class in `source` that the model uses, because kernels read only the first
+    half.
     """
     found = [
         module

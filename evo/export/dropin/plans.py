@@ -14,10 +14,10 @@ from .table import TABLE, Entry, Fallback
 
 Key = tuple[Any, ...]
 Convert = Callable[[torch.Tensor], torch.Tensor]
-"""Returns a tensor that the kernel can read with the values of another."""
+"""Returns a tensor with equal values that the kernel can read."""
 
 KEPT = 4096
-"""Maximum number of plans; if there are more, all are dropped."""
+"""Maximum number of plans. When it is reached, all plans are dropped."""
 
 _threads, _grad_enabled = torch.get_num_threads, torch.is_grad_enabled
 _any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times as fast as asking for one device
@@ -63,9 +63,7 @@ class Plan:
         return self.launched(inputs)
 
     def launched(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel whether or not gradients are needed. Return None if an address is not aligned as the kernel
-        requires.
-        """
+        """Launch the kernel, even if gradients are needed. Return None if an address is not sufficiently aligned."""
         if self.convert:
             inputs = self.converted(inputs)  # copies live until the launch
         addresses, low = [], 0

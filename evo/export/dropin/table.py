@@ -13,7 +13,7 @@ from .kernels import Kernel, Unfit
 
 FOLDER = Path(__file__).parent
 Key = tuple[str, str, frozenset[tuple[str, Any]]]
-"""Family, kind of device, and the fields of a problem with their values."""
+"""Family, device kind, and the fields of a problem with their values."""
 
 NO_KERNEL = "no kernel for this problem"
 
@@ -124,8 +124,7 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Return the entry for a problem, with its kernel loaded. If there is none, return the record that counts
-        PyTorch's calls.
+        """Return the entry for a problem, with its kernel loaded, or else the record that counts PyTorch's calls.
 
         Raises:
             LookupError: there is no kernel, and `strict` is set.

@@ -27,10 +27,10 @@ SCALARS = {
     "float64": np.float64,
 }
 FINITE_CODES = 0x70
-"""Bit patterns below this value are finite numbers in every dtype that is stored as integers."""
+"""In every dtype that is stored as integers, bit patterns below this value are finite numbers."""
 
 ADDRESSES = 16
-"""Required alignment of an array's address, that of the widest loads and copies."""
+"""Required alignment of an array's address in bytes, which is the size of the widest loads and copies."""
 
 
 class Kernel:
@@ -100,10 +100,11 @@ class Kernel:
         return {name: held[name] for name in sorted(outputs)}
 
     def launch(self, addresses: Mapping[str, int]) -> None:
-        """Launch the kernel on CuPy's current stream with the device addresses of all inputs and outputs, without
-        checks.
+        """Launch the kernel on CuPy's current stream, without checks.
 
-        Outputs whose `init_timed` is false must contain their initial value.
+        Args:
+            addresses: device addresses of all inputs and outputs, by name. Outputs whose `init_timed` is false must
+                contain their initial value.
         """
         passed = [self._parameters(each, addresses) for each in self._launches]
         with self._lock:

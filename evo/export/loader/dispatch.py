@@ -28,8 +28,7 @@ class Dispatch:
         self._loaded: dict[str, Any] = {}
 
     def __call__(self, **given: Any) -> Any:
-        """Call the kernel that was compiled for these arrays. Without arrays, return the kernel for the given problem
-        fields.
+        """Call the kernel that was compiled for these arrays. Without arrays, return the kernel for the problem fields.
 
         Raises:
             LookupError: no kernel, or more than one kernel, matches. The message lists the kernels.

@@ -20,7 +20,7 @@ import numpy as np
 
 ALIGNMENT = 64
 FINITE_CODES = 0x70
-"""Bit patterns below this value are finite numbers in every dtype that is stored as integers."""
+"""In every dtype that is stored as integers, bit patterns below this value are finite numbers."""
 
 SCALARS = {
     "int32": ctypes.c_int32,

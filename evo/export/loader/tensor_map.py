@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 BYTES = ALIGNMENT = 128
-"""Bytes of a ``CUtensorMap``."""
+"""Size and alignment of a ``CUtensorMap`` in bytes."""
 
 ADDRESSES = 16
 """Required alignment of an array's address, in bytes."""
@@ -32,7 +32,7 @@ _DTYPES = {
     "float64": 8,
     "bfloat16": 9,
 }
-"""``CUtensorMapDataType`` by name; bytes are moved as they are."""
+"""``CUtensorMapDataType`` of each dtype. Dtypes of one byte are moved as bytes."""
 
 _SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}

@@ -24,7 +24,7 @@ INPUTS = [each for each in _described["arguments"] if each["role"] in ("input", 
 OUTPUTS = [each for each in _described["arguments"] if each["role"] == "output"]
 DEVICE = "cuda" if "launch" in _described else "cpu"
 ADDRESSES = 16
-"""Required alignment of an address on a GPU, that of the widest loads and copies."""
+"""Required alignment of an address on a GPU in bytes, which is the size of the widest loads and copies."""
 
 
 def _dtype(each: dict[str, Any]) -> torch.dtype:

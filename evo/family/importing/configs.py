@@ -13,7 +13,7 @@ from itertools import chain
 from evo.trial import Value
 
 OPTIONS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": 0}
-"""Options of a ``triton.Config`` with their defaults; 0: none."""
+"""Options of a ``triton.Config`` with their defaults. 0 means that the option is not set."""
 
 
 MOST_BITS = 30
@@ -103,8 +103,8 @@ class _Reader:
                 self.unread.append(ast.unparse(node))
 
     def _returned_configs(self, function: ast.FunctionDef) -> Iterator[dict[str, Value]]:
-        """Yield the configs of a function's first return statement, which in files for several GPUs usually is the CUDA
-        branch.
+        """Yield the configs of a function's first return statement; in files for several GPUs, this is usually for
+        CUDA.
         """
         for each in ast.walk(function):
             if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):

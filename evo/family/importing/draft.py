@@ -39,7 +39,7 @@ _FIELD = re.compile(
 )
 _RADIUS = re.compile(r"(?:\w+_)?(?:RADIUS|HALO|GHOST|BORDER|APRON)(?:_\w+)?")
 _AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITERS)")
-"""Matches names of numbers that are not extents of an argument, as are radii."""
+"""Matches names of numbers that, like radii, are not extents of an argument."""
 
 _THREADS = re.compile(r"(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|BLOCK(?:_?SIZE|_?DIM)?|TPB|BLOCK_?[XY]|TILE(?:_?[XY])?")
 _TUNABLE = re.compile(r"TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CHUNK|SPLIT|PREFETCH")
@@ -175,9 +175,7 @@ def drafted(source: Source, entry: str | None) -> Draft:
 
 
 def _code(source: Source, function: Function) -> str:
-    """Return the code of a function and of everything that it may use, without macro definitions and other entry
-    functions.
-    """
+    """Return the code of a function and of all that it may use, without macro definitions and other entry functions."""
     kept, end = list[str](), 0
     for other in source.functions:  # in the order of the text
         if other is not function:

@@ -15,7 +15,7 @@ _KERNEL = re.compile(
     r"(?P<name>\w+)\s*\("
 )
 _BEFORE = re.compile(r"(?:extern\s*\"C\"|static|inline)\s*\Z")
-"""A word that may stand between the template parameters and ``__global__``."""
+"""Matches a word that may be between the template parameters and ``__global__``."""
 _LONGEST_WORD = 40
 """Number of characters that are searched for such a word."""
 _TEMPLATE = re.compile(r"template\s*<")
@@ -158,9 +158,7 @@ class Definition:
 
 
 class Marks:
-    """Positions of braces and semicolons in a text. They are found once, so that reading all functions takes linear
-    time.
-    """
+    """Positions of braces and semicolons in a text, found once so that reading all functions takes linear time."""
 
     def __init__(self, text: str) -> None:
         self._text = text

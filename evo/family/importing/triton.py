@@ -347,9 +347,7 @@ def _renamed(text: str | None, names: Mapping[str, str]) -> str | None:
 
 
 def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield the parameter and the extents of a grid: a tuple, a lambda, a function, or a variable that contains one of
-    these.
-    """
+    """Yield the parameter and the extents of a grid, which is a tuple, a lambda, a function, or a variable with one."""
     match node:
         case ast.Tuple(elts=elements):
             yield "", elements

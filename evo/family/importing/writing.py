@@ -1,6 +1,4 @@
-"""Writes the files of an imported family: ``family.toml`` and ``reference.py``, with comments where a person must
-decide.
-"""
+"""Writes ``family.toml`` and ``reference.py`` of an imported family, with comments where a person must decide."""
 
 import keyword
 import re

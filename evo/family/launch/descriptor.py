@@ -14,7 +14,7 @@ from evo.trial import Value
 
 MOST_AXES = 5
 ALIGNMENT = 16
-"""Bytes of which the address of a described argument and the length of its rows must be multiples."""
+"""The address of a described argument, and the length of its rows, must be multiples of this number of bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ _VALUED = (
 
 _OF_MACROS = ("-D", "-U", "--define-macro", "--undefine-macro")
 _ARCHITECTURE = re.compile(r"__CUDA_ARCH_")
-"""Macros with which a compiler states the target to a CUDA source."""
+"""Matches macros with which a compiler states the target to a CUDA source."""
 
 _OUTPUT = "the output is kernel-evo's to name"
 _STAGE = "kernel-evo needs a linked binary, and this stops before it or writes something else"
@@ -113,7 +113,7 @@ _INNER: Mapping[str, Mapping[str, str]] = {
     "C++ compiler": {r"-specs.*|-B.*|-wrapper": _PARTS},
     "ptxas": {r"-arch.*|--gpu-name.*": _TARGET, r"-o.*|--output-file.*": _OUTPUT, r"-c|--compile-only": _NO_CUBIN},
 }
-"""Patterns of options passed on to a later stage, and why they are refused."""
+"""Patterns of options for a later stage, with the reasons why they are refused, by stage."""
 
 _STAGES: Mapping[str, str] = {
     "-Wl,": "linker",
@@ -222,9 +222,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
 
 
 def _macro(option: Option) -> str:
-    """Return the macro that an option defines or removes, directly or through the preprocessor; empty for other
-    options.
-    """
+    """Return the macro that an option defines or removes, possibly by way of the preprocessor; else an empty text."""
     text = option.value
     if (found := re.fullmatch(r"-Wp,-[DU],?(.*)", option.flags[0])) is not None:
         text = found[1]
@@ -289,9 +287,7 @@ def _check_later_stages(option: Option, field: str) -> None:
 
 @lru_cache(maxsize=64)
 def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
-    """Return the flags with relative paths of folders and object files made absolute. They start at the family's
-    folder.
-    """
+    """Return the flags with paths of folders and object files made absolute, starting at the family's folder."""
     return relocated(flags, folder, {})
 
 
@@ -349,15 +345,15 @@ def linked_files(flags: Sequence[str], default: Sequence[str] = ()) -> tuple[str
 ARM = ("arm64", "aarch64")
 
 _MODE_FLAGS = frozenset({"-mpc32", "-mpc64", "-mpc80", "-mdaz-ftz"})
-"""Flags that at link time add code which changes the floating-point mode of the process when the library is loaded."""
+"""Flags that add start-up code at link time. The code changes the floating-point mode of the process."""
 
 _MODE_OFF = ("-O3", "-fno-fast-math", "-fno-unsafe-math-optimizations")
-"""Added after a family's flags: stops gcc and clang from linking ``crtfastmath.o``, which -ffast-math and -Ofast
-request.
+"""Flags added after a family's flags. They prevent gcc and clang from linking ``crtfastmath.o``, as -ffast-math and
+-Ofast request.
 """
 
 _LIBRARIES = ("-l", "--library", "")
-"""Options that name libraries; an empty name is an object file."""
+"""Options that name libraries. An empty name stands for an object file."""
 
 
 def native_flag(machine: str) -> str:

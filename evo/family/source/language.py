@@ -67,7 +67,7 @@ _UNDEFINED_BY_HEADERS = frozenset(
         *(f"{kind}_{limit}" for kind in ("FLT", "DBL", "LDBL") for limit in ("DIG", "EPSILON", "MAX", "MIN")),
     ]
 )  # fmt: skip
-"""Macros that a header of C removes first and defines again, without a warning."""
+"""Macros that a C header undefines and defines again, without a warning."""
 
 PREDEFINED = frozenset(["i386", "linux", "unix"])
 """Macros without underscores that compilers define for their platform."""

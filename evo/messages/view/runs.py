@@ -10,7 +10,7 @@ DIFFERENT_RUNS = (
     "Each confirmation is a separate run. Times of different runs, and quick times, are not comparable; verdicts "
     "compare kernels within one run."
 )
-"""Shown with a table that has times of several runs."""
+"""Warning shown with a table that has times of several runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from evo.trial.objective import Objective
 from evo.trial.timing import Timing
 
 _REASON_CHARACTERS = 160
-"""Number of characters shown of the reason why a baseline could not be timed."""
+"""Maximum number of characters shown of the reason why a baseline could not be timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +61,7 @@ class BestView:
 
     @property
     def rank(self) -> float:
-        """Number that ranks trials; the lowest is best. The cost under the search's metric or, without a metric, the
-        time in µs.
-        """
+        """Number that ranks trials, lowest first: the cost under the search's metric or, without one, the time."""
         return self.time_us if self.cost is None else self.cost
 
     @property
@@ -241,8 +239,9 @@ class SearchView(Deferred):
 
     @property
     def not_compared(self) -> str | None:
-        """Text that lists the baselines that could not be timed, with reasons. None if all were timed, and in searches
-        of estimates.
+        """List of the baselines that could not be timed, with reasons, as text.
+
+        None if all were timed, and in searches of estimates.
         """
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():

@@ -16,7 +16,7 @@ from evo.trial.timing import Timing
 About: TypeAlias = Literal["kernel", "rounds", "other"]
 
 LAST = 1000
-"""Rank of a rule that gives no rank: after the built-in rules."""
+"""Rank of a rule that declares no rank. It is after all built-in rules."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class Confirmation(Known):
 
 
 Judge: TypeAlias = Callable[[Confirmation], Iterable[Rule]]
-"""Judges one condition of a promotion; returns no rule where the condition does not apply."""
+"""Judges one condition of a promotion. It returns no rule if the condition does not apply."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,9 +69,7 @@ def _likely_causes(ratio: float) -> str:
 
 
 def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
-    """Return the fastest baseline that confirmation and search both timed, and its confirmed time divided by its quick
-    time.
-    """
+    """Return the fastest baseline that both timed, and the ratio of its confirmed to its quick time."""
     both = [name for name in report.baselines if name in quick.baselines]
     name = min(both, key=lambda each: report.baselines[each].median_us, default=None)
     return None if name is None else (name, report.baselines[name].median_us / quick.baselines[name].median_us)

@@ -152,10 +152,14 @@ def _decision(
 
 
 STEP = 10
-"""Rounds between two checks: a batch of `median_error`, and an even number, so that orders stay balanced."""
+"""Number of rounds between two checks. It equals a batch of `median_error`, and is even so that the orders of calls
+stay balanced.
+"""
 
 _MEDIAN, _QUARTILES = math.sqrt(math.pi / 2), 1.349
-"""For a normal distribution: error of the median relative to that of the mean, and quartile distance in deviations."""
+"""For a normal distribution: standard error of the median divided by that of the mean, and distance of the quartiles in
+standard deviations.
+"""
 
 
 def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:

@@ -15,11 +15,11 @@ STAGES = {
     "measure_s": "measuring",
     "wait_s": "waiting",
 }
-"""Fields of `Stages` that add up to a job's time; waiting means waiting for the device or for other jobs of a batch."""
+"""Fields of `Stages` that add up to a job's time. A job waits for the device or for other jobs of its batch."""
 
 ON_DEVICE = ("verify_s", "measure_s")
 AFTERWARDS = "ablate"
-"""Kind of jobs that run after a search has ended; they are not part of its time or cost."""
+"""Kind of jobs that run after a search has ended. Its time and cost do not include them."""
 
 DAY_S = 86_400.0
 

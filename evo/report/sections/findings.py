@@ -18,7 +18,7 @@ WORDS = {
     "unclear": "the pairs do not decide",
     "hurts": "saves time",
 }
-"""Finding on the winner's value → statement about the other value."""
+"""Statement about a value, by the finding on the winner's value."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:

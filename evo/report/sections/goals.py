@@ -15,8 +15,7 @@ _REFERENCES = {"default": "default config", "random": "median random config"}
 
 @dataclass(frozen=True, kw_only=True)
 class GoalResult:
-    """Status of a target. A target time is compared with the kernel's time, a target speed-up with the measured
-    speed-up.
+    """Status of a target time or of a target speed-up.
 
     Attributes:
         found: measured value that is compared with the target, as text.
@@ -173,9 +172,7 @@ def _one_more(span: str) -> str:
 
 
 def _predicted(goal: Goal, material: Material) -> Interval | None:
-    """Return the prediction, for a further process, of the value with which the target is compared; None if there is
-    none.
-    """
+    """Return the prediction, for a further process, of the value to compare with the target; None if there is none."""
     champion, saving = material.champion, material.saving
     verdict = None if champion is None else champion.verdict
     if champion is None or verdict is None:

@@ -13,13 +13,13 @@ FAILURES = (
     *("wrong_answer", "invalid_measurement", "impossible"),
     *("compile_failed", "over_resources", "launch_failed", "timed_out", "crashed"),
 )
-"""Outcomes that are the config's fault."""
+"""Outcomes that the config can cause."""
 
 FEW = 6
-"""With fewer pairs the median has no 95 % interval; their range is reported instead."""
+"""Minimum number of pairs for which the median has a 95 % interval. With fewer pairs, their range is reported."""
 
 LEAST = 2
-"""Minimum number of pairs for a finding: a single pair does not show how much two sessions differ."""
+"""Minimum number of pairs for a finding. A single pair does not show how much two sessions differ."""
 
 Binary: TypeAlias = str | int
 

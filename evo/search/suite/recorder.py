@@ -166,7 +166,7 @@ FUNCTIONS: Mapping[str, Callable[..., Recognised]] = {
     "linear": _linear,
     "swiglu": _swiglu,
 }
-"""How the arguments of a function of `torch.nn.functional`, or of an exported package, become a problem."""
+"""Functions that convert the arguments of a call to a problem, by the name of the called function."""
 
 
 def _rows(input: Tensor) -> dict[str, Value]:

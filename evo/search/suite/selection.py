@@ -10,7 +10,9 @@ from evo.search.suite.suite import Goal
 from evo.trial import Config
 
 EXHAUSTIVE = 20_000
-"""Largest number of sets that are all compared; more are searched greedily, then improved by exchanges."""
+"""Maximum number of sets that are all compared. If there are more, they are searched greedily and then improved by
+exchanges.
+"""
 
 SIZES = (1, 2, 4, 8)
 

@@ -17,7 +17,7 @@ from evo.trial import Value
 Goal: TypeAlias = Literal["ratio", "time", "worst"]
 
 MOST_CALLS = 500
-"""Largest number of calls in a suite, after ranges are expanded."""
+"""Maximum number of calls in a suite, after ranges are expanded."""
 
 _FIELDS = ("name", "family", "problem", "weight")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,99}")

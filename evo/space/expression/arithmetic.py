@@ -16,7 +16,9 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Operation: TypeAlias = Callable[[Array, Array, Mask], Array]
 
 INTEGER_LIMIT = 1 << 62
-"""Whole numbers stay below this magnitude: the sum of two still fits int64, so a check after the fact is exact."""
+"""Limit of the magnitude of whole numbers. The sum of two such numbers fits int64, so results can be checked
+afterwards.
+"""
 
 EXPONENT_LIMIT = 63
 
@@ -159,9 +161,7 @@ def _divisor(right: Array, active: Mask) -> Array:
 
 
 def _through_float(operation: Callable[[Array, Array], Any], left: Array, right: Array, active: Mask) -> Array:
-    """Apply an integer operation that may overflow. A float64 estimate detects overflow before the exact result is
-    checked.
-    """
+    """Apply an integer operation that may overflow. A float64 estimate detects overflow before the exact check."""
     if left.dtype.kind == "i":
         _checked(np.asarray(operation(left.astype(np.float64), right.astype(np.float64))), active, 1.5 * INTEGER_LIMIT)
     return _checked(operation(left, right), active)

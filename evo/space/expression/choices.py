@@ -9,7 +9,7 @@ from evo.space.expression.spelling import word
 from evo.trial import Value
 
 Scope: TypeAlias = Collection[str] | Mapping[str, Sequence[Value]]
-"""Names of an expression and, if known, their possible values; an empty list means any."""
+"""Names of an expression and, if known, their possible values. An empty list means that any value is possible."""
 
 
 def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]) -> dict[str, Value]:
@@ -42,9 +42,7 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
 
 
 def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Return an error text about the first constant that is not among the values of the name it is compared with; else
-    None.
-    """
+    """Return an error text about the first constant that its name, to which it is compared, cannot have; else None."""
     for name, value in _comparisons(tree):
         if name in choices and value not in choices[name]:
             shown = ", ".join(map(repr, choices[name][:20]))

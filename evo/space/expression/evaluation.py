@@ -17,7 +17,7 @@ from evo.space.expression import arithmetic
 from evo.space.expression.arithmetic import Array, Mask, Operation, OperationError
 
 Environment: TypeAlias = Mapping[str, Any]
-"""Name → scalar (`Value`) or a one-dimensional array; all arrays of one length."""
+"""Values by name: a scalar (`Value`) or a one-dimensional array. All arrays have the same length."""
 
 BINARY: Mapping[type[ast.operator], Operation] = {
     ast.Add: arithmetic.add,

@@ -20,7 +20,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "DIV_UP": "ceil_div",
 }
 _POWER = 30
-"""``2 ** 30 % x == 0`` is true for the powers of two up to 2**30, and for no other number above zero."""
+"""``2 ** 30 % x == 0`` is true for the powers of two up to 2**30, and for no other positive number."""
 
 
 def rewritten(text: str) -> ast.expr | None:

@@ -18,10 +18,10 @@ Reading: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Computes a tree's value in an environment of scalars."""
 
 SCALARS = frozenset({bool, int, float, str})
-"""Types of the values of names, exactly these types and no subclasses."""
+"""Types of the values of names. Subclasses are not included."""
 
 EXACT = 1 << 53
-"""Whole numbers up to this magnitude are exact in float64."""
+"""Magnitude up to which whole numbers are exact in float64."""
 
 
 class Unsure(Exception):
@@ -129,8 +129,10 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return the two values if they are texts, or numbers that compare equally in float64 and in Python; else raise
-    `Unsure`.
+    """Return the values if both are texts, or numbers that compare equally in float64 and in Python.
+
+    Raises:
+        Unsure: the values are not of these kinds.
     """
     if type(left) is type(right):
         return left, right

@@ -70,7 +70,7 @@ _SIZES = {
     "float4": 16,
     "int4": 16,
 }
-"""Bytes of C and CUDA types that have the same size everywhere."""
+"""Size in bytes of C and CUDA types that have the same size on all platforms."""
 _SIZEOF = re.compile(rf"\bsizeof\s*\(\s*(?:(?:un)?signed\s+)?({'|'.join(_SIZES)})\s*\)")
 _NAMESPACE = re.compile(r"\b[A-Za-z_]\w*::")
 
@@ -127,8 +127,9 @@ def _negations(names: Iterable[str]) -> list[str]:
 
 
 def _operand_end(parts: Sequence[str], start: int) -> int:
-    """Return the index after an operand in C: a name or number, optionally with calls and indices, or a group in
-    parentheses.
+    """Return the index after an operand in C.
+
+    An operand is a group in parentheses, or a name or number, optionally with calls and indices.
     """
     end = start
     while parts[end : end + 1] in (["-"], ["+"], ["~"]):

@@ -15,7 +15,7 @@ MAX_INLINED_DEPTH = 120
 MAX_NODES = 5_000
 
 FUNCTIONS = frozenset({*FOLDS, "abs"})
-"""Functions an expression may call; no tunable, field or derived value may take one of these names."""
+"""Functions that an expression may call. Tunables, fields and derived values must not have these names."""
 
 
 def admit(node: ast.expr, field: str) -> None:

@@ -42,9 +42,7 @@ class Column:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The values in the space. Numbers are in ascending order, so that neighbours are similar; others are in order
-        of appearance.
-        """
+        """The values in the space: numbers in ascending order, so that neighbours are similar, others as found."""
         values = tuple(self.spelled.values())
         numbers = [value for value in values if isinstance(value, int | float)]
         return tuple(sorted(numbers)) if len(numbers) == len(values) else values
@@ -127,7 +125,7 @@ def _text(value: Value) -> str:
 
 
 FAILED_MS = 1e20
-"""Time of failed configs in old cache files."""
+"""Time in ms that old cache files contain for failed configs."""
 
 MICROSECONDS_PER = {
     "ns": 1e-3,

@@ -13,7 +13,7 @@ from evo.text.wording import outcome_text
 from evo.trial.outcome import Measured
 
 MAX_DEPTH = 20
-"""Number of closing braces at the end of a truncated file that are tried as the end of its last complete entry."""
+"""Maximum number of closing braces in a truncated file that are tried as the end of the last complete entry."""
 
 
 def parse_recording(text: str, name: str) -> Recording:

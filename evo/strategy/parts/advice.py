@@ -17,7 +17,7 @@ ADVISED = "advised"
 """Origin of proposals that use the advice."""
 
 EVERY = 4
-"""While the advice leads, one trial in `EVERY` uses it."""
+"""While the best config descends from the advice, one trial in `EVERY` uses the advice."""
 
 
 @dataclass(frozen=True, kw_only=True)

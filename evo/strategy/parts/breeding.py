@@ -8,13 +8,13 @@ from evo.strategy.parts.observations import Observations, Places
 from evo.strategy.parts.suggestions import Suggestions
 
 MUTATED = 0.5
-"""Probability that a child of two parents is also mutated; a child of one parent always is."""
+"""Probability that a child of two parents is also mutated. A child of one parent is always mutated."""
 
 SECOND_MUTATION = 0.3
 """Probability that a mutation changes a second tunable."""
 
 STEP = 0.7
-"""Probability that an ordinal tunable moves to an adjacent value instead of any value."""
+"""Probability that an ordinal tunable changes to an adjacent value. Otherwise, it changes to any value."""
 
 
 class Breeding:

@@ -9,7 +9,9 @@ Points = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float64]
 
 FEW = 4
-"""Up to this many values of a tunable, magnitude is the only coordinate; with more, alignment is added."""
+"""Maximum number of values of a tunable for which the magnitude is the only coordinate. With more values, alignment is
+added.
+"""
 
 
 class Coordinates:

@@ -16,14 +16,18 @@ Flags = npt.NDArray[np.bool_]
 
 LOG_WEIGHT = 0.5
 LOG_WEIGHT_SPREAD = 1.5
-"""Normal prior on the logarithm of an axis' weight, the inverse square of its length scale."""
+"""Mean and standard deviation of the normal prior of the logarithm of an axis's weight (the inverse square of its
+length scale).
+"""
 
 NOISE = 1e-3
 LOG_NOISE_SPREAD = 1.5
-"""Normal prior on the logarithm of the noise, as a fraction of the signal's variance."""
+"""Centre and standard deviation of the normal prior of the logarithm of the noise, as a fraction of the process's
+variance.
+"""
 
 STEPS = 12
-"""Iterations of the optimiser; the posterior hardly depends on the last digits of the scales."""
+"""Maximum number of iterations of the optimiser. The posterior hardly depends on the last digits of the scales."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,7 @@ class Posterior:
 
 
 def fit(points: Points, values: Floats, names: Flags) -> Covariance:
-    """Return the covariance function with the greatest posterior probability. The process's variance is maximised
-    analytically.
+    """Return the covariance function with the greatest posterior probability. Its variance is maximised analytically.
 
     Args:
         points: observed points.
@@ -144,8 +147,7 @@ def _misfit(weights: Floats, distances: Floats, values: Floats) -> tuple[float, 
 
 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Return the logarithm of the expected improvement below `best`, accurately even if the improvement is close to
-    zero.
+    """Return the logarithm of the expected improvement below `best`, accurate even close to zero.
 
     Source: Ament et al., *Unexpected Improvements to Expected Improvement* (2023), without its finer branches.
     """

@@ -20,16 +20,16 @@ BEFORE = 2
 """Number of advised configs that are tried before the warm starts."""
 
 FIRST, SHARE = 8, 0.5
-"""Limit of pending trials: a constant at first, then a fraction of the ended trials. Trials proposed at the same time
-do not learn from each other, so a search widens as it learns.
+"""Limit of pending trials: at first a constant, later a fraction of the ended trials. Trials that are pending at the
+same time cannot use each other's results, so the limit grows as the search learns.
 """
 
 CANDIDATES = 16
-"""Number of random configs of which the one farthest from all earlier trials is proposed."""
+"""Number of random configs from which the one farthest from all earlier trials is proposed."""
 
 LATEST = 1_000
-"""Number of latest trials from which new configs keep a distance; needed if no config works and the design does not
-end.
+"""Number of latest trials that new configs must be far from. The limit matters if no config works and the design does
+not end.
 """
 
 

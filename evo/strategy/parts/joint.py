@@ -16,16 +16,17 @@ from evo.trial.history import History
 from evo.trial.objective import front
 
 WEIGHTS = 11
-"""Number of weights, evenly spaced from the second objective alone to the first alone. A draw is one of them."""
+"""Number of weights from which one is drawn, evenly spaced from 0 (only the second objective) to 1 (only the first)."""
 
 AUGMENTED = 0.05
-"""Share of the weighted sum in the distance, by which a config that is only weakly optimal loses."""
+"""Share of the weighted sum in the distance. It makes configs that are only weakly optimal worse."""
 
 LEAST_SPAN = math.log(1.1)
-"""Least extent, as a logarithm, by which a distance in one objective is divided: smaller extents are noise."""
+"""Minimum extent (as a logarithm) by which a distance in one objective is divided, because smaller extents are noise.
+"""
 
 MOST = 500.0
-"""Limit of the distance, whose exponential must be a finite number."""
+"""Upper limit of the distance, so that its exponential is a finite number."""
 
 
 class Joint:

@@ -11,7 +11,7 @@ CENTRES = 4
 """Number of elites whose neighbours are suggested."""
 
 MOST = 200
-"""Largest number of single changes of one config; if there are more, a random subset."""
+"""Maximum number of single changes of one config. If there are more, a random subset is used."""
 
 REMEMBERED = 64
 """Number of configs whose relinked neighbours are cached, because finding them is expensive."""
@@ -52,9 +52,7 @@ class Neighbourhood:
         return rows
 
     def relinked(self, row: Indices) -> Indices:
-        """Return valid rows for the single changes that would make the given valid row invalid, as far as any are
-        found.
-        """
+        """Return valid rows for the single changes that make the given valid row invalid, as far as any are found."""
         key = row.tobytes()
         if key not in self._relinked:
             while len(self._relinked) >= REMEMBERED:

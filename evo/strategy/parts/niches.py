@@ -19,10 +19,11 @@ from evo.strategy.parts.relinking import Flags, Relinking
 from evo.strategy.parts.suggestions import Suggestions
 
 RUNGS = ((1, 1), (3, 3), (9, 9))
-"""Rungs (n, trials): the best 1/n of the niches get this many trials."""
+"""Pairs (n, trials): the best 1/n of the niches get this many trials."""
 
 STARTS = 20
-"""Number of random configs of a niche that are moved towards the best trial, to begin the niche."""
+"""Number of random configs of a niche from which its first suggestions are made, by copying values of the best trial.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ Losses = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 
 HOPELESS = float(np.finfo(np.float64).max)
-"""Loss of a pruned trial: worse than any time, better than a failure, whose loss is infinite."""
+"""Loss of a pruned trial. It is worse than any time, but better than the infinite loss of a failure."""
 
 
 class Observations:

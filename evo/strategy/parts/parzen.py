@@ -23,14 +23,14 @@ BANDWIDTH = 0.02
 """Standard deviation of an ordinal kernel as a fraction of the number of values."""
 
 MIN_BANDWIDTH = 0.5
-"""Minimum standard deviation in ranks, which gives the adjacent value 12 % of the weight."""
+"""Minimum standard deviation in ranks. With it, an adjacent value gets 12 % of the weight."""
 
 GOOD_SHARE = 0.1
 MAX_GOOD = 25
-"""Number of observations that count as good: a tenth, at most `MAX_GOOD` (Optuna's defaults)."""
+"""Observations that count as good: the best tenth, at most `MAX_GOOD` (Optuna's defaults)."""
 
 MAX_BAD = 300
-"""Largest number of other observations that are used."""
+"""Maximum number of other observations that are used."""
 
 
 class Parzen:
@@ -41,9 +41,7 @@ class Parzen:
         self._log_uniform = -sum(math.log(kernel.size) for kernel in self._kernels)
 
     def draw(self, centres: Indices, count: int, rng: np.random.Generator) -> Indices:
-        """Draw rows from a mixture of the kernels around the centres and a uniform distribution, without a validity
-        check.
-        """
+        """Draw rows from a mixture of the kernels around the centres and a uniform distribution, without a check."""
         chosen = rng.integers(len(centres) + 1, size=count)
         rows = np.empty((count, centres.shape[1]), dtype=np.int32)
         quantiles = rng.random(rows.shape)
@@ -99,8 +97,7 @@ class RankKernel:
         self._total = falling + falling[::-1] - self._falling[0]
 
     def weights(self, centres: Indices, ranks: Indices) -> Scores:
-        """Return the weights of the values at `ranks` for kernels at `centres`; both arrays are broadcast against each
-        other.
+        """Return the weights of the values at `ranks` for kernels at `centres`. Both arrays are broadcast.
 
         The weights of a centre sum to 1. They are computed in each call, because a table for all pairs of thousands of
         values would need too much memory.

@@ -13,7 +13,7 @@ from evo.strategy.parts.observations import Places
 Flags = npt.NDArray[np.bool_]
 
 POOL = 1_000
-"""Number of random valid configs that paths may start from."""
+"""Number of random valid configs at which paths may start."""
 
 
 class Relinking:
@@ -62,9 +62,7 @@ class Relinking:
         return rows
 
     def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:
-        """Copy values in random order. The number of values per step doubles after a valid result and halves after an
-        invalid one.
-        """
+        """Copy values in random order. The step doubles after a valid result and halves after an invalid result."""
         count, tunables = rows.shape
         wanted = (rows != targets) & ~kept
         order = np.argsort(np.where(wanted, rng.random(rows.shape), 2.0), axis=1)

@@ -19,26 +19,28 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 TRAINED = 160
-"""Number of observations in a prediction, whose cost grows with their square."""
+"""Maximum number of observations in a prediction. Its cost grows with the square of this number."""
 
 FITTED = 80
-"""Number of observations in a fit, whose cost grows with their cube."""
+"""Maximum number of observations in a fit. Its cost grows with the cube of this number."""
 
 BELIEVED = 240
-"""Number of pending configs, the latest ones, that are assumed to have the predicted result."""
+"""Maximum number of pending configs, the latest ones, that are assumed to have the predicted result."""
 
 FIRST_FIT = 2
 GROWTH = 1.2
-"""Length scales are fitted when `FIRST_FIT` trials have times, and again whenever their number has grown by a fifth."""
+"""Length scales are fitted when `FIRST_FIT` trials have times, and again whenever the number of such trials has grown
+by a fifth.
+"""
 
 LEAD = 1.25
-"""Limit of the speed-up of the best time over the second best. A larger one may be an error, and would make all other
-times look alike. A correct one stays the best, and its neighbours then count in full.
+"""Maximum ratio of the second best time to the best time. A larger ratio may be an error, and would make all other
+times look equal, so the best time is limited. If it is correct, it stays the best, and its neighbours are not limited.
 """
 
 LABEL_NOISE = 0.1
 LEAST_SUCCESS = 0.02
-"""Noise of the success labels, and the smallest probability of success that is predicted."""
+"""Noise of the success labels, and the lowest probability of success that is predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +134,7 @@ class Surrogate:
         )
 
     def _success(self, kernel: Covariance, seen: Observations) -> Posterior | None:
-        """Return a model of the success (1 or 0) minus the fraction of trials with a time; None if all trials have a
-        time.
-        """
+        """Return a model of success (1 or 0) minus the fraction of trials with a time; None if all have a time."""
         worked, failed = seen.order[: seen.worked], seen.order[seen.worked :]
         if not len(failed):
             return None
@@ -153,9 +153,7 @@ class Surrogate:
 
 
 def last_fit(worked: int) -> int:
-    """Return how many of `worked` successful trials the latest fit uses. A fit is repeated only when this number has
-    grown by a fifth.
-    """
+    """Return how many of `worked` successful trials the latest fit uses. Fits become rarer as trials accumulate."""
     lengths = accumulate(repeat(GROWTH), lambda length, growth: int(length * growth) + 1, initial=FIRST_FIT)
     return max(takewhile(lambda length: length <= worked, lengths))
 
@@ -185,7 +183,7 @@ def standardised(figures: Floats) -> Floats:
 
 
 _ONE_AT_A_TIME = RLock()
-"""The number of threads belongs to the process, so only one caller at a time may set and restore it."""
+"""Lock for the number of BLAS threads, which is global to the process."""
 
 
 @contextmanager

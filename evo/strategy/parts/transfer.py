@@ -21,22 +21,22 @@ from evo.strategy.parts.surrogate import single_thread, slowness
 from evo.trial import Config, Value
 
 NEAREST = 4
-"""Number of earlier searches that are used: the searches of the nearest problems."""
+"""Maximum number of earlier searches that are used, those of the nearest problems."""
 
 LEARNED = 240
-"""Number of results that are used, shared evenly by the searches."""
+"""Maximum number of results that are used. All searches contribute equally many."""
 
 FITTED = 100
-"""Number of results from which the length scales are fitted."""
+"""Maximum number of results from which the length scales are fitted."""
 
 LEADING = 12
-"""Number of leading configs, over all searches, whose neighbours are candidates."""
+"""Number of fastest configs, over all searches, whose neighbours are candidates."""
 
 LEAST = 10
-"""Number of results below which a search is ignored."""
+"""Minimum number of results. A search with fewer results is ignored."""
 
 SAMPLED = 200
-"""Number of random candidates spread over the mechanisms, and of further ones drawn from the whole space."""
+"""Number of random candidates drawn from all mechanisms, and number of those drawn from the whole space."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,7 @@ def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earl
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """Results of an earlier search, fastest first, as rows of the new space. The rows need not be valid in the new
-    space.
-    """
+    """Results of an earlier search as rows of the new space, fastest first. The rows need not be valid there."""
 
     problem: Mapping[str, Value]
     rows: Indices
@@ -146,8 +144,7 @@ def _predicted(space: Space, problem: Mapping[str, Value], tasks: Sequence[_Task
 
 
 def _features(problems: Sequence[Mapping[str, Value]]) -> tuple[Floats, Flags]:
-    """Return the problem fields that vary as coordinates, shape (problems, fields), and for each field whether it is a
-    name.
+    """Return the varying problem fields as coordinates, shape (problems, fields), and for each whether it is a name.
 
     The coordinate of a positive number grows by 1 per three doublings, because the model expects distances of about 1.
     """
@@ -174,10 +171,10 @@ def _doublings(value: object) -> float | None:
 
 
 def _candidates(space: Space, tasks: Sequence[_Task]) -> Indices:
-    """Return candidates as distinct valid rows: repaired fastest configs of earlier searches, their neighbours, and
-    random configs.
+    """Return candidates as distinct valid rows.
 
-    Neighbours that need several changes are skipped because finding them takes seconds in a space of 10^18 configs.
+    These are the repaired fastest configs of earlier searches, their neighbours, and random configs. Neighbours that
+    need several changes are skipped, because finding them takes seconds in a space of 10^18 configs.
     """
     rng = np.random.default_rng(0)
     leading = [task.rows[rank] for rank in range(LEADING) for task in tasks if rank < len(task.rows)][:LEADING]

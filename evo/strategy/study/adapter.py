@@ -18,7 +18,8 @@ from evo.trial.outcome import Abandoned, LaunchFailed, Measured, Outcome, Pruned
 from evo.trial.timing import Timing
 
 PROPOSED = "kernel_evo:given"
-"""System attribute of a trial: the config proposed for it. The trial may use only some of its parameters."""
+"""System attribute of a trial that contains the config proposed for it. The trial may use only some of its parameters.
+"""
 
 
 class StudyReader:
@@ -70,9 +71,7 @@ class StudyReader:
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """Return the data to store with a trial that gets this config. The stored ranks are valid only on the same
-        grid.
-        """
+        """Return the data to store with a trial that gets this config. Its ranks are valid only on the same grid."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
@@ -212,8 +211,7 @@ class PositiveTimes:
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        """Return True if `trial` replaces `other` for the same config, because only it has a value or its value is
-        better.
+        """Return True if `trial` replaces `other` for the same config: only it has a value, or its value is better.
 
         Trials with equal parameters are repetitions, of which the first counts.
         """

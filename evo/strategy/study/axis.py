@@ -20,12 +20,12 @@ from evo.space.tunable import NAME
 Distributions: TypeAlias = Mapping[str, BaseDistribution]
 
 POINTS = 1_001
-"""Grid points of a float without a step, and of any number with more than `MAX_INTS` values."""
+"""Number of grid points of a float without a step, and of any number with more than `MAX_INTS` values."""
 
 MAX_INTS = 1_000
 
 LARGEST_INT = 2**53
-"""Above this, a float cannot represent every whole number."""
+"""Magnitude up to which a float represents every whole number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,7 @@ class Axis:
         return not all(_same(*pair) for pair in zip(self.values, self.tunable.values, strict=True))
 
     def rank(self, value: Any) -> int | None:
-        """Return the rank of a value; for numbers, the rank of the nearest grid point. None if the value is outside the
-        grid.
-        """
+        """Return the rank of a value, or of the grid point nearest to a number; None if it is outside the grid."""
         if not self.tunable.ordinal:
             return next((rank for rank, known in enumerate(self.values) if _same(known, value)), None)
         if not isinstance(value, Real):

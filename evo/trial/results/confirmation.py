@@ -215,7 +215,7 @@ class ConfirmReport:
 
 
 _FORMER_NAMES = {"witness": "overwrite_check"}
-"""Fields by the names that they had up to 0.4."""
+"""Current names of fields, by their names up to version 0.4."""
 
 
 def _renamed(document: Any) -> Any:

@@ -43,7 +43,7 @@ def _explained(tool: Callable[..., str]) -> Callable[..., str]:
 
 
 _PARAMETERS = {"document": "table", "search_id": "search", "number": "variant"}
-"""Name of a field in requests → the parameter of a tool that gives its value."""
+"""Name of the tool's parameter, by the name of the request's field that gets its value."""
 
 
 def _text(error: EvoError) -> str:

@@ -56,12 +56,11 @@ class Tools:
         trials: int | None = None,
         wait_s: float = 300.0,
     ) -> str:
-        """Submit a variant. `files` contains source texts by name; `table` the keys of [cpu] or [cuda] that differ from
-        the parent's.
+        """Submit a variant. `files` contains source texts by name, `table` the keys that differ from the parent's.
 
-        The variant is compiled, checked on every case, timed and tuned. The tool returns the results, or why the
-        variant failed. `parents` contains numbers of variants; 0 is the family's own implementation. If the variant
-        takes longer than `wait_s` seconds, call `result` later.
+        The keys are those of [cpu] or [cuda] in a family.toml. The variant is compiled, checked on every case, timed
+        and tuned. The tool returns the results, or why the variant failed. `parents` contains numbers of variants; 0 is
+        the family's own implementation. If the variant takes longer than `wait_s` seconds, call `result` later.
         """
         document = {**(table or {}), "idea": idea, "author": self._author} | ({"name": name} if name else {})
         view = self._service().submit_variant(search, files, document=document, parents=parents or [0], trials=trials)

@@ -16,7 +16,7 @@ from evo.text.secrets import sendable
 Protocol: TypeAlias = Literal["openai", "anthropic"]
 BASES: Mapping[Protocol, str] = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
 KEYS: Mapping[Protocol, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
-"""Environment variables of the keys, which are only sent, never stored or logged."""
+"""Environment variables that contain the keys. Keys are only sent, never stored or logged."""
 
 KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
 """Environment variable with the key for the service at --base-url."""

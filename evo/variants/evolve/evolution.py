@@ -29,7 +29,7 @@ from evo.variants.evolve.operators import (
 
 End: TypeAlias = Literal["proposals", "usd", "minutes", "share", "model"]
 EARLIER_SEARCHES = 20
-"""Number of earlier searches of the family on the same device model whose findings the prompt contains."""
+"""Maximum number of earlier searches of the family on the same device model whose insights are used."""
 
 MOST_INSIGHTS = 8
 MODEL_FAILURES = 3
@@ -153,7 +153,7 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return insights of this search, then of earlier searches, except those that measurements of this search
+        """Return insights of this search, then of earlier ones, except those that this search's measurements
         contradict.
         """
         refuted = contradicted(proposals, variants)
@@ -163,9 +163,7 @@ class Evolution:
 
     @cached_property
     def _earlier(self) -> dict[str, str]:
-        """Insights of earlier searches of this family on devices of this model, with the measurements that support
-        them.
-        """
+        """Insights of earlier searches of this family on devices of this model, with their measurements."""
         mine = self.client.search(self.search_id)
         page = self.client.searches(
             family=mine.family, device=mine.device.model, archived="any", limit=EARLIER_SEARCHES
@@ -277,7 +275,5 @@ class Evolution:
 
 
 def _age_s(proposal: ProposalView, now: datetime) -> float:
-    """Return the age of a request in seconds, on the service's clock if the service states it, else on this machine's
-    clock.
-    """
+    """Return a request's age in seconds on the service's clock, or on this machine's clock if it is not stated."""
     return (now - proposal.asked_at).total_seconds() if proposal.asked_s is None else proposal.asked_s

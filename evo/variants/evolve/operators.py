@@ -30,7 +30,7 @@ ELITES = 3
 
 
 STALE = 4
-"""Number of successive variants without a new best one after which the models are asked for other algorithms."""
+"""Number of consecutive variants without a new best variant, after which models are asked for different algorithms."""
 
 
 def stagnates(variants: Sequence[VariantView]) -> bool:

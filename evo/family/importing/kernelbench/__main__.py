@@ -11,7 +11,7 @@ MEMORY_BYTES = 16 << 30
 FILE_BYTES = 1 << 28
 PROCESSOR_S = 600
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
-"""Flags of unshare(2); without the right to use them the call has no effect."""
+"""Flags of unshare(2). Without the right to use them, the call has no effect."""
 
 
 def confine() -> None:

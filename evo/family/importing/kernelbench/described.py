@@ -25,12 +25,12 @@ SAMPLE = 1 << 18
 """Approximate number of elements of the smaller problem on which accuracy is measured."""
 
 MOST_ELEMENTS = 1 << 26
-"""Maximum number of elements of a problem that cannot be made smaller; larger ones are imported without a
+"""Maximum number of elements of a problem that cannot be made smaller. Larger problems are imported without a
 measurement.
 """
 
 WELL_CONDITIONED = 1e-3
-"""Largest relative error of the model's own precision for which inputs become a case."""
+"""Largest relative error of the model's own precision at which a distribution becomes a case."""
 
 _WORDS = frozenset(
     [

@@ -13,12 +13,12 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 """Shapes of all tensors, in a fixed order."""
 
 Probe: TypeAlias = Callable[[Values], Shapes | None]
-"""Returns the shapes for other values of the constants; None if the file does not run with them."""
+"""Returns the shapes for given values of the constants; None if the file does not run with them."""
 
 _LARGEST = 10**6
 _TRIES = 3
 _MOST_PARTS = 64
-"""Largest divisor of an extent, such as the stride of a window."""
+"""Largest divisor that is tried for an extent, e.g. the stride of a window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +73,7 @@ def _varies(name: str, value: int, base: Shapes, probe: Probe) -> bool:
 
 
 def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple[str, ...]], set[str]]:
-    """Return an expression for each extent, and the fields to drop because an extent has no expression in terms of
-    them.
-    """
+    """Return an expression for each extent, and the fields to drop because no expression fits."""
     twice = {name: probe({name: 2 * value}) or base for name, value in fields.items()}
     found, wrong = [], set()
     for tensor, shape in enumerate(base):

@@ -12,14 +12,14 @@ from evo.text.document import toml_text
 PROBLEM = "problem.py"
 ENTRY = "kernel"
 CASES = {"own": "nominal"}
-"""Names of cases that differ from their distribution's."""
+"""Names of cases by distribution, if they differ from the distribution's name."""
 
 _ROUNDOFF = {"float64": 2**-53, "float32": 2**-24, "float16": 2**-11, "bfloat16": 2**-8}
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 _ON_CPU = frozenset(("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
 _LARGEST_ERROR = 0.05
 MOST_ADDITIONS = 1 << 20
-"""Number of additions whose errors a tolerance covers; longer sums are made of shorter ones."""
+"""Maximum number of additions whose rounding errors a tolerance covers. Longer sums consist of shorter sums."""
 
 
 def family_files(found: Described, source: str, name: str) -> dict[str, str]:
@@ -70,9 +70,7 @@ def _argument(each: Tensor) -> dict[str, Any]:
 
 
 def _tolerance(each: Tensor, found: Described) -> dict[str, Any]:
-    """Return the tolerance of an output: the larger of estimated rounding errors and a multiple of the model's own
-    error.
-    """
+    """Return the tolerance of an output, from estimated rounding errors or the model's own error if it is larger."""
     if each.dtype not in _ROUNDOFF:
         return {"rel_l2": 0, "max_abs": 0}
     half = each.dtype in ("float16", "bfloat16")

@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict, dataclass
 
 NOTE = "// kernel-evo launch: "
-"""Start of the line, which is a comment in PTX."""
+"""Start of the line, which PTX treats as a comment."""
 
 _LINE = re.compile(rf"^{NOTE}(.*)$", re.MULTILINE)
 

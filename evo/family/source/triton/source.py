@@ -13,10 +13,10 @@ from evo.errors import InvalidInput
 from evo.text.suggestion import unknown
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""Compile options of Triton that a tunable or derived value of the same name sets."""
+"""Compile options of Triton. A tunable or derived value with the same name sets the option."""
 
 _BY_DESCRIPTOR: Mapping[str, str] = {"load_tensor_descriptor": "load", "store_tensor_descriptor": "store"}
-"""Functions whose first argument is a tensor descriptor, and what they do with memory."""
+"""Functions whose first argument is a tensor descriptor, with the memory access that they perform."""
 
 _ACCESSES = {**_BY_DESCRIPTOR, "gather": "load", "scatter": "store"}
 
@@ -151,9 +151,7 @@ def _described(node: ast.FunctionDef) -> set[str]:
 
 
 def _access(name: str) -> str | None:
-    """Return the memory access that a function performs (``load``, ``store``, ``atomic_add`` …); None if it performs
-    none.
-    """
+    """Return the memory access of a function (``load``, ``store``, ``atomic_add`` …); None if it has none."""
     if name in ("load", "store") or name.startswith("atomic_"):
         return name
     return _ACCESSES.get(name)
@@ -235,10 +233,10 @@ def _bases(node: ast.expr, made: dict[str, list[ast.expr]], seen: set[str]) -> I
 
 
 def sliced(text: str, entry: str, file: str) -> str:
-    """Return the source with only the parts that one kernel needs. All other lines are blank, so line numbers stay the
-    same.
+    """Return the source with only the parts that one kernel needs. Other lines become blank.
 
-    Decorators are reduced to ``@triton.jit``, because a search replaces ``@triton.autotune``.
+    Line numbers therefore stay the same. Decorators are reduced to ``@triton.jit``, because a search replaces
+    ``@triton.autotune``.
 
     Raises:
         InvalidInput: the source is not Python, has no kernel with this name, or the kernel uses a name that is neither
