@@ -64,7 +64,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
     The database opens when the application starts and closes when it ends.
 
     Args:
-        opened: the database, if the caller has opened it. The application closes it when it ends.
+        opened: the database, if the caller has already opened it. The application closes the database when it ends.
     """
     app = Application(
         title="kernel-evo",
@@ -104,10 +104,10 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
 
 
 def open_database(settings: Settings) -> Opened:
-    """Open the database. For an SQLite file, first take the exclusive right to serve it.
+    """Open the database. For an SQLite file, first take the exclusive right to serve the file.
 
     Raises:
-        Conflict: another service uses the file.
+        Conflict: another service already serves the SQLite file.
         EvoError: the database cannot be used.
     """
     ownership = None if settings.db.file is None else Ownership.take(settings.db.file)
@@ -129,9 +129,9 @@ def open_database(settings: Settings) -> Opened:
 
 
 def _begin(app: FastAPI, conductor: Conductor) -> None:
-    """Resume the work of an earlier process.
+    """Resume the searches that an earlier process left.
 
-    If this fails, store the error in `app.state.failed`, which the server reports.
+    If this fails, store the error in `app.state.failed`. The server reports the error.
     """
     try:
         conductor.start()
@@ -207,7 +207,7 @@ async def _serving(app: FastAPI, settings: Settings, opened: Opened | None) -> A
 class Application(FastAPI):
     """FastAPI application whose OpenAPI document lists the roles of each route as ``x-roles``.
 
-    Its middleware handles HTTP requests only.
+    The middleware handles only HTTP requests.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""FastAPI dependency that gives routes the running service."""
+"""FastAPI dependency that passes the running service to routes."""
 
 from dataclasses import dataclass, field
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Prints the OpenAPI document of this version: ``python -m api.openapi > openapi.json``.
+"""Prints the OpenAPI document of this version. Use ``python -m api.openapi > openapi.json``.
 
 A running service serves the same document under ``/api/v1/openapi.json``.
 """

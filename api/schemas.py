@@ -1,4 +1,4 @@
-"""Request bodies and small answers. Other answers are in `evo.messages.view`, jobs in `evo.messages.job`."""
+"""Request bodies and small answers. Larger answers are in `evo.messages.view`, and jobs are in `evo.messages.job`."""
 
 import re
 from functools import partial
@@ -138,9 +138,11 @@ Incarnation: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class WorkerBody(Body):
-    """A worker to register. `name` is shown to people; the default is the name of its token, or else its host.
+    """A worker to register. `name` is shown to people. The default is the name of the worker's token, or its host if it
+    has no token.
 
-    `incarnation` is the id of the process. Afterwards, requests of earlier processes are refused (409).
+    `incarnation` is the id of the worker's process. After the registration, requests of earlier processes of the worker
+    are refused (409).
     """
 
     name: Name | None = None
@@ -150,9 +152,10 @@ class WorkerBody(Body):
 
 
 class WarmStart(Body):
-    """Configs that were fast in other measurements, best first. Configs outside the space are skipped and counted.
+    """Configs that were fast in other measurements, best first. Configs outside the space are not used, and their
+    number is reported.
 
-    `source` describes the measurements. Missing tunables get their defaults.
+    `source` describes the measurements. Tunables that a config lacks get their default values.
     """
 
     source: Name
@@ -169,8 +172,9 @@ class Webhook(Body):
 class SearchRequest(Body):
     """Terms of a new search.
 
-    `device` is ``auto``, a device kind or a device model. `policy` is a name, or an object of fields that override a
-    policy. Either `family` (a name, whose latest version is used) or `family_digest` selects the family.
+    `device` is ``auto``, a device kind or a device model. `policy` is the name of a policy, or an object with fields
+    that override the fields of a policy. Either `family` or `family_digest` selects the family. `family` is a name, and
+    selects the latest version.
     """
 
     family: Name | None = None
@@ -207,12 +211,12 @@ class SearchRequest(Body):
 
 
 class VariantBody(Body):
-    """A variant of a search: its files as text, and the differences from its parent.
+    """A variant of a search, consisting of its files as text, and the differences from its parent.
 
     `document` may contain `name`, `author`, `idea`, and keys of the ``[cpu]`` or ``[cuda]`` table of a family:
-    `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are those of the first
-    parent. `parents` are numbers of variants; 0 is the family's own implementation. `trials` limits the number of
-    trials. `proposal` is the number of the proposal that the variant came from.
+    `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are taken from the
+    first parent. `parents` are numbers of variants. Number 0 is the family's own implementation. `trials` limits the
+    number of trials. `proposal` is the number of the proposal from which the variant was made.
     """
 
     document: dict[str, Any] = Field(default_factory=dict, max_length=MAX_NAMES)
@@ -233,8 +237,9 @@ class SearchPatch(Body):
 class LeaseRequest(Body):
     """Request of a slot for work.
 
-    `holding` lists the attempts that the worker has. Other attempts of the worker, whose answers were lost, are sent
-    again. `unable` lists searches for which the worker cannot work, for example because its copy of the family differs.
+    `holding` lists the attempts that the worker holds. If the worker has further attempts, it did not receive them, and
+    they are sent again. `unable` lists searches whose jobs the worker cannot do, for example because its copy of the
+    family differs.
     """
 
     worker_id: str

@@ -1,4 +1,6 @@
-"""One service process: opens the database, listens, publishes its address, and runs until it is stopped."""
+"""Runs one service process, which opens the database, listens, publishes its address, and serves until it is
+stopped.
+"""
 
 import asyncio
 import gc
@@ -50,12 +52,12 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
     """Run a service in this process until SIGINT or SIGTERM.
 
     Args:
-        announce: function to call with the URL when the service listens. A file next to an SQLite database also
-            contains the URL.
+        announce: function that is called with the URL when the service listens. For an SQLite database, the URL is also
+            written to a file next to the database.
 
     Raises:
-        CannotListen: the port is in use, or the address is not of this machine.
-        Conflict: another service runs on this SQLite database.
+        CannotListen: the port is in use, or the address does not belong to this machine.
+        Conflict: another service already serves this SQLite database.
         OpenNetwork: other machines can reach the service, and no access token exists.
         EvoError: the database cannot be used.
     """
@@ -96,7 +98,7 @@ def refuse_open_network(settings: Settings, database: Database) -> None:
     """Require that an access token exists if other machines can reach the service.
 
     Raises:
-        OpenNetwork: no token exists.
+        OpenNetwork: other machines can reach the service, and no access token exists.
     """
     if settings.local:
         return
@@ -120,7 +122,7 @@ def _first_token(settings: Settings) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address.
+    """Return a socket that is bound to an address and a port.
 
     Raises:
         CannotListen: the address cannot be bound.
@@ -198,10 +200,10 @@ def learn_to_judge() -> None:
 
 
 def settle() -> None:
-    """Exclude all existing objects from garbage collection, because each collection would take 0.1 s or more to scan
-    them.
+    """Exclude all existing objects from garbage collection, because scanning them would take 0.1 s or more per
+    collection.
 
-    Call this only in a process that does nothing but serve.
+    Call this only in a process that only runs a service.
     """
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, MIDDLE)

@@ -1,4 +1,4 @@
-"""Settings of the service, from the environment (``KERNEL_EVO_…``) or the command line."""
+"""Settings of the service, read from environment variables (``KERNEL_EVO_…``) and the command line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,23 +39,28 @@ class Settings(BaseSettings):
     """Settings of one service process.
 
     Attributes:
-        port: 0 selects any free port; the address file next to the database then contains the port.
-        db: path of an SQLite file, next to which a lock file and an address file are created, or a PostgreSQL URL.
-        artefacts: folder of uploaded files, by default next to the database file or in the user's data directory.
-            Service processes of one PostgreSQL database share it.
-        lease_s: seconds without a heartbeat after which the jobs of a worker go to other workers.
-        requests_per_s: maximum requests per second and token. Bursts may have four times as many requests.
+        port: TCP port. 0 selects any free port, which is then written to the address file next to the database.
+        db: path of an SQLite file, or a PostgreSQL URL. A lock file and an address file are created next to an SQLite
+            file.
+        artefacts: folder of uploaded files, by default next to the database file or in the user's data directory. All
+            service processes of one PostgreSQL database must use the same folder.
+        lease_s: seconds without a heartbeat after which the jobs of a worker are given to further workers.
+        requests_per_s: maximum number of requests per second with one token. A short burst may have four times as many
+            requests.
         public_url: URL of the service for people and workers, e.g. ``https://tools.example.org/evo`` behind a proxy.
-        trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host,
-            -Port and -Proto headers are trusted; ``*``: any.
-        allow_variants: accept variants of searches (kernel sources that workers compile and run in confined
+        trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host, -Port and
+            -Proto headers are trusted. ``*`` trusts all addresses.
+        allow_variants: True to accept variants of searches (kernel sources that workers compile and run in confined
             processes) from callers with the role ``author``.
-        allow_family_upload: accept ZIPs of families (code that workers run) from callers with the role ``author``.
-        webhook_secret: secret that signs the messages of webhooks without a secret of their own.
-        webhook_private: allow webhook URLs with private addresses.
-        keep_days: days after which ended searches are deleted, except data that champions need; None: never.
-        artefact_limit_gb: maximum size of all artefacts; those that champions need are kept. None: no limit.
-        log_format: ``console`` for people, ``json`` for machines; both on standard error.
+        allow_family_upload: True to accept ZIP files of families (code that workers run) from callers with the role
+            ``author``.
+        webhook_secret: secret for signing the messages of webhooks that have no secret of their own.
+        webhook_private: True to allow webhook URLs with private addresses.
+        keep_days: days after which ended searches are deleted, except data that champions need. If None, searches are
+            never deleted.
+        artefact_limit_gb: maximum size of all artefacts together. Artefacts that champions need are always kept. If
+            None, there is no limit.
+        log_format: ``console`` for people, or ``json`` for programs. Both are written to standard error.
     """
 
     model_config = SettingsConfigDict(
@@ -86,10 +91,11 @@ class Settings(BaseSettings):
 
     @classmethod
     def read(cls, **given: Any) -> "Settings":
-        """Return the settings from the environment. Settings in `given`, from the command line, have precedence.
+        """Return the settings from the environment. The settings in `given`, which come from the command line, have
+        precedence.
 
         Raises:
-            InvalidInput: a setting is invalid. The error names its option or variable.
+            InvalidInput: a setting is invalid.
         """
         try:
             return cls(**given)

@@ -1,7 +1,7 @@
-"""Admits requests: identifies the caller before the body is read, and applies rate limits.
+"""Identifies the caller of a request before the body is read, and applies rate limits.
 
-A request without a token or session is refused. If its body is a short form, the fields are kept, so that the sign-in
-page can show them again.
+A request without a token or session is refused. If its body is a short form, the form's fields are kept, so that the
+sign-in page can fill them in again.
 """
 
 import ipaddress
@@ -51,7 +51,7 @@ class Admission:
     """Middleware that identifies the caller of a request, or refuses the request.
 
     Args:
-        per_caller: rate limit per token.
+        per_caller: rate limit of the requests with one token.
     """
 
     def __init__(self, app: ASGIApp, per_caller: Rate) -> None:
@@ -70,7 +70,7 @@ class Admission:
     async def _signing_in(self, request: Request, receive: Receive, send: Send) -> None:
         """Handle a sign-in.
 
-        Only invalid tokens count towards the limit on failures, so a valid token always signs in.
+        Only attempts with invalid tokens count towards the rate limit, so a valid token always signs in.
         """
         refused: Response | None = None
 
@@ -127,9 +127,9 @@ def _is_wrong(start: Message) -> bool:
 
 
 def _address(request: Request) -> str:
-    """Return the key of a client for rate limits: its IPv4 address, or its IPv6 /64 network.
+    """Return the key under which rate limits count a client, which is its IPv4 address or IPv6 /64 network.
 
-    One customer usually controls a whole /64 network.
+    One customer of a provider usually controls a whole /64 network.
     """
     host = request.client.host if request.client else "?"
     try:
@@ -142,7 +142,7 @@ def _address(request: Request) -> str:
 async def _is_open(request: Request, gate: Gate) -> bool:
     """Return True while callers on this machine need no token.
 
-    While the database is unavailable, requests for metrics use the result of its last read.
+    While the database is unavailable, requests for metrics get the result of the last successful read.
 
     Raises:
         StoreUnavailable: the database is unavailable, and the request is not for metrics.
@@ -156,8 +156,8 @@ async def _is_open(request: Request, gate: Gate) -> bool:
 
 
 async def _identified(request: Request, gate: Gate) -> Caller | None:
-    """Return the caller of a request: `STRANGER` if the request has no token and no session, None if its token is
-    invalid.
+    """Return the caller of a request. Return `STRANGER` if the request has no token and no session, and None if its
+    token is invalid.
 
     While the database is unavailable, metrics are shown to callers that were known when the database was last read.
     """
@@ -192,8 +192,11 @@ def _unknown(request: Request, reason: str) -> Response:
 
 
 def _no_token_yet(request: Request, sign: str) -> Response:
-    """Refuse a caller from another machine that reaches the service through a local proxy before the first token
-    exists.
+    """Return the answer to a client on another machine that reaches the service through a local proxy before the first
+    token exists.
+
+    Args:
+     sign: the header that shows that the client is on another machine.
     """
     host, port = request.scope["server"]
     there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

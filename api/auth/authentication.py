@@ -1,4 +1,4 @@
-"""Authentication: finds the caller that a token or a session belongs to."""
+"""Authentication finds the caller to whom a token or a session belongs."""
 
 import hashlib
 import hmac
@@ -28,11 +28,13 @@ USED_EVERY = timedelta(minutes=1)
 
 
 class Gate:
-    """Finds the caller of a token or session, with a cache in front of the database. Thread-safe.
+    """Finds the caller of a token or session, with a cache in front of the database. Several threads may use it at
+    once.
 
     Args:
-        key: key of the local database, which grants every role.
-        local: True if only this machine can reach the service. Then callers need no token until the first token exists.
+        key: secret of the local database, which grants every role.
+        local: True if only this machine can reach the service. In this case, callers need no token until the first
+            token exists.
     """
 
     def __init__(self, database: Database, *, key: str | None, local: bool, clock: Clock) -> None:
@@ -51,7 +53,7 @@ class Gate:
     def cookie(self) -> str:
         """Name of the session cookie.
 
-        It differs between services, because browsers send cookies to all ports of a host.
+        The name differs between services on one host, because browsers send a cookie to all ports of a host.
         """
         return COOKIE if self._key is None else f"{COOKIE}_{hashlib.sha256(self._key.encode()).hexdigest()[:8]}"
 
@@ -116,7 +118,8 @@ class Gate:
         return noted if row.last_used_at is None else max(row.last_used_at, noted or row.last_used_at)
 
     def note_used(self) -> None:
-        """Store the times at which tokens were last used. It runs periodically, so that requests need no write.
+        """Store the times at which tokens were last used. This method is called periodically, so that requests cause no
+        write.
 
         Raises:
             StoreUnavailable: the database accepts no writes. The times are kept for the next run.

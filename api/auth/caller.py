@@ -13,11 +13,11 @@ class Caller:
     """An admitted caller.
 
     Attributes:
-        key: key under which rate limits count the requests; None: no limit.
-        roles: all roles, including the implied ones.
-        token_id: id of the token; None without a token and with the database key.
-        worker_id: the only worker for which the token may act; None: the token is not bound to a worker.
-        csrf: CSRF token that writes must contain; None if the caller sent no session cookie.
+        key: key under which rate limits count the caller's requests. None if there is no limit.
+        roles: all roles of the caller, including roles that another role implies.
+        token_id: id of the token. None if the caller uses no token, or uses the key of the local database.
+        worker_id: id of the only worker for which the token may act. None if the token is not bound to a worker.
+        csrf: CSRF token that writing requests must contain. None if the caller sent no session cookie.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""CSRF protection: a write with a session cookie must contain the CSRF token of the session."""
+"""CSRF protection. A writing request with a session cookie must contain the CSRF token of the session."""
 
 import hashlib
 import hmac
@@ -27,8 +27,8 @@ def csrf_of(session: str) -> str:
 def masked(token: str) -> str:
     """Return a CSRF token XORed with a random mask.
 
-    Pages are compressed. If the token were constant, an attacker who controls other text on the page could guess it
-    from the size of the page (the BREACH attack).
+    Pages are compressed. If the token looked the same on each page, an attacker who controls some text of the page
+    could guess the token from the size of the page (BREACH attack).
     """
     pad = secrets.token_bytes(MASK)
     return pad.hex() + _xor(pad, bytes.fromhex(token)).hex()

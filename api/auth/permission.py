@@ -1,4 +1,4 @@
-"""Access rules: each route names the roles that may call it."""
+"""Access rules. Each route names the roles that may call it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -25,8 +25,8 @@ _MARK = "__access_rule__"
 
 
 def allow(*roles: str) -> Callable[[F], F]:
-    """Return a decorator that lets callers with any of the given roles call a route. Write it below the route
-    decorator.
+    """Return a decorator that lets callers with any of the given roles call a route. The decorator must be below the
+    route decorator.
     """
     return _marked(frozenset(roles))
 

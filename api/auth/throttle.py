@@ -1,4 +1,4 @@
-"""Rate limits: one token bucket per caller, in this process."""
+"""Rate limits with one token bucket per caller in this process."""
 
 import time
 from collections import OrderedDict
@@ -18,10 +18,10 @@ class Rate:
 
 
 class Throttle:
-    """Token buckets. They may be used only from the thread of the event loop.
+    """Token buckets for rate limits. Only the thread of the event loop may use them.
 
     Args:
-        rates: rate limit of each kind of bucket.
+        rates: rate limit by kind of bucket.
     """
 
     def __init__(self, rates: dict[str, Rate], clock: Callable[[], float] = time.monotonic) -> None:

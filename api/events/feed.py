@@ -1,4 +1,4 @@
-"""Event feed: one reader of the event log serves all event streams of this process."""
+"""The event feed reads the event log once for all event streams of this process."""
 
 import asyncio
 from collections import deque
@@ -31,10 +31,10 @@ class LogReplaced(Exception):
 
 
 class Feed:
-    """Reads the event log for all event streams. It may be used from one event loop only.
+    """Reads the event log for all event streams. A feed may be used from one event loop only.
 
-    Each process reads the log itself, so a client may connect to any process. `_recent` contains the events from
-    `_since` to `_head`.
+    Each process of the service reads the log, so a client may connect to any process. `_recent` contains the events
+    between the positions `_since` and `_head`.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -56,8 +56,10 @@ class Feed:
     ) -> AsyncIterator[Sequence[ServerEvent]]:
         """Yield batches of events after a position until the feed is closed.
 
-        `search_id` selects the events of one search. At least once a minute, a batch is yielded, possibly an empty one,
-        so that the caller can end an old stream.
+        At least once a minute, a batch is yielded, which may be empty, so that the caller can end an old stream.
+
+        Args:
+         search_id: search whose events are yielded. If None, all events are yielded.
         """
         with self._listening():
             while not self._news.closed:
@@ -124,10 +126,10 @@ class Feed:
         return [one for _, batch in heard for one in batch if one.place > after]
 
     def _read(self, after: EventPosition, search_id: int | None) -> list[ServerEvent]:
-        """Read the events after a position.
+        """Return the events after a position in the log.
 
         Raises:
-            LogReplaced: the position does not belong to the log.
+            LogReplaced: the position belongs to a different log.
         """
         with self._database.read() as session:
             if not Events(session).keeps(after):

@@ -1,4 +1,6 @@
-"""Server-sent events from rows of the event log: ended trials, and the current state of searches and workers."""
+"""Creates server-sent events from rows of the event log. The events contain ended trials, and the current state of
+searches and workers.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,12 +30,12 @@ BATCH = 500
 
 @dataclass(frozen=True, kw_only=True)
 class ServerEvent:
-    """One server-sent event, serialised.
+    """One server-sent event in serialised form.
 
     Attributes:
-        place: position at which a client continues after it received this event.
+        place: position in the log from which a client continues after it has received this event.
         name: ``trial``, ``search``, ``worker``, or ``deleted`` for a deleted search.
-        search_id: id of the search that the event is about; None if it is about a worker.
+        search_id: id of the search to which the event belongs. None if the event belongs to a worker.
     """
 
     place: EventPosition
@@ -47,7 +49,8 @@ def read_batch(
 ) -> list[ServerEvent]:
     """Return the events after a position, from at most `limit` rows of the log.
 
-    Several rows about the same search or worker give one event, which follows the events of the trials.
+    Several rows of the same search or worker give one event. Events of searches and workers follow the events of
+    trials.
     """
     rows = Events(session).after(after, search_id=search_id, limit=limit)
     if not rows:
@@ -146,7 +149,8 @@ class Listeners:
 
     @contextmanager
     def one_more(self, key: str | None) -> Iterator[None]:
-        """Count a stream while it is open. There is no limit for a caller on this machine without a token (key None).
+        """Count a stream while it is open. If `key` is None, the caller is on this machine and has no token, and its
+        streams are not limited.
 
         Raises:
             HTTPException: the caller has too many open streams (status 429).

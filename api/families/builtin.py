@@ -14,9 +14,9 @@ log = structlog.get_logger("families")
 
 
 class BuiltinFamilies:
-    """Registers missing built-in families on the first request that needs them, and after their files change.
+    """Registers built-in families when a request first needs them, and again after their files change.
 
-    Reading the families takes a second, so the start of the service does not do it. Thread-safe.
+    Reading the families takes a second, so it is not done when the service starts. Several threads may use one object.
     """
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
@@ -26,11 +26,11 @@ class BuiltinFamilies:
         self._registered: frozenset[str] = frozenset()
 
     def ensure(self, name: str | None = None) -> None:
-        """Register the built-in families that are missing.
+        """Register the built-in families that are not in the database.
 
         Args:
-            name: family name from a request. A built-in recording is registered when its name is first used, because
-                reading all recordings takes seconds.
+            name: family name from a request. If it names a built-in recording, the recording is registered too.
+                Registering all recordings in advance would take seconds.
 
         Raises:
             StoreUnavailable: the database accepts no writes.

@@ -29,10 +29,10 @@ class Catalogue:
             return self._families.get(row.digest, lambda: parsed(row.document))
 
     def space(self, search: SearchRow) -> Space:
-        """Return the space of a search. The row of the search need not be stored yet.
+        """Return the space of a search. The row of the search need not be in the database yet.
 
         Raises:
-            EmptySpace: no config is valid. The error names the constraint that excluded the last configs.
+            EmptySpace: no config is valid.
         """
         family = self.family(search.family)
         key = (search.family.digest, search.problem_key, repr(search.device), search.objective.key)
@@ -47,20 +47,22 @@ class Catalogue:
 
 
 def goal_of(search: SearchRow) -> Goal | None:
-    """Return the metric that a search optimises; None if it minimises the time. The row need not be stored yet.
+    """Return the metric that a search optimises, or None if the search minimises the time. The row need not be in the
+    database yet.
 
     Raises:
-        InvalidInput: the metric is not an expression.
+        InvalidInput: the metric is not a valid expression.
     """
     flops, moved = _work(search, search.objective.metric)
     return Goal.of(search.objective, search.problem, flops=flops, moved=moved)
 
 
 def second_goal_of(search: SearchRow) -> Goal | None:
-    """Return the second objective of a search; None if it has one objective. The row need not be stored yet.
+    """Return the second objective of a search, or None if the search has one objective. The row need not be in the
+    database yet.
 
     Raises:
-        InvalidInput: the second objective is not an expression, or equals the first.
+        InvalidInput: the second objective is not a valid expression, or equals the first objective.
     """
     flops, moved = _work(search, search.objective.second_metric)
     return Goal.second(search.objective, search.problem, flops=flops, moved=moved)
@@ -73,9 +75,9 @@ def _work(search: SearchRow, metric: str | None) -> tuple[float | None, float | 
 
 
 def parsed(document: Mapping[str, Any]) -> Family:
-    """Parse the document of a family.
+    """Return the family that a document describes.
 
     Raises:
-        InvalidInput: the document is invalid. The error names the field.
+        InvalidInput: a field of the document is invalid.
     """
     return Family.from_document(dict(document), where="document")

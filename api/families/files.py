@@ -10,10 +10,10 @@ from templates import bundle, registry
 
 
 def files_of(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[str, bytes]:
-    """Return the files of a family by name, without the shared includes.
+    """Return the files of a family by name, without the header files that all families share.
 
     Raises:
-        Conflict: the family was not uploaded, and its files on this machine are missing or of another version.
+        Conflict: the family was not uploaded, and its files on this machine are missing or have changed.
     """
     if (family.location or "").startswith(BUNDLE):
         _, content = artefacts.get(session, (family.location or "").removeprefix(BUNDLE))

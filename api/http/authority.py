@@ -1,7 +1,8 @@
-"""Parses the hosts in requests, and detects requests from other machines.
+"""Parses host names in requests, and detects clients on other machines.
 
 A service on a loopback address needs no token from callers on its machine until the first token exists. A proxy on the
-same machine also connects from a loopback address. Only the headers then show that the client is on another machine.
+same machine also connects from a loopback address. In this case, only the headers show that the client is on another
+machine.
 """
 
 import ipaddress
@@ -38,9 +39,9 @@ FORWARDED = re.compile(r"(?:^|[;,])\s*(for|host)\s*=\s*(\"[^\"]*\"|[^;,\s]*)", r
 
 
 def sign_of_outside(headers: Headers) -> str | None:
-    """Return a header, with its value, that shows a client on another machine; None if no header does.
+    """Return the header, with its value, that shows that the client is on another machine.
 
-    An address that cannot be parsed counts as another machine.
+    Return None if there is no such header. An address that cannot be parsed counts as the address of another machine.
     """
     for name in (*HOST_HEADERS, *CLIENT_HEADERS):
         read = host_name if name in HOST_HEADERS else _address

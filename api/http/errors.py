@@ -82,13 +82,13 @@ CODES: Mapping[int, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An error as shown in an answer: a problem document for programs, a page for people.
+    """An error in the form in which an answer shows it, as a problem document for programs or as a page for people.
 
     Attributes:
-        plain: the fault and its remedy, without the REST requests that programs could send.
-        code: kind of the error.
-        missing: noun and key of the missing item, e.g. ``("search", "7")``; None for other errors.
-        roles: roles that allow the request; empty for other errors.
+        plain: text with the fault and its remedy, without hints on REST requests.
+        code: code that identifies the kind of the error.
+        missing: noun and key of a missing item, e.g. ``("search", "7")``. None if no item is missing.
+        roles: roles that allow the request. Empty if no role is missing.
     """
 
     status: int
@@ -131,7 +131,7 @@ def install(app: FastAPI) -> None:
 
 
 def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Response:
-    """Return a problem document. `extra` contains further members, e.g. ``field``.
+    """Return a problem document. `extra` contains further members of the document, e.g. ``field``.
 
     `detail` may contain parts of the request, so it is shortened to `MOST_DETAIL` characters.
     """
@@ -150,7 +150,7 @@ def answer(request: Request, status: int, detail: str, *, error: EvoError | None
     """Return a problem document for programs, or a page for people.
 
     Args:
-        error: the error to report, if it is an `EvoError`. It determines the code.
+        error: the error to report, if it is an `EvoError`. It determines the ``code`` of the document.
     """
     code = CODES.get(status, EvoError.code) if error is None else error.code
     page = getattr(request.app.state, "error_page", None)
@@ -167,11 +167,12 @@ def answer(request: Request, status: int, detail: str, *, error: EvoError | None
 
 
 class Explained:
-    """Middleware that answers unexpected exceptions, and errors of other middleware, which do not reach the handlers of
-    the application.
+    """Middleware that answers unexpected exceptions and errors of inner middleware.
 
-    Starlette would answer unexpected exceptions outside all middleware, without request id, security headers and
-    metrics. It would then close the connection, so that the next request of the client fails.
+    Such errors do not reach the exception handlers of the application.
+
+    Starlette would answer them outside all middleware, without request id, security headers and metrics. Starlette
+    would then close the connection, so that the next request of the client fails.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -227,8 +228,9 @@ def _refusal(request: Request, error: EvoError) -> Response:
 
 
 def may_see_places(request: Request) -> bool:
-    """Return True if the caller may see hosts, paths and users: administrators, and
-    local callers that need no token.
+    """Return True if errors may show hosts, paths and users to the caller.
+
+    Administrators may see these data, and local callers that need no token.
     """
     if caller().can("admin"):
         return True
@@ -269,7 +271,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """Return all methods of the requested path.
 
-    Each method has its own route, and Starlette would return only the methods of one route.
+    Each method of a path has a route of its own, and Starlette would return only the methods of one route.
     """
     found: set[str] = set()
     for route in request.app.routes:
@@ -290,8 +292,8 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 
 def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
-    """Return the location of an error as a path of the keys that the client sent. Names of types, which Pydantic adds,
-    are left out.
+    """Return the location of an error as a path of keys that the client sent. Pydantic adds names of types to the path,
+    which are removed here.
     """
     location: tuple[int | str, ...] = error["loc"]
     if location[:1] != ("body",):
@@ -307,12 +309,12 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
-    """Return the first `MOST_NAMED` invalid fields with the reasons.
+    """Return the first `MOST_NAMED` invalid fields, with the reasons why they are invalid.
 
-    If a field accepts several types, the reason covers each type.
+    If a field accepts several types, the reason contains one part per type.
 
     Args:
-        body: the parsed body of the request; None for errors of query parameters.
+        body: the parsed body of the request. None if the errors are in query parameters.
     """
     reasons: dict[str, list[str]] = {}
     for error in _relevant(errors):

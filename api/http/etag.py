@@ -1,7 +1,9 @@
-"""Entity tags. ``If-Match`` protects decisions from concurrent changes; ``If-None-Match`` saves transfers.
+"""Entity tags. ``If-Match`` protects users' decisions from concurrent changes. ``If-None-Match`` avoids sending
+unchanged data again.
 
-A tag has one or two parts: ``"DECIDED"`` or ``"DECIDED.SHOWN"``. ``If-Match`` compares only the first part, so that
-trials that end while a user decides cause no conflict. ``If-None-Match`` compares the whole tag.
+A tag has one or two parts: ``"DECIDED"`` or ``"DECIDED.SHOWN"``. The first part changes when users change the resource.
+The second part changes when the shown data change. ``If-Match`` compares only the first part, so that trials that end
+while a user decides cause no conflict. ``If-None-Match`` compares the whole tag.
 """
 
 import hashlib

@@ -50,10 +50,10 @@ def to_cursor(position: object) -> str:
 
 
 def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
-    """Return the position that a cursor contains; None without a cursor.
+    """Return the position that a cursor contains, or None if `cursor` is None.
 
     Raises:
-        InvalidInput: the cursor does not belong to this list.
+        InvalidInput: the cursor belongs to a different list, or was changed.
     """
     if cursor is None:
         return None
@@ -67,9 +67,9 @@ def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
 
 
 def page_of(rows: Sequence[T], limit: int, position: Callable[[T], object]) -> tuple[Sequence[T], str | None]:
-    """Return one page, and the cursor of the next page, if any.
+    """Return the rows of one page, and the cursor of the next page, or None if this is the last page.
 
-    `rows` must contain one row more than the page, if there is one.
+    `rows` must contain up to `limit` + 1 rows. The additional row shows that there is a next page.
     """
     more = len(rows) > limit
     return rows[:limit], to_cursor(position(rows[limit - 1])) if more else None

@@ -1,4 +1,4 @@
-"""The public URL of a service, and the proxies it trusts."""
+"""The public URL of a service, and the proxies that the service trusts."""
 
 import ipaddress
 import re
@@ -29,8 +29,8 @@ class PublicUrl:
 
     Attributes:
         scheme: ``http`` or ``https``.
-        authority: host, with the port if it is not the scheme's default.
-        prefix: path of the service without a final slash; empty at the root of its host.
+        authority: host, followed by the port if the port is not the default of the scheme.
+        prefix: path of the service without a final slash. Empty if the service is at the root of its host.
     """
 
     scheme: str
@@ -42,7 +42,7 @@ class PublicUrl:
         """Parse a URL such as ``https://tools.example.org/evo``.
 
         Raises:
-            ValueError: the text is not a valid public URL. The message says what to write instead.
+            ValueError: the text is not a valid public URL.
         """
         stripped = text.strip()
         if "://" not in stripped:
@@ -96,7 +96,7 @@ class Proxies:
         """Parse a list of addresses and networks separated by commas, or ``*``.
 
         Raises:
-            ValueError: an entry is neither an address nor a network. The message contains the entry.
+            ValueError: an entry is neither an address nor a network.
         """
         entries = [entry.strip() for entry in text.split(",") if entry.strip()]
         if entries == ["*"]:

@@ -1,4 +1,4 @@
-"""Query parameters: unknown parameters, and repeated parameters that take one value, are refused."""
+"""Refuses unknown query parameters, and repeated parameters that accept only one value."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -14,10 +14,10 @@ from evo.text.suggestion import unknown
 
 
 def refuse_repeated(request: Request) -> None:
-    """Refuse a repeated parameter that takes one value. Using only one of the values would mislead the caller.
+    """Refuse a repeated query parameter that accepts only one value. Using one of the values would mislead the caller.
 
     Raises:
-        InvalidInput: names the first repeated parameter.
+        InvalidInput: a parameter that accepts one value is repeated.
     """
     route = request.scope.get("route")
     counted = Counter(name for name, _ in request.query_params.multi_items())
@@ -30,7 +30,7 @@ def refuse_unknown(given: Iterable[str], known: Collection[str], what: str = "pa
     """Refuse an unknown parameter. Ignoring it would mislead the caller.
 
     Raises:
-        InvalidInput: names the first unknown parameter and the known ones.
+        InvalidInput: a parameter is unknown.
     """
     for name in given:
         if name not in known:
@@ -82,7 +82,7 @@ def known_parameters(request: Request) -> None:
     """Refuse query parameters that the page does not use.
 
     Raises:
-        InvalidInput: names the first unknown parameter and the known ones.
+        InvalidInput: a parameter is unknown.
     """
     route = request.scope["route"]
     if request.method == "GET" and isinstance(route, APIRoute) and not hasattr(route.endpoint, _MARK):

@@ -1,6 +1,6 @@
 """Routers and the settings that all routers share.
 
-The settings are passed at construction, because `include_router` creates routes again.
+Each router gets the settings when it is created, because `include_router` creates its routes again.
 """
 
 from collections.abc import Callable
@@ -32,9 +32,9 @@ class _Common(TypedDict):
 
 
 async def enter(request: Request) -> None:
-    """Check access, CSRF and query parameters.
+    """Check access rights, CSRF token and query parameters of a request.
 
-    This is one dependency, because each dependency costs time per request.
+    All checks are in one dependency, because each dependency costs time per request.
     """
     bind_ids(request)
     note_route(request)

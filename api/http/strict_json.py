@@ -1,4 +1,6 @@
-"""Reads JSON strictly: unique names, bounded depth and size, typed numbers, and values that a database can store."""
+"""Reads JSON strictly. Names must be unique, depth and size are limited, numbers must have their JSON types, and a
+database must be able to store all values.
+"""
 
 import math
 from collections.abc import Callable, Coroutine, Iterator
@@ -66,14 +68,14 @@ _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})
 
 
 def strict(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
-    """Change a schema in place: numbers and booleans must have their JSON types, and each collection reports its first
-    fault only.
+    """Make a Pydantic schema strict, by changing it in place. Numbers and booleans must have their JSON types, and a
+    collection reports only its first fault.
 
     Strings are not accepted as numbers or booleans, and booleans are not accepted as numbers. An integer may be written
     as ``5.0``, which JSON does not distinguish from 5.
 
     Args:
-        handler: resolves references to other schemas, which are changed as well.
+        handler: object that resolves references to further schemas, which are changed as well.
     """
     waiting: list[Any] = [schema]
     seen: set[str] = set()
@@ -121,7 +123,7 @@ def refuse_unstorable(document: Any, where: str = "") -> None:
     """Check every value and name in a document for characters and numbers that the database cannot store.
 
     Raises:
-        InvalidInput: a value cannot be stored. The error contains its path.
+        InvalidInput: a value cannot be stored.
     """
     waiting: list[tuple[_Path, Any]] = [((None, where) if where else None, document)]
     while waiting:

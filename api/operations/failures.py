@@ -1,4 +1,6 @@
-"""Loops that continue after items that fail. Each failure is logged, and an item that fails repeatedly is ended."""
+"""Loops over items that continue if the work on an item fails. Each failure is logged, and an item that fails
+repeatedly is ended.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,11 +22,11 @@ log = structlog.get_logger("service")
 
 
 class Failures:
-    """Counts the consecutive failures of each item. Threads may share the object: a count that is lost in a race only
-    adds one attempt.
+    """Counts the consecutive failures of each item. Threads may share the object. If a race loses a count, the item
+    only gets one more attempt.
 
     Args:
-        what: noun for an item in the log.
+        what: noun for an item in log messages.
         give_up: function that ends an item that failed `MOST` times in a row. Its arguments are the key of the item and
             the reason.
     """
@@ -35,7 +37,7 @@ class Failures:
         self._counts: Counter[int] = Counter()
 
     def each(self, items: Iterable[Item], work: Callable[[Item], Any], *, key: Callable[[Item], int]) -> None:
-        """Call `work` for each item, and continue after failures.
+        """Call `work` for each item. If a call fails, continue with the next item.
 
         Raises:
             StoreUnavailable: the database was unavailable for `MOST_UNAVAILABLE` items in a row, or for all items.

@@ -1,4 +1,4 @@
-"""Structured logs on standard error, with a line for each request that changed data or failed."""
+"""Writes structured logs to standard error, with a line for each request that changed data or failed."""
 
 import io
 import logging
@@ -73,10 +73,10 @@ def bind_ids(request: Request) -> None:
 
 
 class RequestLog:
-    """Middleware that gives every request an id, which its log lines and its response contain.
+    """Middleware that gives every request an id, and adds the id to the log lines and the response of the request.
 
-    Log lines about refused requests are limited to `REFUSALS`. `unlogged` in a line is the number of omitted lines
-    before it.
+    The rate of log lines about refused requests is limited to `REFUSALS`. The field `unlogged` of a line contains the
+    number of lines that were omitted before this line.
     """
 
     def __init__(self, app: ASGIApp) -> None:

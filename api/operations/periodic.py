@@ -1,4 +1,4 @@
-"""Periodic tasks: sweeping leases, delivering webhooks, deleting old data."""
+"""Runs periodic tasks, such as ending expired leases, delivering webhook messages and deleting old data."""
 
 import asyncio
 import contextlib
@@ -91,8 +91,8 @@ class Collector:
     """Deletes data so that the database and the artefact store stay within their limits.
 
     Args:
-        keep_days, artefact_limit_gb: limits as in the settings; None: no limit.
-        lost_s: function that returns the seconds by which the wall clock has advanced more than this process ran.
+        keep_days, artefact_limit_gb: limits from the settings. None if there is no limit.
+        lost_s: function that returns the seconds by which the wall clock has advanced more than this process has run.
     """
 
     def __init__(
@@ -116,12 +116,12 @@ class Collector:
         self._looked_s: float | None = None
 
     def run(self) -> None:
-        """Delete what the limits of the settings allow to delete, and expired rows.
+        """Delete expired rows, and searches and artefacts beyond the limits in the settings.
 
-        A failing step does not prevent other steps.
+        If a step fails, the remaining steps still run.
 
         Raises:
-            Exception: the first failure, after all steps have run.
+            Exception: a step failed. The first failure is raised after all steps have run.
         """
         now = self._clock()
         parts: list[Callable[[], Collected]] = [
@@ -152,7 +152,7 @@ class Collector:
     def _is_settled(self) -> bool:
         """Return True if ages can be trusted. After the clock jumped ahead, nothing is deleted by age for an hour.
 
-        Otherwise a clock that is wrong for some minutes would make all data look old.
+        Without this delay, a clock that is wrong for some minutes would make all data look old.
         """
         lost_s, now_s = self._lost_s(), time.monotonic()
         if lost_s - self._known_lost_s >= JUMP_S:

@@ -1,4 +1,4 @@
-"""REST API with one module per noun. The routers of all modules are served."""
+"""REST API, with one module per noun. The service serves the router of each module."""
 
 from collections.abc import Iterator
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Artefacts: files addressed by the SHA-256 of their content."""
+"""REST routes of artefacts, which are files addressed by the SHA-256 of their content."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Champions: list, rollback and restoration; and ablations of a search's champion."""
+"""REST routes that list, roll back and restore champions, and start ablations of a search's champion."""
 
 from typing import Annotated
 
@@ -109,10 +109,11 @@ class AblationRequest(BaseModel):
 @ablation_router.post("", status_code=202)
 @allow("submitter")
 def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
-    """Measure the effect of each switch of the champion of a finished search. A running ablation is not changed.
+    """Measure the effect of each switch of the champion of a finished search. If an ablation is running, this request
+    has no effect.
 
-    The state of the search is `ablating` until all effects are measured, and then `finished` again. Nothing is
-    promoted.
+    The state of the search is `ablating` until all effects are measured, and then `finished` again. An ablation
+    promotes no trial.
     """
     service.conductor.orders.ablate(search_id, values=body.values)
     with service.database.read() as session:

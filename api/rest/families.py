@@ -1,4 +1,4 @@
-"""Kernel families that users register before they search them."""
+"""REST routes of kernel families. Users register a family before they search it."""
 
 import hashlib
 from pathlib import PurePath
@@ -37,9 +37,10 @@ ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format"
 @router.put("/{digest}")
 @allow("submitter")
 def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> FamilyView:
-    """Register a family under the digest of its files. If the digest is known, only its location changes.
+    """Register a family under the digest of its files.
 
-    Callers without the role `author` can neither set nor remove a location, nor use the name of an author's family.
+    If the digest is already registered, only the location (the path of the family on the workers) is updated. The role
+    `author` is required to set or remove a location, and to use the name of a family that has a location.
     """
     family = parsed(body.document)
     if family.name != body.name:
@@ -62,7 +63,7 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
 async def upload_family(digest: Digest, request: Request, service: ServiceDep) -> FamilyView:
     """Upload the files of a family as a ZIP.
 
-    Workers will run them, so the settings of the service must allow uploads.
+    Workers execute the files, so the settings of the service must allow uploads.
     """
     if not service.settings.allow_family_upload:
         ways = "set KERNEL_EVO_ALLOW_FAMILY_UPLOAD=true for the service, or copy the family to the workers"
@@ -110,10 +111,11 @@ def _check_location(location: str | None) -> None:
 
 
 def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
-    """Return the new location of the family. Only authors can change it.
+    """Return the location to store for a family. Only callers with the role `author` can change it.
 
     Raises:
-        Conflict: the digest is registered with another document, or the name belongs to an author's family.
+        Conflict: the digest is registered with a different document, or the caller is no author and the name belongs to
+            a family with a location.
     """
     archive = Archive(session)
     row = archive.version(digest)
@@ -156,9 +158,10 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
 @router.get("/{name}")
 @allow("viewer", "worker")
 def get_family(name: str, service: ServiceDep) -> FamilyView:
-    """Return the latest version of a family, or the version with a digest.
+    """Return the latest version of a family. A digest in place of the name selects one version.
 
-    For the name of a built-in family, return the version of this service, even if another version is registered.
+    The name of a built-in family gives the version that belongs to this service, even if a different version was
+    registered later.
     """
     service.builtin.try_to_ensure(name)
     with service.database.read() as session:

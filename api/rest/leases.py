@@ -1,4 +1,4 @@
-"""Leases for workers: claim jobs, report results, give jobs back."""
+"""REST routes with which workers claim jobs, report results, and return jobs."""
 
 import time
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ async def claim_leases(body: LeaseRequest, request: Request, service: ServiceDep
 async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Receipt:
     """Report the result of a job.
 
-    It is accepted once, and repetitions get the same answer; 409 if the lease has ended.
+    A result is accepted once. Repetitions get the same answer. The status is 409 if the lease has ended.
     """
     receipt = await run_in_threadpool(service.conductor.report, attempt_id, body.token, body.report)
     service.metrics.reported("repeated" if receipt.repeated else "accepted")
@@ -91,9 +91,10 @@ def _take(body: Results, service: Service) -> list[Answer]:
 
 
 def _with_lacking(service: Service, deliveries: Sequence[Delivery], answers: Sequence[Answer]) -> list[Answer]:
-    """Add to each answer the artefacts that its report names and the service lacks.
+    """Add to each answer the digests of the artefacts that the report names and the service does not have.
 
-    A worker uploads an artefact once. The service may have deleted it since, or lost it when a backup was restored.
+    A worker uploads an artefact once. The service may have deleted the artefact since then, or may have lost it when a
+    backup was restored.
     """
     taken = [answer.status in {"accepted", "repeated"} for answer in answers]
     named = [_artefacts(each.report) if ok else set() for each, ok in zip(deliveries, taken, strict=True)]

@@ -1,4 +1,4 @@
-"""Searches: start, list, read, control, edit and delete."""
+"""REST routes that start, list, read, control, edit and delete searches."""
 
 from typing import Annotated, Literal
 
@@ -108,8 +108,9 @@ def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 @router.get("/{search_id}/binaries/{digest}")
 @allow("viewer", "worker")
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
-    """Return the report of an earlier trial with the same binary, in this search or in the search of another
-    variant.
+    """Return the report of an earlier trial with the same binary.
+
+    The trial belongs to this search, or to a search of another variant in the same population.
     """
     with service.database.read() as session:
         variants = Variants(session)

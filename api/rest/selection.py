@@ -41,11 +41,11 @@ def selection_of(
     """Return the selection of trials that the query parameters describe.
 
     Args:
-        sort: a key of `db.queries.selection.KEYS` or a tunable; a leading ``-`` reverses the order.
-        where: conditions joined by commas: ``WIDTH=8``, ``BLOCK_M>=32``, ``LAYOUT=row|swizzled``, ``STAGES!=1``.
+        sort: a key of `db.queries.selection.KEYS`, or the name of a tunable. A leading ``-`` reverses the order.
+        where: conditions on tunables, separated by commas, e.g. ``WIDTH=8,BLOCK_M>=32,LAYOUT=row|swizzled,STAGES!=1``.
 
     Raises:
-        InvalidInput: ``sort`` or ``where`` is invalid. The error lists valid values.
+        InvalidInput: ``sort`` or ``where`` is invalid.
     """
     known = {tunable.name: tunable for tunable in tunables}
     conditions = tuple(_condition(piece, known) for piece in where.split(",") if piece.strip())
@@ -59,7 +59,7 @@ def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PageP
     """Check that a cursor fits the order of the list, and return the position that the cursor contains.
 
     Raises:
-        InvalidInput: the cursor comes from a list in another order.
+        InvalidInput: the cursor comes from a list with a different order.
     """
     if cursor is None:
         return None

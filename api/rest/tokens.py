@@ -1,4 +1,6 @@
-"""Access tokens: admins create, list, rotate and revoke them; workers exchange join tokens for worker tokens."""
+"""REST routes of access tokens. Administrators create, list, rotate and revoke tokens. Workers exchange join tokens for
+worker tokens.
+"""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -34,9 +36,9 @@ def _some(roles: tuple[Role, ...]) -> tuple[Role, ...]:
 
 
 class TokenBody(Body):
-    """A new token. `worker_id` binds a worker token in advance.
+    """A new token. `worker_id` binds the token to one worker.
 
-    Without `expires_in_s`, the token is valid until revoked.
+    Without `expires_in_s`, the token is valid until it is revoked.
     """
 
     name: Name
@@ -124,7 +126,7 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
 async def join(body: JoinBody, service: ServiceDep) -> IssuedToken:
     """Exchange a join token for a worker token. Earlier tokens of the worker become invalid.
 
-    A worker that is connected is replaced only if the join token was created for its id.
+    If the worker is connected, the request is refused unless the join token was created for the id of this worker.
     """
     return await run_in_threadpool(_admit, service, body, caller())
 

@@ -39,10 +39,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """Yield a header line, and a line for each trial. The interval is the 95 % interval of the median.
+    """Yield a header line, and a line for each trial. The interval is the 95 % confidence interval of the median.
 
-    `time_us` is the confirmed time if there is one, as `source` states; `quick_us` is always the time of the quick
-    samples. Measured and estimated times have separate columns.
+    `time_us` is the confirmed time if there is one, else the quick time. `source` states which. `quick_us` is always
+    the quick time. Measured and estimated times have separate columns.
     """
     names = [tunable.name for tunable in tunables]
     yield _line([*BEFORE, *names, *AFTER])

@@ -1,4 +1,4 @@
-"""Trials: by id, by number in a search, in pages, or as a file."""
+"""REST routes that return trials by id, by number in a search, in pages, or as a file."""
 
 from typing import Annotated, Any, Literal
 
@@ -84,9 +84,10 @@ def list_trials(search_id: Id, query: Annotated[TrialQuery, Query()], service: S
 @router.get("/front")
 @allow("viewer")
 def list_front(search_id: Id, service: ServiceDep) -> tuple[TrialView, ...]:
-    """Return the trials on the Pareto front of both objectives, best in the first objective first.
+    """Return the trials on the Pareto front of both objectives, sorted by the first objective.
 
-    For a search with one metric, the objectives are time and metric. 409 if the time is the only objective.
+    In a search with one metric, the two objectives are the metric and the time. The status is 409 if the time is the
+    only objective.
     """
     with service.database.read() as session:
         objective = Archive(session).search(search_id).objective

@@ -1,4 +1,4 @@
-"""Variants of a search with source, state and best time; and the proposals of language models."""
+"""REST routes of the variants of a search, and of the proposals of language models."""
 
 from typing import Annotated
 
@@ -29,9 +29,11 @@ router = rest_router("/searches/{search_id}/variants", tag="variants")
 @router.post("", status_code=201)
 @allow("author")
 def submit_variant(search_id: Id, body: VariantBody, service: ServiceDep) -> VariantView:
-    """Submit another implementation of the search's family. Workers verify, time and tune it like the original one.
+    """Submit a further implementation of the search's family. Workers verify, time and tune the variant like the
+    original implementation.
 
-    It cannot change the contract of the family: problem, arguments, cases, tolerances, baselines and reference.
+    A variant cannot change the contract of the family, which consists of problem, arguments, cases, tolerances,
+    baselines and reference.
     """
     if not service.settings.allow_variants:
         raise HTTPException(
@@ -109,8 +111,8 @@ def _desk(service: Service) -> VariantDesk:
 
 
 def _texts_of(files: dict[str, bytes], table: dict[str, object]) -> dict[str, str]:
-    """Return the texts of an implementation: the folder of a variant, or the template of a family with the files it
-    includes.
+    """Return the source texts of an implementation by file name. They are the files in the folder of a variant, or the
+    template of a family with the files that it includes.
     """
     main = str(table.get("template", table.get("source", "")))
     folder = f"{FOLDER}/"

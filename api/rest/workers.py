@@ -1,4 +1,6 @@
-"""Workers: registration, heartbeats, devices, and the decisions of administrators about them."""
+"""REST routes for the registration and heartbeats of workers, for their devices, and for administrators' decisions
+about workers.
+"""
 
 from typing import Annotated
 
@@ -28,9 +30,10 @@ router = rest_router("/workers", tag="workers")
 
 
 class WorkerQuery(PageQuery):
-    """Filters of workers.
+    """Filters and order of the list of workers.
 
-    To read several pages, sort by `id`: with `seen`, workers move to the front as they are seen.
+    To read several pages, sort by `id`. With `seen`, a worker moves to the front whenever the service receives a
+    request from it.
     """
 
     device: str | None = Field(default=None, description="a device kind or a device model")
@@ -42,7 +45,7 @@ class WorkerQuery(PageQuery):
 def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) -> WorkerView:
     """Register a worker that starts.
 
-    Leases of an earlier process of the worker end, and their jobs are queued again.
+    The leases of an earlier process of the same worker end, and their jobs are queued again.
     """
     who = caller()
     check_figures("devices", body.devices)
@@ -100,7 +103,7 @@ def list_workers(query: Annotated[WorkerQuery, Query()], service: ServiceDep) ->
 def leave(worker_id: WorkerId, service: ServiceDep, incarnation: Annotated[Incarnation | None, Query()] = None) -> None:
     """Sign off a worker.
 
-    Its jobs are queued again without counting a failure, and its devices are no longer offered.
+    The jobs of the worker are queued again without counting a failure, and its devices get no more work.
     """
     service.conductor.leave(worker_id, incarnation=incarnation)
 
@@ -117,9 +120,9 @@ def heartbeat(worker_id: WorkerId, body: Heartbeat, service: ServiceDep) -> Hear
 @router.post("/{worker_id}/drain")
 @allow("admin")
 def drain_worker(worker_id: WorkerId, service: ServiceDep) -> WorkerView:
-    """Lease no more jobs to a worker; it finishes the jobs that it has.
+    """Grant no more jobs to a worker. The worker finishes the jobs that it has.
 
-    `resume` or a restart of the worker ends this.
+    `resume` or a restart of the worker ends this state.
     """
     return _drained(service, worker_id, drain=True)
 

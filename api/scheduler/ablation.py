@@ -1,4 +1,4 @@
-"""Ablation: measures the effect of each switch of a champion separately. Nothing is promoted."""
+"""Queues ablations, which measure the effect of each switch of a champion separately and promote no trial."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -27,11 +27,11 @@ CHANGES_AT_ONCE = 4
 
 
 def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:
-    """Queue the ablation of the champion of a finished search. A running ablation is not changed.
+    """Queue the ablation of the champion of a finished search. Do nothing if an ablation is already running.
 
     Raises:
         NotFound: the search does not exist.
-        Conflict: the search has not finished, has no champion, or its champion was found by another search.
+        Conflict: the search has not finished, has no champion, or its champion was found by a different search.
     """
     Coordination(session).lock(search_id)
     search = Archive(session).search(search_id)
@@ -100,7 +100,7 @@ def check_answers(job: Ablate, report: AblateReport) -> None:
     """Check that a report contains one result for each change of its job.
 
     Raises:
-        InvalidInput: the numbers differ.
+        InvalidInput: the number of results differs from the number of changes.
     """
     if report.failure is None and len(report.changes) != len(job.changed):
         raise InvalidInput("report.changes", f"must have {len(job.changed)} items, one for each change of the job")

@@ -1,4 +1,4 @@
-"""Unfinished searches in the memory of a process."""
+"""Unfinished searches, which a process keeps in memory."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -44,25 +44,27 @@ def family_ref(row: FamilyRow) -> FamilyRef:
 
 
 def beginning(space: Space, row: SearchRow) -> Context:
-    """Return the context with which a strategy begins.
+    """Return the initial context of a strategy.
 
-    Warm starts from recordings and from other problems come first in the row. The strategy gets them as advice only.
+    The first `row.warm_start.used` warm starts come from recordings or from other problems. The strategy gets them as
+    advice only.
     """
     recorded = 0 if row.warm_start is None else row.warm_start.used
     return Context(space=space, warm_starts=row.warm_starts[recorded:], advice=row.warm_starts[:recorded])
 
 
 class ActiveSearch:
-    """Terms, history and state of an unfinished search. Hold `lock` while reading or changing it.
+    """Terms, history and state of an unfinished search. Hold `lock` while reading or changing the object.
 
-    `load` rebuilds the object from the database, so a copy that may be wrong can be dropped.
+    `load` rebuilds the object from the database, so an object that may be out of date can be dropped.
 
     Attributes:
-        has_queued: True if a queued job may exist; False saves the query for one.
-        revision: revision of the row at the last update of this copy.
+        has_queued: True if a queued job may exist. If False, the database need not be asked for queued jobs.
+        revision: revision of the search's row at the last update of this object.
         confirming: True if a confirmation was queued or leased at the last check.
-        unbeaten: numbers of the best trials that were too slow for a challenge at the last check.
-        challenge_from_s: running time in seconds from which the next confirmation is affordable; 0 if unknown.
+        unbeaten: numbers of the best trials that were too slow to challenge the champion at the last check.
+        challenge_from_s: running time of the search in seconds at which the budget permits the next confirmation. 0 if
+            unknown.
     """
 
     def __init__(self, row: SearchRow, search: Search, lost_s: Lost = nothing_lost) -> None:
@@ -141,7 +143,7 @@ class ActiveSearch:
         return self._active_s + max(0.0, (now - self._active_since).total_seconds() - lost_s)
 
     def cost_of(self, champion: ChampionRow, time_us: float) -> float:
-        """Return the cost of a champion that has this time, by the objective of this search.
+        """Return the cost of a champion with the given time, computed with the objective of this search.
 
         Raises:
             InvalidInput: the metric of the search has no value for the champion.

@@ -1,4 +1,4 @@
-"""Commands of users: submit, pause, resume, stop or cancel a search, and ablate its champion."""
+"""Executes commands of users, who submit, pause, resume, stop or cancel a search, or ablate its champion."""
 
 import socket
 from collections.abc import Callable
@@ -30,10 +30,10 @@ log = structlog.get_logger("conductor")
 
 
 class Commands:
-    """Carries out commands of users. Methods may be called from any thread.
+    """Executes commands of users. Methods may be called from any thread.
 
     Args:
-        connected_since: function that returns a time. Workers seen since then count as connected.
+        connected_since: function that returns a time. Workers that sent a request after this time count as connected.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Commands:
 
         Raises:
             NotFound, InvalidInput, Conflict: the family is unknown, the terms are invalid, the space is empty, or no
-                device fits.
+                device can run the search.
         """
         now = self._clock()
         with self._database.read() as session:
@@ -115,9 +115,9 @@ class Commands:
 
 
 def refuse_edited(session: Session, search: SearchRow, connected_since: datetime) -> None:
-    """Refuse to use a search whose family has changed if no connected worker can have the old version.
+    """Refuse to use a search if its family has changed and no connected worker can have the old version.
 
-    Otherwise the jobs of the search would wait forever. Workers on this machine read the same files as the service; a
+    Otherwise the jobs of the search would wait forever. Workers on this machine read the same files as the service. A
     worker on another machine may still have the old version.
 
     Raises:

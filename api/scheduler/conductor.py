@@ -1,7 +1,7 @@
 """Runs the searches: leases work, accepts results, expires leases, and finishes searches.
 
 A conductor keeps each search in memory, and stores every change before it answers, so that a killed service can
-continue. Conductors of several processes change a search one after the other (`api.scheduler.leasing.transaction`).
+continue. Conductors in several processes change a search one after the other, see `api.scheduler.leasing.transaction`.
 """
 
 import uuid
@@ -49,12 +49,12 @@ class Conductor:
     """Facade of the scheduler. Methods may be called from any thread.
 
     Args:
-        lease_s: seconds without a heartbeat after which the jobs of a worker go to other workers.
+        lease_s: seconds without a heartbeat after which the jobs of a worker are given to further workers.
         on_work: function to call when work may have become available for waiting workers.
         lost_s: function that returns the wall-clock seconds in which this process did not run.
 
     Attributes:
-        orders: carries out commands of users.
+        orders: executes commands of users.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Conductor:
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
     def start(self) -> None:
-        """Resume every unfinished search. Time in which no service ran does not count.
+        """Resume every unfinished search. Time in which no service ran does not count as running time.
 
-        Workers could not send heartbeats in that time, so each lease starts again with its full duration.
+        Workers could not send heartbeats during that time, so each lease gets its full duration again.
         """
         now = self.clock()
         with self.database.write() as session:
@@ -117,11 +117,11 @@ class Conductor:
         """Register a worker and its devices. Jobs of an earlier process of the worker are queued again.
 
         Args:
-            token_id: id of the worker's token, which is then bound to this worker.
-            incarnation: id of the registering process; None if the client sends none.
+            token_id: id of the worker's token, which is bound to this worker by the registration.
+            incarnation: id of the registering process. None if the client sends no id.
 
         Raises:
-            Conflict: the worker has another token. Nothing was changed.
+            Conflict: the worker is bound to a different token. Nothing was changed.
         """
         now = self.clock()
         with self.database.write() as session:
@@ -169,7 +169,8 @@ class Conductor:
         note: str | None = None,
         incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew the leases of a worker and store its status. Return the leases to drop, and other instructions.
+        """Renew the leases of a worker and store its status. Return the leases that the worker must drop, and further
+        instructions.
 
         Raises:
             NotFound: the worker is not registered.
@@ -200,13 +201,13 @@ class Conductor:
         *,
         incarnation: str | None = None,
     ) -> LeaseReply:
-        """Return up to `count` jobs for one device, from the searches that it fits, highest priority first, then
-        oldest.
+        """Return up to `count` jobs for one device. They come from the searches that the device can run, in the order
+        of priority, then of age.
 
         Args:
-            holding: attempts that the worker has. If it has further leases, their answers were lost, and they are
-                returned first.
-            unable: ids of searches for which the worker cannot work.
+            holding: ids of the attempts that the worker holds. If the worker has further leases, it did not receive
+                them, and they are returned first.
+            unable: ids of searches whose jobs the worker cannot do.
 
         Raises:
             NotFound: the worker or the device is not registered.
@@ -220,7 +221,7 @@ class Conductor:
 
         Raises:
             NotFound: the attempt does not exist.
-            StaleLease: the lease had ended, so the result does not count.
+            StaleLease: the lease had ended, so the result was discarded.
             InvalidInput: the report does not fit the job.
         """
         (receipts,) = self._take([Delivery(attempt_id=attempt_id, token=token, report=report)])
@@ -235,7 +236,7 @@ class Conductor:
         ]
 
     def release(self, attempt_id: int, token: str, reason: str = "", *, unfit: bool = False) -> None:
-        """Give a lease back. Its job is queued for the next worker.
+        """End a lease that a worker returns. The job is queued for the next worker.
 
         Args:
             unfit: True if the worker cannot do any job of the search. The search shows the reason until a worker does
@@ -267,8 +268,8 @@ class Conductor:
     def _settle_interruption(self) -> None:
         """Exclude time in which this service did not run from all durations whose start or end is stored.
 
-        In that time, workers could not reach the service and searches did not run. If the clock was set back, stored
-        times that are too far in the future are reset as if their duration began now.
+        During that time, workers could not reach the service and searches did not run. If the clock was set back, a
+        stored time may be too far in the future. Such a time is reset as if its duration began now.
         """
         now, lost_s = self.clock(), self._lost_s()
         missed_s, self._settled_s = lost_s - self._settled_s, lost_s
@@ -295,7 +296,8 @@ class Conductor:
     def _others_ran(self, session: Session, missed_s: float) -> bool:
         """Return True if another process ran the searches while this process did not run.
 
-        If all processes were stopped, as on a machine that slept, the first to wake adjusts the clocks for all.
+        If all processes were stopped, as on a machine that slept, the first process that continues adjusts the stored
+        times for all processes.
         """
         alive_at = Coordination(session).alive_at()
         return missed_s < 0.0 or (alive_at is not None and (self.clock() - alive_at).total_seconds() < missed_s / 2.0)

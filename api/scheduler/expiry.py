@@ -1,4 +1,4 @@
-"""Expired and returned leases: their jobs are queued again, or end after too many losses."""
+"""Handles expired and returned leases. Their jobs are queued again, or end after too many lost leases."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -27,9 +27,9 @@ class Expiry:
         self._clock = clock
 
     def release(self, attempt_id: int, search_id: int, reason: str, *, unfit: bool = False) -> None:
-        """End a lease that a worker gives back, and queue its job again.
+        """End a lease that a worker returns, and queue its job again.
 
-        If the worker is unfit, the search shows the reason.
+        If the worker cannot do any job of the search (`unfit`), the search shows the reason.
         """
         with self._registry.transaction(search_id) as transaction:
             attempt = None if transaction is None else Leases(transaction.session).live_or_none(attempt_id)

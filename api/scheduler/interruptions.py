@@ -1,7 +1,8 @@
 """Measures the time in which this process did not run, because it was stopped, the machine slept, or the clock was set.
 
-Leases and budgets are stored as times of the wall clock, because processes and restarts share them. Their difference is
-a duration only while both the clock and the process run. This module measures the deviation.
+Leases and budgets are stored as wall-clock times, because all processes use them and they must survive restarts. The
+difference of two such times is the time in which the service ran only if the clock was not changed and the process was
+not stopped. This module measures the deviation.
 """
 
 import threading
@@ -21,7 +22,7 @@ log = structlog.get_logger("service")
 
 
 class Interruptions:
-    """Measures the time in which this process did not run. Thread-safe.
+    """Measures the time in which this process did not run. Several threads may use one object.
 
     Args:
         wall: function that returns the seconds of the wall clock.
@@ -47,8 +48,8 @@ class Interruptions:
         self._ending.set()
 
     def lost_s(self) -> float:
-        """Return by how many seconds the wall clock advanced more than this process ran;
-        negative if it was set back.
+        """Return the seconds by which the wall clock has advanced more than this process has run. The value is negative
+        if the clock was set back.
         """
         with self._lock:
             now = (self._wall(), self._steady())

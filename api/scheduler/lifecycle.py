@@ -1,4 +1,4 @@
-"""Lifecycle of a search: stops at the end of its budget, challenges the incumbent, and finishes."""
+"""Controls the lifecycle of a search, which stops at the end of its budget, challenges the incumbent, and finishes."""
 
 from collections import Counter
 from dataclasses import replace
@@ -60,7 +60,7 @@ def follow(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def advance(transaction: SearchTransaction, now: datetime) -> None:
-    """Take the next steps of a search, if any. It may be called at any time, also repeatedly.
+    """Take the next steps of a search, if any are due. The function may be called at any time, also repeatedly.
 
     A running search whose budget is used up stops proposing. A stopping search without pending trials lets its best
     trials challenge the incumbent one after the other, and then finishes. An ablation ends with its last job.
@@ -146,7 +146,7 @@ def _grant(transaction: SearchTransaction, trials: int) -> None:
 
 
 def _unjudgeable(active: ActiveSearch) -> str | None:
-    """Return why no trial can be measured, if the first trials all failed for the same reason; else None.
+    """Return the reason why no trial can be measured if all first trials failed for the same reason, else None.
 
     Such a reason is a fault in reference.py or in the kernel source.
     """
@@ -212,10 +212,11 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
 
 
 def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | None:
-    """Return why no trial challenges the champion; None if no reason is needed.
+    """Return the reason why no trial challenges the champion, or None if users need no reason.
 
-    No reason is needed if the best trial was a challenger, or if only the champion itself was measured. After
-    challenges by other trials, a reason is needed only if the best trial looks better than the champion.
+    Users need no reason if the best trial was a challenger, or if the search measured only the champion's own config.
+    If other trials have challenged the champion, users need a reason only if the best trial looks better than the
+    champion.
     """
     search = transaction.active.search
     _, _, challenged = search.events
@@ -229,9 +230,10 @@ def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | 
 
 
 def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
-    """Return True if one more confirmation stays within the budget share of confirmations.
+    """Return True if one more confirmation would stay within the share of the budget for confirmations.
 
-    The next confirmation is assumed to take as long as the longest so far; the first one, as long as the baselines.
+    The next confirmation is assumed to take as long as the longest confirmation so far. The first confirmation is
+    assumed to take as long as the baselines.
     """
     active = transaction.active
     spent_s = Leases(transaction.session).confirming_s(active.id)
@@ -241,10 +243,10 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
 
 
 def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
-    """Return True if a challenge may be due, without reading the incumbent.
+    """Return True if a challenge may be due. The incumbent is not read from the database.
 
-    It is not due while the best trials are those that were already too slow for a challenge, or while no confirmation
-    is affordable. Estimates never challenge, because there is no measured evidence.
+    A challenge is not due while the best trials are those that were already too slow for a challenge, or while the
+    budget permits no confirmation. Estimates never challenge, because they are not measured evidence.
     """
     if active.terms.device.runs == "nothing":
         return False
@@ -268,7 +270,7 @@ def finish(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def change_state(transaction: SearchTransaction, command: Command, now: datetime, *, reason: str | None = None) -> None:
-    """Carry out a command. At the end of a search, its open leases and pending trials are cancelled.
+    """Change the state of a search by a command. If the search ends, its open leases and pending trials are cancelled.
 
     Raises:
         Conflict: the current state does not allow the command.

@@ -1,4 +1,4 @@
-"""Registry of the unfinished searches in memory. One thread of one process changes a search at a time."""
+"""Registry of the unfinished searches in memory. Only one thread of one process changes a search at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -54,8 +54,8 @@ class Registry:
     def transaction(self, search_id: int) -> Iterator[SearchTransaction | None]:
         """Enter a transaction on an unfinished search. Yield None if the search has ended or does not exist.
 
-        All changes are committed together at the end. After an error, they are rolled back, and the copy in memory is
-        dropped and later rebuilt.
+        All changes are committed together at the end of the block. After an error, the changes are rolled back, and the
+        search in memory is dropped and later rebuilt.
         """
         while True:
             active = self._loaded(search_id)

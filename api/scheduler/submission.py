@@ -1,4 +1,4 @@
-"""Submission: converts a request to the terms of a search. All terms are checked before the search is stored."""
+"""Converts the request for a search to the terms of the search. All terms are checked before the search is stored."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -54,11 +54,11 @@ class Unavailable(Conflict):
 
 
 def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, connected_since: datetime) -> SearchRow:
-    """Return the row of a new search, complete except for its id.
+    """Return the database row of a new search. Only the id is still missing.
 
     Raises:
         NotFound: the family is not registered.
-        InvalidInput: a field of the request is invalid, or the space is empty. The error names the field and a remedy.
+        InvalidInput: a field of the request is invalid, or the space is empty.
         Unavailable: no connected worker has the requested device.
     """
     family_row = Archive(session).family_named(request.wanted_family, registry.builtin_digests())
@@ -114,10 +114,10 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
 
 
 def add_predicted(session: Session, row: SearchRow, request: SearchRequest, catalogue: Catalogue) -> None:
-    """Add configs predicted from other problems as warm starts, unless the request has warm starts or begins from the
-    default.
+    """Add configs as warm starts that are predicted from the results of other problems. Do nothing if the request
+    contains warm starts, or if it asks to begin from the default config.
 
-    `terms_of` does not do this, because predicting can take a second and is not needed to check a request.
+    This is not a part of `terms_of`, because predicting can take a second and is not needed to check a request.
     """
     if request.from_default or request.warm_start is not None:
         return
@@ -130,8 +130,8 @@ def choose_device(family: Family, request: SearchRequest, offered: Sequence[Devi
     """Return the device for the search, from the devices that connected workers offer.
 
     Raises:
-        InvalidInput: the family does not support that device kind.
-        Unavailable: no worker offers the device, or none meets the requirements.
+        InvalidInput: the family does not support the requested device kind.
+        Unavailable: no connected worker offers the device, or no offered device meets the requirements.
     """
     wanted, uuid = request.device, request.device_uuid
     if wanted in kinds():
@@ -165,10 +165,12 @@ def _runs_as(kind: str) -> str:
 
 
 def aimed(objective: Objective, device: Device) -> Objective:
-    """Return the objective with the model name of its target. The target is None if it is the device itself.
+    """Return the objective with its target GPU given as a model name. The target is None if the target is the device
+    itself.
 
     Raises:
-        InvalidInput: the target is unknown, not possible with this device kind, or missing although it is needed.
+        InvalidInput: the target is unknown, is not possible with this device kind, or is missing although the device
+            kind needs one.
     """
     if objective.target is None:
         if device.runs == "nothing":
@@ -188,9 +190,10 @@ def aimed(objective: Objective, device: Device) -> Objective:
 
 
 def _check_problem(family: Family, request: SearchRequest) -> None:
-    """Refuse a problem that the family does not support on the requested device kind; without such a kind, on any kind.
+    """Refuse a problem that the family does not support on the requested device kind.
 
-    No worker needs to be connected.
+    If the request names no device kind that the family supports, the problem is refused if the family supports it on no
+    kind. No worker needs to be connected.
     """
     wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
     kinds = [kind for kind in family.implementations if kind == wanted] or list(family.implementations)
@@ -252,9 +255,10 @@ def _roofline(family: Family, row: SearchRow) -> Roofline | None:
 
 
 def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequence[ChampionRow]) -> list[Config]:
-    """Return the configs to try first: champions of the nearest problems, the starts of the family and the default.
+    """Return the configs to try first. They are champions of the nearest problems, start configs that the family
+    declares, and the default config.
 
-    Only champions of the same device model count. On two of four recorded spaces, champions of other models kept the
+    Only champions of the same device model are used. On two of four recorded spaces, champions of other models kept the
     search in a slow region.
     """
     here = [champion for champion in champions if champion.device_model == search.device.model]
@@ -268,11 +272,12 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
 def transferred(
     session: Session, space: Space, search: SearchRow, family: Family
 ) -> tuple[WarmStartView, list[Config]] | None:
-    """Return configs that the results of other problems on this device model predict to be fast; None if there are
-    none.
+    """Return configs that are predicted to be fast from the results of other problems on this device model. Return None
+    if there are no such configs.
 
-    The results are those of earlier searches and of the built-in recordings. The configs are only advice, so their harm
-    is limited ([decision 86](docs/decisions/0086-results-of-similar-problems-are-advice.md)).
+    The results are those of earlier searches and of the built-in recordings. The strategy treats the configs only as
+    advice, so wrong predictions do little harm ([decision
+    86](docs/decisions/0086-results-of-similar-problems-are-advice.md)).
     """
     earlier = [*earlier_results(session, search, family.name), *shipped(family.name, search.device, search.objective)]
     nearest = sorted(earlier, key=lambda each: distance(search.problem, each.problem))
@@ -284,7 +289,8 @@ def transferred(
 
 
 def imported(space: Space, warm_start: WarmStart) -> tuple[WarmStartView, list[Config]]:
-    """Return the best recorded configs that are in the space, and the counts of used and unused configs.
+    """Return the best configs of a warm start that are in the space. The view contains the numbers of used and unused
+    configs.
 
     Raises:
         InvalidInput: every config contains an unknown tunable.
@@ -307,8 +313,8 @@ def _check_names(space: Space, warm_start: WarmStart) -> None:
 def completed(space: Space, parts: Iterable[Config]) -> list[Config]:
     """Add default values for missing tunables, and return the configs that are valid.
 
-    The declared defaults are used if the result is valid, else the values of the space's default config. These differ
-    from the declared defaults if a constraint forbids the declared defaults.
+    Missing tunables get their declared defaults if the result is valid, else the values of the space's default config.
+    The two differ if a constraint forbids the declared defaults.
     """
     declared, valid = space.declared_default(), space.default()
     configs = (({**declared, **part}, {**valid, **part}) for part in parts)

@@ -1,4 +1,4 @@
-"""Submission of variants: checks and stores a variant, and starts the search that tunes it."""
+"""Checks and stores submitted variants, and starts the searches that tune them."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ class VariantDesk:
     """Accepts variants of searches. Methods may be called from any thread.
 
     Attributes:
-        connected_since: function that returns a time. Workers seen since then count as connected.
+        connected_since: function that returns a time. Workers that sent a request after this time count as connected.
     """
 
     database: Database
@@ -76,7 +76,8 @@ class VariantDesk:
         """Store a variant, and start a search that tunes it on the terms of the search to which it belongs.
 
         Args:
-            search_id: id of the search. If it tunes a variant, the search to which that variant belongs is used.
+            search_id: id of the search. If this search tunes a variant itself, the search to which that variant belongs
+                is used.
             author: name of the caller, used if the proposal names no author.
 
         Returns:
@@ -84,7 +85,7 @@ class VariantDesk:
 
         Raises:
             NotFound: the search or a parent does not exist.
-            InvalidInput: a key or file is invalid, or no config is valid. The error names the key or file.
+            InvalidInput: a key or file is invalid, or no config is valid.
             Conflict: no connected worker has the device, or equal files were submitted before.
         """
         now = self.clock()
@@ -128,10 +129,11 @@ class VariantDesk:
         most: int | None,
         now: datetime,
     ) -> int | None:
-        """Store a variant and its search, and return its number. Return None if another variant was stored in the
-        meantime.
+        """Store a variant and its search, and return its number. Return None if a further variant was stored in the
+        meantime, so that the files must be compared again.
 
-        Files are compared before the database is locked for writing, because they may be large.
+        The files are compared with those of earlier variants before the database is locked for writing, because files
+        may be large.
         """
         with self.database.read() as session:
             compared = Variants(session).next_number(base_id)
@@ -222,7 +224,7 @@ def _family_of(files: Mapping[str, bytes], kind: DeviceKind) -> Family:
     """Return the family that the files of a variant form.
 
     Raises:
-        InvalidInput: the document is invalid. The error names the key.
+        InvalidInput: a key of the document is invalid.
     """
     try:
         return bundle.family_of(files)

@@ -1,4 +1,4 @@
-"""Brief for proposers of variants, from the rows of a search."""
+"""Builds the brief for proposers of variants from the database rows of a search."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

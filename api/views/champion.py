@@ -1,4 +1,4 @@
-"""Views of champions and of ablations, from their rows."""
+"""Builds views of champions and ablations from their database rows."""
 
 from sqlalchemy.orm import Session
 

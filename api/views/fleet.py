@@ -1,4 +1,4 @@
-"""Views of families and workers, from their rows."""
+"""Builds views of families and workers from their database rows."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Views of searches, from their rows."""
+"""Builds views of searches from their database rows."""
 
 import statistics
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ def listed_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> 
 
 
 def search_view(session: Session, search_id: int, now: datetime) -> SearchView:
-    """Return the view of one search, with its gains over default and random configs.
+    """Return the view of one search, with its speedups over the default config and over random configs.
 
-    Gains compare times, so a search with a metric or of estimates has none.
+    These speedups compare measured times, so they are missing in a search with a metric and in a search of estimates.
     """
     row = Archive(session).search(search_id)
     view = search_views(session, [row], now)[0]
@@ -79,7 +79,7 @@ def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[
 def _is_default(row: TrialRow, default: Config | None) -> bool:
     """Return True if a trial has the default config.
 
-    In searches that do not store it, the origin of the trial decides.
+    If the search does not store its default config (`default` is None), the origin of the trial decides.
     """
     return row.proposal.origin == "default" if default is None else row.proposal.config == default
 

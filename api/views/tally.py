@@ -1,4 +1,4 @@
-"""Progress figures that the view and the summary of a search share."""
+"""Computes the progress of a search for the view and the summary of the search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +19,11 @@ class Tally:
     """Progress of a search.
 
     Attributes:
-        counts: number of trials by outcome; the key None counts pending trials.
-        speedup: speedup of the best trial over the fastest baseline: the confirmed speedup if the trial is confirmed.
-        unconfirmed: unconfirmed trial whose quick cost is below that of the confirmed best trial; None if none is.
+        counts: number of trials by outcome. The key None contains the number of pending trials.
+        speedup: speedup of the best trial over the fastest baseline. It is the confirmed speedup if the trial is
+            confirmed.
+        unconfirmed: unconfirmed trial whose quick cost is below the cost of the confirmed best trial. None if there is
+            no such trial.
     """
 
     counts: dict[str | None, int]

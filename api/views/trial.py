@@ -1,4 +1,4 @@
-"""Views of trials, from their rows."""
+"""Builds views of trials from their database rows."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Views of variants, from their rows and the searches that tune them."""
+"""Builds views of variants from their database rows and from the searches that tune the variants."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

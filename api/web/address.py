@@ -39,7 +39,7 @@ class Address:
 
     Attributes:
         path: path of the page.
-        fixed: further query parameters of the page, as (name, value) pairs.
+        fixed: query parameters of the page that do not change, as (name, value) pairs.
     """
 
     path: str = ""
@@ -77,8 +77,8 @@ class Address:
         return f"?{urlencode(parameters)}" if parameters else ""
 
     def url(self, **changes: Any) -> str:
-        """Return the URL after changes of sort order, filters or page number. Changes of sort order or filters lead to
-        the first page.
+        """Return the URL with changed sort order, filters or page number. Unless the page number is given, the URL
+        leads to the first page.
         """
         changed = replace(self, **{"page": 1, **changes})
         return changed.path + changed.query()

@@ -1,4 +1,4 @@
-"""Renders templates: the Jinja environment, its filters, and the security headers of pages."""
+"""Renders templates, with the Jinja environment, its filters, and the security headers of pages."""
 
 import re
 from functools import cache
@@ -23,10 +23,10 @@ LINK = re.compile(r'(\s(?:href|src|action|formaction|data-from|data-live-from|da
 
 
 def render(request: Request, template: str, *, code: int = 200, plotting: bool = False, **content: Any) -> HTMLResponse:
-    """Return a rendered page, or a fragment of one, with its security headers.
+    """Return a rendered page, or a fragment of a page, with its security headers.
 
     Args:
-        content: variables of the template; a missing variable is an error.
+        content: variables of the template. A missing variable raises an error.
         plotting: True to allow the styles and images that Plotly needs. Scripts stay restricted.
     """
     who = caller()

@@ -1,4 +1,4 @@
-"""Downloads of reports on searches and champions: Markdown, or one self-contained HTML file.
+"""Downloads of reports on searches and champions, as Markdown or as one self-contained HTML file.
 
 These routes belong to the REST API. They are in this package because page templates render the HTML.
 """
@@ -58,9 +58,9 @@ def get_search_report(
     request: Request,
     service: ServiceDep,
 ) -> Response:
-    """Return the report of a search: findings, changes without effect, cost, and next steps.
+    """Return the report of a search, with findings, changes without effect, cost, and next steps.
 
-    It reads only the database.
+    The report is made from the database only, without a worker.
     """
     asked = terms.read()
     with service.database.read() as session:

@@ -45,7 +45,8 @@ class TrialReference:
 
 
 def parse_reference(session: Session, field: str, text: str, search: int | None) -> TrialReference:
-    """Parse a reference to a trial: ``3.57``, a number if the search is given, or a database id from an old link.
+    """Parse a reference to a trial. A reference is ``3.57``, a trial number if `search` is given, or a database id from
+    an old link.
 
     Raises:
         InvalidInput: the text has none of the three forms.

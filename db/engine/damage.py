@@ -36,11 +36,13 @@ class Log:
     """Contents of a write-ahead log, verified by its checksums.
 
     Attributes:
-        frames: number of frames of this log; frames left over from an earlier log may follow.
+        frames: number of frames of this log. The file may contain further frames, which are left over from an earlier
+            log.
         read: number of frames that SQLite will read.
-        lost: number of committed transactions that SQLite will ignore: they follow the frames that it reads.
+        lost: number of committed transactions that SQLite will ignore, because they follow the frames that it reads.
         pages: page numbers in the committed transactions that SQLite will read.
-        pages_after: size of the database in pages after the last of these transactions; None if there is none.
+        pages_after: size of the database in pages after the last transaction that SQLite will read. None if there is no
+            such transaction.
     """
 
     frames: int = 0
@@ -154,9 +156,9 @@ def _index_path(database: Path) -> Path:
 
 
 def _truncation(database: Path, log: Log) -> str | None:
-    """Return a description of a truncated file, or None.
+    """Return a description of the damage if the database file is truncated, else None.
 
-    A page is missing if neither the file nor the log contains it.
+    The file is truncated if neither the file nor the log contains a page of the database.
     """
     size = database.stat().st_size
     with database.open("rb") as file:
@@ -227,8 +229,9 @@ def _readable(frames: NDArray[np.uint8], heads: NDArray[np.int64], words: np.dty
 def _contributions(words: Sums) -> Sums:
     """Return the contribution of each row to the two running checksums, modulo 2**32.
 
-    A step takes two words x, y: s0 += x + s1; s1 += y + s0. This is linear: after a row of n steps the state is M**n
-    times the state before it, plus a sum of the row's words with fixed weights, where M = ((1, 1), (1, 2)).
+    A checksum step adds two words x and y to the sums: first ``s0 += x + s1``, then ``s1 += y + s0``. Steps are linear.
+    After a row of n steps, the sums are M**n times the sums before the row, plus the row's words multiplied by fixed
+    weights, where M = ((1, 1), (1, 2)).
     """
     return (words @ _weights(words.shape[1] // 2)).astype(np.uint32)
 

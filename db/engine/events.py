@@ -1,11 +1,11 @@
 """Event log, numbered in commit order so that readers miss no event.
 
 An event is written in the transaction that made the change. Readers follow the log by event number. They see every
-event only if numbers follow the order of commits: with two concurrent transactions, the one with the lower number
-could otherwise commit after a reader has passed it. Events are therefore collected during a transaction and numbered
-as its last step, one transaction at a time (`db.engine.session.Store.number_events`). The server's own transaction ids
-are not used: a restored server starts counting again, and one open transaction in another database of the same server
-would delay every event.
+event only if the numbers have the order of the commits. Otherwise a transaction with a lower number could commit after
+a reader has read a higher number. Events are therefore collected during a transaction, and numbered in the last step of
+the transaction, by one transaction at a time (`db.engine.session.Store.number_events`). The transaction ids of the
+database server are not used, for two reasons. A restored server counts from the beginning again, and an open
+transaction in another database of the same server would delay every event.
 """
 
 import secrets
@@ -31,11 +31,12 @@ _COLLECTED = "events"
 
 @dataclass(frozen=True, order=True)
 class EventPosition:
-    """A reader's position in the event log; its text is the id of a server-sent event.
+    """A reader's position in the event log. The text of a position is the id of a server-sent event.
 
     Attributes:
-        number: number of the last event that was read; 0 if none was read.
-        mark: random mark of that event. After a restored backup, the event with the same number has another mark.
+        number: number of the last event that was read. 0 if no event was read.
+        mark: random mark of the last event that was read. After a backup was restored, the event with the same number
+            has a different mark.
     """
 
     number: int = 0
@@ -46,10 +47,10 @@ class EventPosition:
 
     @classmethod
     def parse(cls, text: str, field: str) -> "EventPosition":
-        """Parse a position from its text.
+        """Parse the text of a position.
 
         Raises:
-            InvalidInput: the text is not an event id; the error names `field`.
+            InvalidInput: the text is not an event id.
         """
         parts = text.split("-")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):

@@ -1,4 +1,6 @@
-"""Key file of a local database. The key grants every role: a user who can read the file can also read the database."""
+"""Key file of a local database. The key grants every role, because a user who can read the file can also read the
+database.
+"""
 
 import contextlib
 import os
@@ -21,7 +23,7 @@ def local_key(database: Path) -> str | None:
 
 
 def ensure_key(database: Path) -> str:
-    """Return the key of a database. On first use, create the key file, readable only by its owner.
+    """Return the key of a database. If there is no key file yet, create one that only its owner can read.
 
     Raises:
         StoreUnavailable: the key file next to the database cannot be written or read.

@@ -1,4 +1,4 @@
-"""Location of a database: an SQLite file or the URL of a PostgreSQL database."""
+"""Location of a database, which is an SQLite file or the URL of a PostgreSQL database."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,12 @@ SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 @dataclass(frozen=True)
 class Location:
-    """Location of a database. Its string form hides passwords in the URL and in the parameters of the URL.
+    """Location of a database. The string form of a location hides passwords in the URL and in the parameters of the
+    URL.
 
     Attributes:
-        file: path of an SQLite file; None for PostgreSQL.
-        server: URL of a PostgreSQL database; None for SQLite.
+        file: path of an SQLite file, or None for PostgreSQL.
+        server: URL of a PostgreSQL database, or None for SQLite.
     """
 
     file: Path | None = None
@@ -27,10 +28,10 @@ class Location:
 
     @classmethod
     def of(cls, given: Union[str, Path, "Location"]) -> "Location":
-        """Return the location that a user specified: a path, or a URL that begins with ``postgresql://``.
+        """Return the location that a user specified as a path, or as a URL that begins with ``postgresql://``.
 
         Raises:
-            InvalidInput: the text is the URL of another kind of database, or an invalid PostgreSQL URL.
+            InvalidInput: the text is the URL of an unsupported kind of database, or an invalid PostgreSQL URL.
         """
         if isinstance(given, Location):
             return given

@@ -1,4 +1,6 @@
-"""Ensures one service process per SQLite database: a lock file, and a file that announces the owner's address."""
+"""Ensures that only one service process serves an SQLite database, and announces the address of this process in
+a file.
+"""
 
 import contextlib
 import json
@@ -34,10 +36,11 @@ class Announcement:
 
 
 class Ownership:
-    """Exclusive right to serve one database. The operating system releases it when the process ends.
+    """Exclusive right to serve one database. The operating system releases the right when the process ends.
 
-    The right consists of two locks. The lock file next to the database exists before the database does. The lock on the
-    database file detects hard links: two names of the same file would each have a separate write-ahead log.
+    The right consists of two locks. The lock file next to the database can exist before the database exists. The lock
+    on the database file itself detects hard links. Two names of the same file must not be served, because each name
+    would have a separate write-ahead log.
     """
 
     def __init__(self, database: Path, lock: IO[bytes]) -> None:
@@ -76,7 +79,7 @@ class Ownership:
         """Lock the database file itself, if it exists.
 
         Raises:
-            Conflict: a service runs on the same file under another name (hard link).
+            Conflict: a service already serves the same file under a different name (hard link).
         """
         if self._file is not None or not LOCKS_FILES or not self._database.is_file():
             return

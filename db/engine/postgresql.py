@@ -1,4 +1,4 @@
-"""PostgreSQL engine: one database shared by any number of service processes."""
+"""PostgreSQL engine. Any number of service processes can share one database."""
 
 import contextlib
 import os
@@ -121,9 +121,10 @@ class PostgreSQL:
         return int(present or 0) > 1  # this process's own listener is counted too
 
     def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
-        """Call `subscriber` for each notification, on a separate thread.
+        """Call `subscriber` for each notification, in a separate thread. Return a function that ends the subscription.
 
-        Notifications sent while the connection is down are lost, so waiting code must poll as well.
+        Notifications that are sent while the connection is down are lost, so code that waits for changes must also
+        poll.
         """
         return Listener(self._url, self._me, subscriber).stop
 
@@ -179,7 +180,7 @@ class LimitedConnection(psycopg.Connection[Any]):
     """Connection that waits at most `ANSWER_S` seconds for an answer of the server."""
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """Wait for an answer. Close the connection if none comes.
+        """Wait for an answer of the server. If no answer comes in time, close the connection.
 
         Raises:
             psycopg.OperationalError: no answer came in time, or the connection was lost.
@@ -239,8 +240,8 @@ def _configure(connection: "psycopg.Connection[Any]", _: Any) -> None:
 def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
     """Replace the pooled connections if the server or a pooler closed this connection while it was idle.
 
-    An idle connection becomes readable only when the other side closes it, so polling the socket is enough and no query
-    is needed.
+    An idle connection becomes readable only when the other side closes it. Polling the socket is therefore enough, and
+    no query is needed.
     """
     look = select.poll()
     look.register(connection.fileno(), select.POLLIN)

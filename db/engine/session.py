@@ -1,4 +1,4 @@
-"""Opens a database and provides its read and write transactions, with the interface of the database engines."""
+"""Opens a database and provides read and write transactions. Defines the interface of database engines."""
 
 import contextlib
 import threading
@@ -119,7 +119,7 @@ class Database:
     Thread-safe.
 
     Attributes:
-        signals: delivers the topics that any process announced with its commits (`db.engine.signals.announce`).
+        signals: passes on the topics that any process announced with its commits (`db.engine.signals.announce`).
     """
 
     def __init__(self, location: Location, engine: Engine, store: Store) -> None:
@@ -135,11 +135,12 @@ class Database:
 
     @classmethod
     def open(cls, given: str | Path | Location) -> "Database":
-        """Open a database, creating it if it is missing, and upgrade its schema.
+        """Open a database and upgrade its schema. Create the database if it does not exist.
 
         Raises:
-            StoreUnavailable: the database cannot be created, reached, read or written, is locked, or is not a database.
-            EvoError: the database was written by a newer version or by another program.
+            StoreUnavailable: the database cannot be created, reached, read or written, it is locked, or the file is not
+                a database.
+            EvoError: the database was written by a newer version of kernel-evo or by another program.
         """
         location = Location.of(given)
         store = store_of(location)

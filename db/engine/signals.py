@@ -29,8 +29,9 @@ def announced(session: Session) -> list[Topic]:
 
 
 class Signals:
-    """Subscribers to topics. A subscriber must return quickly. It may be called from any thread, and also when nothing
-    changed.
+    """Calls subscribers when a topic is announced.
+
+    A subscriber must return quickly. It may be called from any thread, and also when nothing has changed.
     """
 
     def __init__(self) -> None:

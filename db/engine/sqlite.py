@@ -1,4 +1,4 @@
-"""SQLite engine: one file, served by one process."""
+"""SQLite engine. The database is one file, served by one process."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -129,9 +129,9 @@ class SQLite:
         return StoreUnavailable(f"database {self.path}: {loss} while it was in use: {remedy}", public=loss)
 
     def _on_error(self, context: ExceptionContext) -> BaseException | None:
-        """Return the error to raise instead of the driver's error, or None.
+        """Return the error to raise in place of an error of the driver, or None to keep the driver's error.
 
-        The messages of SQLite contain damaged names of tables, which the driver cannot decode.
+        Error messages of SQLite may contain damaged table names, which the driver cannot decode.
         """
         if isinstance(context.original_exception, UnicodeDecodeError):
             return self._unavailable("malformed", "names of its tables are not UTF-8")
@@ -165,7 +165,7 @@ class SQLite:
     def rebuilding(self, connection: Connection) -> Iterator[None]:
         """Disable foreign keys while migrations rebuild tables.
 
-        With enforced foreign keys, dropping a table would fail or delete the rows that refer to it.
+        If foreign keys were enforced, dropping a table would fail, or delete the rows that refer to the table.
         """
         driver = cast(sqlite3.Connection, connection.connection.dbapi_connection)
         driver.execute("PRAGMA foreign_keys=OFF")
@@ -236,7 +236,7 @@ def refuse_foreign(location: str, tables: Sequence[str]) -> None:
     """Refuse a database that belongs to another program.
 
     Raises:
-        EvoError: the tables do not belong to kernel-evo.
+        EvoError: the database contains tables, but not those of kernel-evo.
     """
     if tables and "alembic_version" not in tables:
         raise EvoError(

@@ -1,4 +1,4 @@
-"""Error for an unusable database, in its own module so that commands can catch it without importing SQLAlchemy."""
+"""Error for an unusable database. It has its own module, so that commands can catch it without importing SQLAlchemy."""
 
 from evo.errors import EvoError
 

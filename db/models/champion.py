@@ -1,4 +1,4 @@
-"""Champions with their evidence, and the ablations of their tunables."""
+"""Tables of champions with their evidence, and of the ablations of champions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

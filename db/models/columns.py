@@ -1,4 +1,4 @@
-"""Base class of all tables, and column types: JSON documents of `evo` classes, and UTC timestamps."""
+"""Base class of all tables, and column types for JSON documents of `evo` classes and for UTC timestamps."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ class UnreadableValue(EvoError, ValueError):
     """A stored value is damaged, or has a form that this version does not know.
 
     Args:
-        kind: type of the column with the value; None if the database does not report the column.
-        stored: the value as the driver returned it.
+        kind: type of the column with the value. None if the database does not report the column.
+        stored: the value that the driver returned.
         reason: description of the fault, without the value itself.
     """
 
@@ -37,7 +37,7 @@ class Stored(TypeDecorator[Read]):
     """Column type that raises `UnreadableValue` for values that it cannot read.
 
     Attributes:
-        column_type: the type object in the model. SQLAlchemy reads with copies of this object.
+        column_type: the type object in the model class. SQLAlchemy uses copies of this object to read values.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = JSON

@@ -1,4 +1,4 @@
-"""Kernel families, searches and their variants."""
+"""Tables of kernel families, searches, variants and proposals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class SpaceSize:
 
     Attributes:
         product_size: size of the Cartesian product of all tunables.
-        valid_count: number of valid configs; None if the product is too large to count them.
-        default: the default config; None in searches submitted before it was stored.
+        valid_count: number of valid configs. None if the product is too large to count them.
+        default: the default config. None in old searches, which did not store it.
     """
 
     product_size: int
@@ -48,7 +48,7 @@ class Webhook:
 class FamilyRow(Base):
     """A version of a family.
 
-    `base_digest` is the digest of the family that a variant implements; None if the row is not a variant.
+    If the row is a variant, `base_digest` is the digest of the family that the variant implements, else None.
     """
 
     __tablename__ = "families"
@@ -75,10 +75,10 @@ class FamilyRow(Base):
 class SearchRow(Base):
     """A search with its settings, its state and its running time.
 
-    `active_s` is the running time before `active_since`, in seconds; `active_since` is None while the search is not
+    `active_s` is the running time before `active_since`, in seconds. `active_since` is None while the search is not
     running. `revision` counts the transactions in which service processes changed the search. `milestone` is the last
-    revision that changed something besides proposed and ended trials. A process compares both numbers with those of its
-    copy in memory to decide what it must read again.
+    revision that changed more than proposed and ended trials. A process compares both numbers with the numbers of its
+    copy in memory, to decide what it must read again.
     """
 
     __tablename__ = "searches"
@@ -155,8 +155,8 @@ class ProposalRow(Base):
     """One request to a language model and its result.
 
     `number` counts the proposals of a search from 1. The row is stored before the request is sent. Until the answer
-    arrives, `usd` is the maximum cost of the request, so that the cost is counted even if the program is killed; then
-    it is the actual cost.
+    arrives, `usd` is the maximum cost of the request, so that the cost is counted even if the program is killed. After
+    that, `usd` is the actual cost.
     """
 
     __tablename__ = "proposals"

@@ -1,4 +1,4 @@
-"""Tables of the service itself: artefacts, events, webhook deliveries, stored responses, tokens and sessions."""
+"""Tables of artefacts, events, webhook deliveries, stored responses, tokens and sessions."""
 
 from datetime import datetime
 from typing import Literal
@@ -22,9 +22,11 @@ class ArtefactRow(Base):
 
 
 class EventRow(Base):
-    """One entry of the event log. It refers to the row that changed. Ids follow the commit order (`db.engine.events`).
+    """One entry of the event log, which refers to the row that changed. Ids have the order of the commits
+    (`db.engine.events`).
 
-    `mark` is random. After a backup was restored, `mark` shows if the position of a reader belongs to this log.
+    `mark` is a random number. After a backup was restored, `mark` shows whether the position of a reader belongs to
+    this log.
     """
 
     __tablename__ = "events"
@@ -44,7 +46,7 @@ class EventRow(Base):
 class DeliveryRow(Base):
     """A webhook message about the end of a search. `next_at` is None after a delivery or the last failed attempt.
 
-    `message_id` is globally unique, even after a backup was restored, so that receivers can drop duplicates.
+    `message_id` is globally unique, even after a backup was restored, so that receivers can detect duplicates.
     """
 
     __tablename__ = "deliveries"
@@ -85,8 +87,9 @@ class AnswerRow(Base):
 
 
 class TokenRow(Base):
-    """An access token, of which only the SHA-256 is stored. A join token (`join`) can be exchanged once for a worker
-    token.
+    """An access token. Only the SHA-256 of its secret is stored.
+
+    `join` is True for a join token, which can be exchanged once for a worker token.
     """
 
     __tablename__ = "tokens"

@@ -1,4 +1,4 @@
-"""Trials, their jobs, the attempts (leases) of the jobs, and the workers with their devices."""
+"""Tables of trials, jobs, attempts (leases) of jobs, and workers with their devices."""
 
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -31,14 +31,15 @@ _OUTCOME_KIND = String(16).with_variant(String(32), "postgresql")
 class TrialRow(Base):
     """One trial of a search and its outcome.
 
-    `told_before` is the number of trials that had ended when this one was proposed. `finished_seq` is its position
-    among the ended trials. `overhead_ms` is the time that the search lost on the trial; `delivery_ms` is the network
-    time of its lease and result.
+    `told_before` is the number of trials that had ended when this trial was proposed. `finished_seq` is the position of
+    this trial among the ended trials. `overhead_ms` is the time that the search lost on the trial. `delivery_ms` is the
+    network time of the trial's lease and result.
 
-    `cost` ranks the trial: the time, or the cost by the metric of the search. `second_cost` is the cost by the second
-    objective; None if the search has one objective. `time_us` is the displayed time: the confirmed time if the trial
-    was confirmed, else the median of the quick samples. After a confirmation, `quick_us` is the quick median and
-    `confirmed` the confirmed figures; before, both are None.
+    Trials are ranked by `cost`, which is the time, or the cost by the metric of the search. `second_cost` is the cost
+    by the second objective, or None if the search has one objective. `time_us` is the displayed time, which is the
+    confirmed time if the trial was confirmed, else the median of the quick samples. After a confirmation, `quick_us` is
+    the median of the quick samples, and `confirmed` is the result of the confirmation. Before a confirmation, both are
+    None.
     """
 
     __tablename__ = "trials"
@@ -81,8 +82,9 @@ _CONFIRMS = text("kind = 'confirm'")
 
 
 class JobRow(Base):
-    """One unit of leased work. `seen` is set for confirmations: the number of trials that had ended when it was
-    created.
+    """One unit of work that is leased to workers.
+
+    `seen` is the number of trials that had ended when the job was created. It is set only for confirmations.
     """
 
     __tablename__ = "jobs"
@@ -114,7 +116,7 @@ _LIVE = text("state = 'live'")
 
 
 class AttemptRow(Base):
-    """One lease of one job. Its report is accepted once, and only with `token`. The row is kept if its worker is
+    """One lease of one job. Its report is accepted once, and only with `token`. The row is kept even if the worker is
     deleted.
     """
 
@@ -143,9 +145,9 @@ class AttemptRow(Base):
 class WorkerRow(Base):
     """A worker and the process that registered last as this worker.
 
-    `left_at` is set when the worker shuts down normally and cleared when it registers again. `incarnation` identifies
-    the process that registered last. `contested_at` is the last time at which an earlier process sent a request after
-    that registration: then two processes use the same worker id.
+    `left_at` is set when the worker shuts down normally, and cleared when the worker registers again. `incarnation`
+    identifies the process that registered last. `contested_at` is the last time at which an earlier process sent a
+    request after this registration. In this case, two processes use the same worker id.
     """
 
     __tablename__ = "workers"

@@ -1,4 +1,4 @@
-"""Counts for monitoring and pages: searches, trials, jobs, leases, and the workload of workers."""
+"""Counts searches, trials, jobs, leases and the workload of workers, for monitoring and pages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,9 +77,10 @@ class Workload:
         return self._counted(since, AttemptRow.state.in_(LOST), AttemptRow.ended_at >= since)
 
     def _counted(self, since: datetime, *conditions: ColumnElement[bool]) -> Mapping[str, int]:
-        """Count attempts by worker.
+        """Return the number of attempts of each worker since a time.
 
-        The extra condition on `expires_at` uses an index; attempts end before they expire.
+        The condition on `expires_at` only makes the query use an index. It excludes no attempt, because attempts end
+        before they expire.
         """
         query = select(AttemptRow.worker_id, func.count()).join(AttemptRow.job)
         query = query.where(AttemptRow.expires_at >= since, *conditions).group_by(AttemptRow.worker_id)

@@ -20,7 +20,7 @@ class Genealogy:
         """Return one trial by its number.
 
         Raises:
-            NotFound: the search has no such trial.
+            NotFound: the search does not exist, or has no trial with this number.
         """
         if (row := self.every([number]).get(number)) is None:
             if self.session.get(SearchRow, self.search_id) is None:
@@ -35,8 +35,8 @@ class Genealogy:
         return {row.number: row for row in self.session.scalars(query)}
 
     def rank(self, row: TrialRow) -> int | None:
-        """Return the rank of a trial by cost, from 1; None if it has no cost. Of equal costs, the earlier trial ranks
-        first.
+        """Return the rank of a trial by cost, starting at 1, or None if the trial has no cost. If costs are equal, the
+        earlier trial ranks first.
         """
         if row.cost is None:
             return None

@@ -1,4 +1,4 @@
-"""Queries for the plots of a search. They limit the number of rows, however long the search is."""
+"""Queries for the plots of a search. The queries return a limited number of rows, however long the search is."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -39,7 +39,7 @@ class Point:
 class Counted:
     """Number of trials with one outcome in one part of a search.
 
-    Parts count from 0; `kind` is None for pending trials.
+    Parts are numbered from 0. `kind` is None for pending trials.
     """
 
     part: int
@@ -97,10 +97,11 @@ class Landscape:
         return 0 if last is None else last + 1
 
     def records(self, most: int = MOST_RECORDS) -> list[tuple[int, float]]:
-        """Return (number, time in µs) of each trial that was faster than all earlier trials, by number.
+        """Return the number and the time in µs of each trial that was faster than all earlier trials, in the order of
+        numbers.
 
-        The query starts at the fastest trial and follows an index on time backwards. It returns the latest `most`
-        improvements.
+        The query starts at the fastest trial and follows an index on time backwards. At most `most` improvements are
+        returned, the latest ones.
         """
         found: list[tuple[int, float]] = []
         query = select(TrialRow.number, TrialRow.time_us).where(*self._measured())
@@ -125,14 +126,13 @@ class Landscape:
         return self._points(self._read().order_by(TrialRow.time_us, TrialRow.number).limit(most))
 
     def weighed(self, most: int, *, joint: bool) -> list[tuple[int, float, float]]:
-        """Return (number, first figure, second figure) of trials, by number.
+        """Return the number and two values of trials for a drawing, in the order of numbers.
 
-        The trials are the Pareto front, the `most` trials with the lowest first figure, and the `most` with the lowest
-        second.
+        The trials are the Pareto front, the `most` trials with the lowest first value, and the `most` trials with the
+        lowest second value.
 
         Args:
-            joint: True: the figures are the costs by both objectives. False: the figures are the time in µs and the
-                cost.
+            joint: True if the values are the costs by both objectives, False if they are the time in µs and the cost.
         """
         first, second = _figures(joint=joint)
         query = select(TrialRow.number, first, second).where(*self._weighable(joint=joint))
@@ -143,12 +143,12 @@ class Landscape:
         return [found[number] for number in sorted(found)]
 
     def front(self, *, joint: bool) -> list[int]:
-        """Return the trial numbers of the Pareto front by ascending first figure, at most `MOST_FRONT`.
+        """Return the trial numbers of the Pareto front, sorted by the first value, at most `MOST_FRONT` numbers.
 
-        Of trials with equal figures, only the earliest is returned.
+        If several trials have equal values, only the earliest trial is returned.
 
         Args:
-            joint: as for `weighed`.
+            joint: True if the values are the costs by both objectives, False if they are the time in µs and the cost.
         """
         first, second = _figures(joint=joint)
         order = (first, second, TrialRow.number)
@@ -183,10 +183,11 @@ class Landscape:
         return [found[number] for number in sorted(found)]
 
     def outcomes(self, parts: int) -> list[Counted]:
-        """Count trials by outcome in equal parts of the search, in the order proposed.
+        """Count trials by outcome in equal parts of the search. Parts contain trials in the order in which they were
+        proposed.
 
         The query finds the first trial of each part by number and then separates the parts by row id, because row ids
-        grow with the numbers and are in the index of outcomes. Grouping by number would read every trial.
+        increase with the numbers and are part of the index of outcomes. Grouping by number would read every trial.
         """
         asked = self.extent()
         begins = [-(-index * asked // parts) for index in range(1, parts)]
@@ -285,8 +286,8 @@ def _figures(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], Instr
 
 
 def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
-    """Return the time, or 0 if it is outside the limits. Old reports were stored without limits and could make sums
-    infinite.
+    """Return a duration, or 0 if the duration is outside the limits. Old reports were stored without a check of the
+    limits, and could make sums infinite.
     """
     return case((span_s.between(0.0, LONGEST_S), span_s), else_=0.0)
 

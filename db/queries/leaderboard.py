@@ -1,4 +1,4 @@
-"""Leaderboard queries: trials filtered, sorted and paged, fast with a hundred thousand trials.
+"""Leaderboard queries, which filter, sort and page trials, and are fast with a hundred thousand trials.
 
 Each sort order lists the trials that have a sort key by this key, then the trials without a key by number. A page
 therefore reads only part of an index and never sorts the whole search.
@@ -64,7 +64,8 @@ class Leaderboard:
     def look(self, selection: Selection, *, offset: int, limit: int, most: int) -> tuple[Sequence[TrialRow], int]:
         """Return a page of selected trials, and the number of selected trials up to `most`.
 
-        With a text filter, one query gives both if it finds fewer than `most` trials, which are then sorted in memory.
+        With a text filter, one query gives both results if it finds fewer than `most` trials. These trials are sorted
+        in memory.
         """
         order = selection.order
         if not selection.text or order.texts:
@@ -109,9 +110,10 @@ class Leaderboard:
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
         """Return the rank of each given trial among all trials of the searches, by trial id. Trials without a cost are
-        left out.
+        not included.
 
-        The trials between two costs are counted in an index, without computing the ranks of other trials.
+        The query counts the trials between the costs of consecutive given trials with an index. It does not rank all
+        trials.
         """
         competing = (TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None))
         wanted = select(TrialRow.cost).where(*competing, TrialRow.id.in_(trials)).distinct()
@@ -146,9 +148,8 @@ class Leaderboard:
         }
 
     def duplicates(self, trials: Collection[int]) -> dict[int, int]:
-        """Return by trial id the number of the first trial of the same search with the same binary. First trials are
-        left
-        out.
+        """Return the number of the first trial of the same search with the same binary, by trial id. Trials that are
+        the first with their binary are not included.
         """
         other = aliased(TrialRow)
         same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)
@@ -167,8 +168,8 @@ class Leaderboard:
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
         """Return the ids of a page on which all trials have the first value of the tunable by which they are sorted.
 
-        Usually the first `NEARBY` trials contain enough trials with this value, so the configs of the other trials need
-        not be read.
+        Usually the first `NEARBY` trials contain enough trials with this value, so the configs of the remaining trials
+        need not be read.
         """
         order = selection.order
         if order.foremost is None or len(selection.searches) != 1:
@@ -189,8 +190,10 @@ class Leaderboard:
 
 
 def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
-    """Return two sorted queries for ids: trials with the sort key, and trials without it (None if all trials have
-    it).
+    """Return two sorted queries for trial ids.
+
+    The first query returns trials with a sort key, the second query returns trials without one. The second query is
+    None if all trials have a sort key.
     """
     query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
     key = key_of(order)

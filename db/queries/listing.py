@@ -1,4 +1,4 @@
-"""Lists of searches, champions, workers and families: filtered, sorted and paged."""
+"""Queries for lists of searches, champions, workers and families, which are filtered, sorted and paged."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ class SearchFilter:
 class ChampionFilter:
     """Filter of champions. A field that is None matches all champions.
 
-    `problem` contains the required values of problem fields; `device` is a device model.
+    `problem` contains the required values of problem fields. `device` is a device model.
     """
 
     family: str | None = None
@@ -123,8 +123,8 @@ def list_workers(
 def list_families(
     session: Session, *, own: Mapping[str, str], text: str | None, after: str | None, limit: int
 ) -> Sequence[FamilyRow]:
-    """Return the latest version of each family, by name. `own` maps names of families to the digest of the version to
-    return.
+    """Return the latest version of each family, by name. For a name in `own`, return the version with the digest in
+    `own`.
     """
     query = latest_families(own)
     if text is not None:

@@ -1,7 +1,7 @@
 """Filters, sort orders and text search of trials, as SQL expressions.
 
-The text search matches the text on the pages, not its stored form. It ignores times in reasons, because pages compute
-them from samples.
+The text search looks for text as the pages show it, which differs from the stored form. Times in the reasons of
+outcomes are not searched, because pages compute them from samples.
 """
 
 import re
@@ -28,7 +28,8 @@ RANKED: tuple[str, ...] = ("estimated", "measured")
 class Condition:
     """Condition on a tunable.
 
-    ``=`` accepts any of `values`, ``!=`` none of them; other operators use the first value.
+    ``=`` accepts any of `values`, and ``!=`` accepts any value that is not in `values`. All other operators use only
+    the first value.
     """
 
     tunable: str
@@ -38,10 +39,10 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Sort order of trials: by a key that every trial has, or by a tunable.
+    """Sort order of trials, by a key that every trial has or by a tunable.
 
     Attributes:
-        values: all values of the tunable; empty for a key.
+        values: all values of the tunable. Empty if trials are sorted by a key.
     """
 
     key: str = "rank"
@@ -72,8 +73,8 @@ class Selection:
     """Searches whose trials are shown, with filters and sort order.
 
     Attributes:
-        outcomes: outcome kinds or ``pending``; empty for all.
-        text: text that a page must show for the trial, ignoring case (`db.queries.selection`).
+        outcomes: outcome kinds or ``pending``. If empty, all outcomes are shown.
+        text: text that the page of a trial must contain. Case is ignored.
     """
 
     searches: tuple[int, ...]
@@ -197,7 +198,7 @@ def _spaced(kind: str) -> str:
 def _in_proposal(text: str) -> ColumnElement[bool]:
     """Return the condition that the config or the origin of a trial contains a text.
 
-    The stored JSON document is searched first, which excludes most trials at low cost.
+    The stored JSON document is searched first, which quickly excludes most trials.
     """
     document = type_coerce(TrialRow.proposal, JSON)
     pieces = [piece for piece in BETWEEN.split(text) if piece]

@@ -1,4 +1,6 @@
-"""Reads results of earlier searches for other problems of a family on the same device model, for transfer."""
+"""Reads results of earlier searches for other problems of a family on the same device model. The results are used to
+predict good configs.
+"""
 
 from collections.abc import Sequence
 
@@ -21,9 +23,10 @@ RESULTS = 300
 
 
 def earlier_results(session: Session, search: SearchRow, family: str) -> list[Earlier]:
-    """Return results under the same objective for the problems that are nearest to that of a search, nearest first.
+    """Return results with the same objective for the problems that are nearest to the problem of a search, nearest
+    problem first.
 
-    The problem of the search itself is left out, because its champion is a warm start already.
+    The problem of the search itself is not included, because its champion is a warm start already.
     """
     query = select(SearchRow.id, SearchRow.problem, SearchRow.problem_key, SearchRow.device, SearchRow.objective)
     query = query.join(FamilyRow, FamilyRow.digest == SearchRow.family_digest).where(FamilyRow.name == family)

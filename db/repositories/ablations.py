@@ -1,4 +1,4 @@
-"""Repository of ablations: the changed tunables of a champion and their measured effects."""
+"""Repository of ablations, which contain the changed tunables of a champion and the measured effects."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -51,8 +51,8 @@ class Ablations:
         self.session.execute(open_rows.values(ended_at=now))
 
     def of(self, search_id: int) -> list[AblationRow]:
-        """Return one row per change of each champion of a search: its latest result, in the order of the first
-        requests.
+        """Return one row for each change of each champion of a search. The row contains the latest result of the
+        change. Rows have the order in which the changes were first requested.
         """
         query = select(AblationRow).where(AblationRow.search_id == search_id).order_by(AblationRow.id)
         known: dict[tuple[int, str, str], AblationRow] = {}

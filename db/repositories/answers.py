@@ -27,8 +27,8 @@ class Known:
     """An earlier request with the same key.
 
     Attributes:
-        same: True if the earlier request has the same fingerprint, that is, the same content.
-        answer: stored response; None while the request runs, or if the service ended during it.
+        same: True if the earlier request has the same fingerprint, and therefore the same content.
+        answer: stored response. None while the request runs, or if the service ended during the request.
     """
 
     same: bool
@@ -36,18 +36,19 @@ class Known:
 
 
 class StoredResponses:
-    """Repository of stored responses. Each method uses its own transaction, because the request opens other
-    transactions.
+    """Repository of stored responses. Each method uses a transaction of its own, because the request itself opens
+    further transactions.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, key: str, fingerprint: str, now: datetime) -> Known | None:
-        """Record a request. Return None if the key is new, so that the caller must carry out the request.
+        """Record a request. Return None if its key is new: the caller then performs the request. Otherwise return the
+        earlier request.
 
-        Expired keys count as known until `drop_old_answers` removes them, which is not called while the clock may be
-        wrong.
+        Expired keys count as known until `drop_old_answers` removes them. That does not happen while the system clock
+        is unreliable.
         """
         try:
             with self._database.write() as session:

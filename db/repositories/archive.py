@@ -71,9 +71,10 @@ class Archive:
     def register_family(
         self, *, digest: str, name: str, document: dict[str, Any], location: str | None, now: datetime
     ) -> FamilyRow:
-        """Store a family under its digest. If the digest is known, update only the location and the registration time.
+        """Store a family under its digest. If the digest is already stored, update only the location and the
+        registration time.
 
-        A location in the artefact store is kept, because every worker can fetch the family from there.
+        A location in the artefact store is not replaced, because every worker can fetch the family from there.
         """
         at = self._after_others(digest, name, now)
         row = self.session.get(FamilyRow, digest)
@@ -88,7 +89,7 @@ class Archive:
     def _after_others(self, digest: str, name: str, now: datetime) -> datetime:
         """Return a registration time that is later than the registration times of all other versions of a family.
 
-        This is `now`, unless another version was registered at the same moment or by a clock that was ahead.
+        The result is `now`, unless another version was registered at the same moment, or while the clock was ahead.
         """
         others = select(FamilyRow.registered_at).where(
             FamilyRow.name == name, FamilyRow.digest != digest, FamilyRow.base_digest.is_(None)
@@ -116,10 +117,11 @@ class Archive:
         return row
 
     def add_variant(self, family: Registration, *, base_digest: str, artefact: str, now: datetime) -> FamilyRow:
-        """Store the family of a variant with the contract of the family `base_digest`. Update it if it is known.
+        """Store the family of a variant with the contract of the family `base_digest`. If the family is already stored,
+        update it.
 
         Raises:
-            Conflict: a family with this digest exists and is not a variant of the family `base_digest`.
+            Conflict: a family with the digest exists and is not a variant of the family `base_digest`.
         """
         row = self.version(family.digest)
         if row is None:
@@ -150,13 +152,13 @@ class Archive:
         return row
 
     def family_named(self, name: str, own: Mapping[str, str]) -> FamilyRow:
-        """Return the latest version of a family. A digest instead of a name selects that version.
+        """Return the latest version of a family. A digest in place of the name selects the version with this digest.
 
         Args:
-            own: digests by family name, for names pinned to one version (see `latest_families`).
+            own: digest by family name, for names whose version is fixed, see `latest_families`.
 
         Raises:
-            NotFound: the family does not exist. The message lists the known families, closest names first.
+            NotFound: the family does not exist.
         """
         if DIGEST.fullmatch(name):
             return self.family(name)
@@ -208,7 +210,8 @@ class Archive:
         return self.session.scalar(select(SearchRow.baselines).where(SearchRow.id == search_id))
 
     def end_trial(self, row: TrialRow, ended: Ended) -> None:
-        """Set the outcome of a trial. It is written when the session is flushed, in one batch with other changes.
+        """Set the outcome of a trial. The outcome is written when the session is flushed, in one batch with further
+        changes.
 
         Raises:
             RuntimeError: the trial already has an outcome.
@@ -223,12 +226,12 @@ class Archive:
         row.overhead_ms, row.delivery_ms = ended.overhead_ms, ended.delivery_ms
 
     def confirm(self, trial: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
-        """Replace the quick time and cost of a trial, and of trials with the same binary in its search, by confirmed
-        ones.
+        """Store the confirmed time and cost of a trial, in place of its quick values. Trials of the same search with
+        the same binary get the same values.
 
         Args:
-            goal: goal of the search; None if the search minimises the time.
-            second: second goal of the search; None if it has one goal.
+            goal: metric of the search. None if the search minimises the time.
+            second: second metric of the search. None if the search has one objective.
         """
         self.session.flush()
         same: ColumnElement[bool] = TrialRow.id == trial.id
@@ -308,10 +311,11 @@ class Archive:
         return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
 
     def trial_of_binary(self, search_ids: Sequence[int], binary_digest: str) -> TrialRow:
-        """Return the first ended trial with this binary. Earlier searches in `search_ids` take precedence.
+        """Return the first ended trial with a binary. If several searches have such a trial, the first search in
+        `search_ids` is used.
 
         Raises:
-            NotFound: no ended trial has this binary.
+            NotFound: no ended trial has the binary.
         """
         for search_id in search_ids:
             ended = self._trials(search_id, None).where(TrialRow.binary_digest == binary_digest)
@@ -334,8 +338,9 @@ class Archive:
     def best(self, search_id: int) -> TrialRow | None:
         """Return the best trial of a search, or None if no trial has a time.
 
-        If the search promoted the current champion, this is the champion's trial. Otherwise it is the best confirmed
-        trial that was not refuted, or else the best trial by quick samples. Of equal costs, the earlier trial wins.
+        If the search promoted the current champion, the champion's trial is returned. Otherwise it is the best
+        confirmed trial that was not refuted. If there is none, it is the best trial by quick samples. If costs are
+        equal, the earlier trial is returned.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
@@ -378,7 +383,7 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
     """Select the latest version of each family.
 
     Args:
-        own: digest by family name, for names pinned to one version. Later registrations of a pinned name are ignored.
+        own: digest by family name, for names whose version is fixed. Later versions of such a name are ignored.
     """
     own = own or {}
     listed = or_(FamilyRow.name.not_in(own), FamilyRow.digest.in_(own.values()))

@@ -33,7 +33,7 @@ class Artefacts:
         self.folder = folder
 
     def put(self, session: Session, digest: str, content: bytes, *, media_type: str, now: datetime) -> ArtefactRow:
-        """Store content under its digest. If it is stored intact already, only reset its age.
+        """Store content under its digest. If the content is already stored and not damaged, only reset its age.
 
         Raises:
             InvalidInput: the digest does not match the content.
@@ -100,7 +100,8 @@ class Artefacts:
         self._path(digest).unlink(missing_ok=True)
 
     def remove_strays(self, session: Session, before_s: float) -> int:
-        """Delete files without a row, which crashes and failed transactions leave behind. Return their number.
+        """Delete files without a database row, which crashes and failed transactions leave behind. Return the number of
+        deleted files.
 
         Args:
             before_s: Unix time in seconds. Newer files are kept, because the transaction that adds their row may be
@@ -136,8 +137,8 @@ class Artefacts:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of a folder; none if the folder cannot be listed, so that the caller can examine other
-    folders.
+    """Return the files of a folder. If the folder cannot be listed, return an empty list, so that the caller can
+    continue with the next folder.
     """
     with suppress(OSError):
         return list(folder.iterdir())

@@ -1,4 +1,4 @@
-"""Repository of champions: promotion, rollback, restoration and history."""
+"""Repository of champions, with promotion, rollback, restoration and history."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,8 @@ class Champions:
         return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
 
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
-        """Make a champion current in place of the champion `over` (None: there must be no current champion of its key).
+        """Make a champion current in place of the champion with the id `over`. If `over` is None, there must be no
+        current champion with the same key.
 
         Raises:
             IncumbentChanged: the current champion is not `over`.
@@ -67,7 +68,7 @@ class Champions:
         """Retire the current champion and reinstate its predecessor. Return the predecessor, or None if there is none.
 
         Args:
-            by: name of the user who requested it.
+            by: name of the user who requested the rollback.
 
         Raises:
             Conflict: the champion is not current.
@@ -89,7 +90,7 @@ class Champions:
         """Make a former champion of a key current again, in place of the champion `over`.
 
         Raises:
-            EvidenceVoid: the evidence of its promotion no longer holds.
+            EvidenceVoid: the evidence for the promotion of the champion is no longer valid.
             IncumbentChanged: the current champion is not `over`.
         """
         champion = self.champion(champion_id)
@@ -158,7 +159,7 @@ class Champions:
 
         Args:
             problem: required values of problem fields, formatted as in a problem key.
-            device: device model.
+            device: required device model.
         """
         query = select(ChampionRow).order_by(ChampionRow.id.desc()).limit(limit)
         if family is not None:
@@ -266,8 +267,8 @@ def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | N
 
 
 def _decisions(champion: ChampionRow) -> tuple[Decision, ...]:
-    """Return the decisions about a champion. If it was retired before decisions were stored, the retirement is the only
-    decision.
+    """Return the decisions about a champion. If the champion was retired by an old version, which stored no decisions,
+    the retirement is the only decision.
     """
     if champion.decisions is not None or champion.retired_at is None:
         return champion.decisions or ()

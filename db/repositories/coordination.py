@@ -1,6 +1,7 @@
-"""Coordination of service processes that work on the same search: its lock, its revision, and the added trials.
+"""Coordinates service processes that work on the same search, with the search's lock, revision and added trials.
 
-Every claim and report runs these statements. They are therefore built once, and use tables instead of ORM objects.
+Every claim and report executes the SQL statements of this module. The statements are therefore built once, and use
+tables, not ORM objects.
 """
 
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class LockedSearch:
 
     Attributes:
         revision: revision of the search before this transaction.
-        milestone: last revision that changed something besides proposed and ended trials: queued jobs, or baselines.
+        milestone: last revision that changed more than proposed and ended trials, for example queued jobs or baselines.
         active_s: running time before `active_since`, in seconds.
     """
 
@@ -90,11 +91,11 @@ class Coordination:
         return None if row is None or row.state in TERMINAL else LockedSearch(*row)
 
     def end(self, search_id: int, state: State, *, ended: Ended | None = None) -> None:
-        """Set the final state of a search. Its documents are not read, because an unreadable document may be the
-        reason.
+        """Set the final state of a search. JSON documents of the search are not read, because an unreadable document
+        may be the reason why the search ends.
 
         Args:
-            ended: None if the search had ended before and only its ablation ends now.
+            ended: end of the search. None if the search had ended before, and only its ablation ends now.
         """
         values = {}
         if ended is not None:
@@ -103,10 +104,11 @@ class Coordination:
         self.session.execute(row.values(state=state, **values))
 
     def restart_clocks(self, now: datetime) -> None:
-        """Set the clocks of unfinished searches to run from `now`. Time without a running service does not count.
+        """Let the running time of unfinished searches continue from `now`. Time without a running service does not
+        count.
 
-        If a service was killed, running time counts up to the last event of the search or the last sweep, whichever is
-        later. Documents are not read, because an unreadable document must not prevent the start of the service.
+        If a service was killed, the running time counts up to the last event of the search or the last sweep, whichever
+        is later. JSON documents are not read, because an unreadable document must not prevent the start of the service.
         """
         for row in self.session.execute(_RUNNING).all():
             known = (each for each in (row.asked, row.ended, row.alive_at) if each is not None)

@@ -101,8 +101,8 @@ class Deliveries:
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
     def any_ahead(self, now: datetime, slack: timedelta) -> bool:
-        """Return True if a next attempt is later than the pauses allow, because it was scheduled by a clock that was
-        ahead.
+        """Return True if the next attempt of a delivery is later than any pause permits. Such an attempt was scheduled
+        while the clock was ahead.
         """
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 

@@ -33,7 +33,7 @@ _SLOT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Availability:
-    """A device of a worker, with the facts that determine if it may receive work.
+    """A device of a worker, with the facts that determine whether the device may receive work.
 
     Attributes:
         incarnation: id of the process that registered the worker last.
@@ -56,8 +56,8 @@ class Superseded(Conflict):
 
 
 def check_incarnation(worker_id: str, host: str, own: str | None, incarnation: str | None) -> None:
-    """Raise an error if the calling process is not the last that registered. Processes without an incarnation are
-    accepted.
+    """Raise an error if the calling process is not the process that registered last. Processes without an incarnation
+    are accepted.
 
     Raises:
         Superseded: another process registered as this worker after the calling process.
@@ -123,12 +123,12 @@ class Fleet:
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
-        """Move `seen_at` of connected workers forward by `by`, at most to `now`, so that an interruption does not
-        count.
+        """Move `seen_at` of connected workers forward by the duration of an interruption, at most to `now`, so that the
+        interruption does not count.
 
         Args:
             by: duration of the interruption.
-            since: workers seen since `since - by` count as connected.
+            since: workers whose `seen_at` is at or after `since - by` count as connected.
         """
         for row in self.session.scalars(select(WorkerRow).where(WorkerRow.seen_at >= since - by)):
             row.seen_at = min(row.seen_at + by, now)
@@ -169,8 +169,9 @@ class Fleet:
         return self.session.scalars(query.order_by(WorkerRow.id)).all()
 
     def devices(self, seen_since: datetime) -> Sequence[DeviceRow]:
-        """Return the devices that may receive work: not quarantined, of connected workers that do not drain; stable
-        order.
+        """Return the devices that may receive work, in a stable order.
+
+        These devices are not quarantined, and belong to connected workers that do not drain.
         """
         query = (
             select(DeviceRow)
@@ -246,7 +247,7 @@ class Fleet:
         return tuple(row.uuid for row in rows if row.quarantined_at is not None)
 
     def _announce_progress(self, worker_id: str) -> None:
-        """Add an event for each search whose confirmation or ablation this worker runs, so that pages show the
+        """Add an event for each search whose confirmation or ablation a worker runs, so that pages show the
         progress.
         """
         for search_id in Leases(self.session).searches_confirmed_by(worker_id):

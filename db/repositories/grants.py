@@ -1,4 +1,4 @@
-"""Bulk inserts of new trials, jobs and leases. They use columns instead of ORM objects, because they are frequent."""
+"""Inserts new trials, jobs and leases in bulk. The inserts use columns, not ORM objects, because they are frequent."""
 
 import secrets
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Repository of jobs and leases (attempts): claims, renewals, expiry and reports.
+"""Repository of jobs and leases (attempts), with claims, renewals, expiry and reports.
 
-Every change of an attempt checks its state, so that a lease ends exactly once.
+Every change of an attempt checks the attempt's state, so that a lease ends exactly once.
 """
 
 import secrets
@@ -69,7 +69,7 @@ def check_token(attempt_id: int, own: str, token: str) -> None:
     """Check the fencing token of a lease.
 
     Raises:
-        StaleLease: the token is not the attempt's.
+        StaleLease: the token differs from the token of the attempt.
     """
     if not secrets.compare_digest(own.encode(), token.encode()):
         raise StaleLease(f"attempt {attempt_id} was leased with another token: drop this work")
@@ -117,12 +117,13 @@ class Leases:
         return job
 
     def next_queued(self, search_id: int, limit: int = 1, *, baselines: bool = True) -> Sequence[JobRow]:
-        """Return the next jobs to lease: baselines, then confirmations, then other jobs, oldest first within a kind.
+        """Return the next jobs to lease. Baselines come first, then confirmations, then all other jobs, and within a
+        kind the oldest job first.
 
         Jobs that another transaction is leasing are skipped.
 
         Args:
-            baselines: False excludes baselines.
+            baselines: True to include baselines.
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state == "queued")
         if not baselines:
@@ -137,8 +138,8 @@ class Leases:
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def patient_confirmations(self, now: datetime) -> bool:
-        """Return True if a queued confirmation has just reached `Policy.other_unit_s`, its waiting limit for another
-        device.
+        """Return True if a queued confirmation has just reached its waiting limit for another unit of the device
+        (`Policy.other_unit_s`).
         """
         query = select(JobRow.created_at, SearchRow.policy).join(SearchRow, SearchRow.id == JobRow.search_id)
         waiting = self.session.execute(query.where(JobRow.kind == "confirm", JobRow.state == "queued"))
@@ -169,8 +170,8 @@ class Leases:
         return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
 
     def open_confirmation(self, search_id: int) -> tuple[JobRow, AttemptRow | None] | None:
-        """Return an open confirmation or ablation of a search, with its lease if it is leased. Leased jobs come before
-        queued ones.
+        """Return an open confirmation or ablation of a search, with its lease if it is leased. A leased job is
+        preferred to a queued job.
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         query = query.where(JobRow.kind.in_(("confirm", "ablate"))).options(joinedload(JobRow.trial))
@@ -228,7 +229,7 @@ class Leases:
 
         Raises:
             NotFound: the attempt does not exist.
-            StaleLease: the token is not the attempt's.
+            StaleLease: the token differs from the token of the attempt.
         """
         options = joinedload(AttemptRow.job).joinedload(JobRow.trial)
         row = self.session.get(AttemptRow, attempt_id, options=[options])
@@ -238,8 +239,8 @@ class Leases:
         return row
 
     def live_or_none(self, attempt_id: int) -> AttemptRow | None:
-        """Return a live attempt with its job, or None. No token is checked, so only the service itself may call
-        this.
+        """Return an attempt with its job if the attempt is live, else None. No token is checked, so only the service
+        itself may call this method.
         """
         return next(iter(self._live(AttemptRow.id == attempt_id)), None)
 

@@ -1,7 +1,7 @@
 """Queries and views that skip unreadable rows, so that one unreadable row does not end a list.
 
-Loading a row fails with a `ValueError` if a JSON document in it is damaged or no longer matches its type. A request for
-that row alone raises an error that names the item and a remedy.
+Loading a row fails with a `ValueError` if a JSON document in it is damaged or no longer matches its type. A query for
+only this row raises an error that names the item and a remedy.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,8 +45,8 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
     """Return the rows of a query, without unreadable rows.
 
     Args:
-            limit: number of rows to return. Further rows replace unreadable ones; otherwise a client that reads pages
-            would take the short page for the last one.
+        limit: number of rows to return. If rows are unreadable, further rows of the query take their place. A client
+            that reads pages would otherwise take a page with fewer rows for the last page.
     """
     try:
         return session.scalars(query.limit(limit) if limit is not None else query).all()
@@ -70,10 +70,10 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
 def readable_items(
     items: Sequence[Item], read: Callable[[Sequence[Item]], Iterable[Found]], *, name: Callable[[Item], object]
 ) -> tuple[list[Found], list[Item]]:
-    """Read items together. If that fails, read them one by one. Return the values, and the unreadable items.
+    """Read items together. If this fails, read the items one by one. Return the values, and the unreadable items.
 
     Args:
-        name: function that returns the id of an item for the log.
+        name: function that returns the id of an item for log messages.
 
     Raises:
         StoreUnavailable: the database cannot be read.

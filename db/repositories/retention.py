@@ -1,4 +1,4 @@
-"""Retention: removes searches, workers, tokens, artefacts, events and messages that are no longer needed."""
+"""Removes searches, workers, tokens, artefacts, events and messages that are no longer needed."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -35,7 +35,8 @@ from evo.search.lifecycle import TERMINAL
 
 
 def remove_search(session: Session, search_id: int) -> bool:
-    """Delete a search with its trials, jobs, attempts and messages. Return True. Retention deletes its artefacts later.
+    """Delete a search with its trials, jobs, attempts and messages. Return True. The artefacts of the search are
+    deleted later by `collect_artefacts`.
 
     Raises:
         NotFound: the search does not exist.
@@ -70,13 +71,14 @@ def collect_searches(
 ) -> tuple[Collected, set[int]]:
     """Delete at most `limit` searches that ended before `before`.
 
-    If a search promoted a champion, delete only the evaluation jobs and reports of its other trials.
+    If a search promoted a champion, delete only the evaluation jobs and reports of trials that the champion does not
+    need.
 
     Args:
         failed: ids of searches to skip, which an earlier call could not delete.
 
     Returns:
-        What was deleted, and the ids of searches that cannot be deleted.
+        The numbers of deleted items, and the ids of searches that cannot be deleted.
     """
     query = select(SearchRow.id).where(
         SearchRow.state.in_(TERMINAL), SearchRow.finished_at < before, SearchRow.archived_at.is_(None)
@@ -95,8 +97,8 @@ def collect_searches(
 
 
 def _isolated(session: Session, work: Callable[[Session, int], bool], search_id: int) -> bool | None:
-    """Return the result of `work`, which runs in a savepoint; None if it fails. A failure then does not prevent other
-    deletions.
+    """Call `work` in a savepoint, and return its result, or None if it fails. A failure therefore does not prevent
+    further deletions.
     """
     try:
         with session.begin_nested():
@@ -121,10 +123,10 @@ def _thin(session: Session, search_id: int) -> bool:
 
 
 def collect_workers(session: Session, before: datetime) -> Collected:
-    """Delete workers not seen since `before`, and tokens that expired or were revoked before it.
+    """Delete workers that sent no request since `before`, and tokens that expired or were revoked before `before`.
 
     Workers with a lease or a quarantined device are kept, because only a person may end a quarantine. One token is
-    always kept, because a service without tokens admits every user.
+    always kept, because a service without tokens admits all local users.
     """
     busy = select(AttemptRow.worker_id).where(AttemptRow.state == "live")
     aside = select(DeviceRow.worker_id).where(DeviceRow.quarantined_at.is_not(None))
@@ -170,7 +172,8 @@ def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tupl
     """Delete artefact rows, oldest first, until the total size is within the limit.
 
     Returns:
-        The counts, and the digests whose files the caller must remove after this transaction commits.
+        The numbers of deleted items, and the digests of the artefacts. The caller must remove their files after this
+        transaction is committed.
     """
     total = session.scalar(select(func.sum(ArtefactRow.size))) or 0
     needed, doomed, freed = _needed(session), [], 0

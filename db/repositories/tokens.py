@@ -1,4 +1,6 @@
-"""Repository of access tokens and browser sessions. A secret is returned once; only its SHA-256 is stored."""
+"""Repository of access tokens and browser sessions. The secret of a token is returned once. Only the SHA-256 of the
+secret is stored.
+"""
 
 import hashlib
 import hmac
@@ -101,7 +103,7 @@ class Tokens:
         """Create a token with the same rights and lifetime. The old token expires after `grace`.
 
         Raises:
-            Conflict: the token is expired or revoked, or is a join token.
+            Conflict: the token has expired, was revoked, or is a join token.
         """
         row = self.token(token_id)
         if row.join or not _valid(row, now):
@@ -123,10 +125,10 @@ class Tokens:
         """Exchange a join token for a worker token, and revoke the worker's earlier tokens.
 
         Args:
-            name: name of the new token; by default that of the join token.
+            name: name of the new token. If None, the new token has the name of the join token.
 
         Raises:
-            Conflict: the join token was already used, or is for another worker.
+            Conflict: the join token was already used, or was created for a different worker.
         """
         if join.worker_id not in {None, worker_id}:
             raise Conflict(f"this join token is for worker {join.worker_id!r}, not for {worker_id!r}")
@@ -147,7 +149,7 @@ class Tokens:
         """Restrict a token to requests of one worker.
 
         Raises:
-            Conflict: the worker already has another token.
+            Conflict: the worker already has a different token.
         """
         row = self.token(token_id)
         if row.worker_id is None and self._of_worker(worker_id, now):

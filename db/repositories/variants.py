@@ -34,17 +34,17 @@ class Variants:
         return self.session.scalars(select(VariantRow).where(VariantRow.tuning_id == search_id)).first()
 
     def base_id(self, search_id: int) -> int:
-        """Return the id of the search to which the variants belong: the search `search_id`, or the search whose variant
-        it tunes.
+        """Return the id of the search to which variants belong. If `search_id` tunes a variant, it is the search of
+        that variant, else it is `search_id` itself.
         """
         variant = self.tuned_by(search_id)
         return search_id if variant is None else variant.search_id
 
     def numbered(self, search_id: int, number: int) -> VariantRow | None:
-        """Return a variant by its number in a search; None for the family's own implementation.
+        """Return a variant by its number in a search, or None if the number is that of the family's own implementation.
 
         Raises:
-            NotFound: the search has no such variant.
+            NotFound: the search has no variant with this number.
         """
         if number == FAMILY:
             return None
@@ -54,7 +54,7 @@ class Variants:
         return row
 
     def next_number(self, search_id: int) -> int:
-        """Return the number for the next variant. Lock the search first, because two submissions may come at the same
+        """Return the number for the next variant. Lock the search before, because two submissions may come at the same
         time.
 
         Numbers of deleted variants are not reused, because parents, proposals and URLs refer to them.
@@ -82,7 +82,7 @@ class Variants:
     def costs_of_all(self, search_id: int) -> list[float | None]:
         """Return the cost of every ended trial of a search and of the searches that tune its variants, by end time.
 
-        A trial that was not measured has None. `costs` defines the cost.
+        The cost of a trial that was not measured is None. For the definition of the cost, see `costs`.
         """
         ended = TrialRow.search_id.in_(self.searches_of(search_id)) & TrialRow.finished_seq.is_not(None)
         order = TrialRow.finished_at, TrialRow.search_id, TrialRow.finished_seq
@@ -101,8 +101,8 @@ class Variants:
         return list(self.session.scalars(select(TrialRow.binary_digest).where(ended)).all())
 
     def costs(self, search_id: int) -> list[float | None]:
-        """Return the cost of each ended trial of a search, in the order in which they ended; None for an unmeasured
-        trial.
+        """Return the cost of each ended trial of a search, in the order in which the trials ended. The cost of a trial
+        that was not measured is None.
 
         The cost is the quick time in microseconds, or the cost by the metric of the search.
         """

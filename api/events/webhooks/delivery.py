@@ -1,7 +1,7 @@
 """Delivers a webhook message when a search ends, with retries for a day. A slow receiver does not delay messages to
-other receivers.
+further receivers.
 
-Messages follow https://www.standardwebhooks.com: JSON, signed with HMAC-SHA256 over id, time and body.
+Messages follow https://www.standardwebhooks.com. They are JSON, signed with HMAC-SHA256 over id, time and body.
 """
 
 import json
@@ -39,11 +39,11 @@ ROUND_S = 1.0
 
 
 class WebhookDelivery:
-    """Delivers webhook messages. Several processes may run it at the same time.
+    """Delivers webhook messages. Several processes may deliver messages of one database at the same time.
 
     Args:
-        secret: signing secret for webhooks without a secret of their own.
-        private: True to allow receivers with addresses that are not public.
+        secret: default secret for signing, used if a webhook has no secret of its own. None if there is no default.
+        private: True to allow receivers with non-public addresses.
     """
 
     def __init__(
@@ -86,7 +86,8 @@ class WebhookDelivery:
     def run(self) -> None:
         """Queue messages about ended searches, and deliver the messages that are due.
 
-        It returns when no message is left, or after `ROUND_S` seconds. Slow deliveries then continue in their threads.
+        The method returns when no message is left, or after `ROUND_S` seconds. Deliveries that take longer continue in
+        their threads.
         """
         until_s = time.monotonic() + ROUND_S
         while True:
@@ -117,7 +118,7 @@ class WebhookDelivery:
     def _note(self, session: Session, ended: Unannounced, now: datetime) -> None:
         """Queue a message about an ended search.
 
-        If the message cannot be written, store the reason, which the search shows.
+        If the message cannot be created, store the reason, so that users see it with the search.
         """
         deliveries = Deliveries(session)
         try:
@@ -231,7 +232,7 @@ class UnderWay:
     def wait(self, *, ended_count: int, until_s: float) -> bool:
         """Wait until more than `ended_count` deliveries have ended.
 
-        Return False if no delivery runs or the time is over.
+        Return False if no delivery is running, or if the time is over.
 
         Args:
             until_s: end of the wait, on the monotonic clock in seconds.

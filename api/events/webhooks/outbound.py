@@ -1,4 +1,4 @@
-"""Sends requests to URLs from users. By default, they cannot reach the private network of the service.
+"""Sends requests to URLs that users chose. By default, the requests cannot reach the private network of the service.
 
 A host name is resolved once, and the connection uses the address that was checked. Otherwise a hostile name server
 could return another address for the connection.
@@ -37,9 +37,9 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Checked target of a URL.
+    """Target of a URL that was checked.
 
-    In `url`, the host name is replaced by its address; `host` is the value of the Host header.
+    In `url`, an IP address replaces the host name. `host` is the value of the ``Host`` header.
     """
 
     url: str
@@ -61,10 +61,10 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
     """Check a URL before a request is sent, and return its target.
 
     Args:
-        private: True to allow addresses that are not public.
+        private: True to allow non-public addresses.
 
     Raises:
-        InvalidInput: the URL is not an HTTP URL, its host name is unknown, or its address is not public.
+        InvalidInput: the URL is not an HTTP URL, its host name cannot be resolved, or its address is not public.
     """
     try:
         parts = urlsplit(url)
@@ -102,7 +102,7 @@ def _example(url: str) -> str:
 
 
 def _ascii(name: str) -> str:
-    """Return a host name in ASCII. Other characters are encoded by IDNA.
+    """Return a host name in ASCII. Non-ASCII characters are encoded with IDNA.
 
     Raises:
         InvalidInput: the name cannot be encoded.
@@ -126,7 +126,7 @@ def is_public(address: Address) -> bool:
 
 
 def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
-    """Send a body and return the status of the answer. Redirects are not followed.
+    """Send a POST request and return the HTTP status of the answer. Redirects are not followed.
 
     Raises:
         httpx.HTTPError: the receiver did not answer.
@@ -165,7 +165,8 @@ def _verification(url: str) -> ssl.SSLContext | bool:
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Return TLS settings that trust the usual certificate authorities. Loading these takes 17 ms, so all messages
-    share one object.
+    """Return TLS settings that trust the usual certificate authorities.
+
+    Loading the authorities takes 17 ms, so all messages share one object.
     """
     return httpx.create_ssl_context(trust_env=False)

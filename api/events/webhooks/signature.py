@@ -1,4 +1,4 @@
-"""Signatures of webhook messages according to https://www.standardwebhooks.com: HMAC-SHA256 over id, time and body."""
+"""Signs webhook messages according to https://www.standardwebhooks.com, with HMAC-SHA256 over id, time and body."""
 
 import base64
 import hashlib
@@ -10,10 +10,10 @@ PREFIX = "whsec_"
 
 
 def signing_key(secret: str) -> bytes:
-    """Return the signing key, in bytes, that a secret encodes.
+    """Return the signing key that a secret encodes.
 
     Raises:
-        ValueError: the secret cannot be decoded. The message does not contain the secret.
+        ValueError: the secret cannot be decoded.
     """
     if not secret.startswith(PREFIX):
         return secret.encode()

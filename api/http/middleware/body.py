@@ -1,4 +1,6 @@
-"""Refuses request bodies that are too large, compressed, or of ambiguous length, before they are read if possible."""
+"""Refuses request bodies that are too large, compressed, or of ambiguous length. If possible, a body is refused before
+it is read.
+"""
 
 from anyio import move_on_after
 from starlette.datastructures import Headers
@@ -34,9 +36,9 @@ class TooLarge(HTTPException):
 
 
 class BodyLimit:
-    """Middleware that limits the size of bodies.
+    """Middleware that limits the size of request bodies.
 
-    It runs after authentication, because the limit depends on the caller.
+    The middleware runs after authentication, because the limit depends on the caller.
     """
 
     def __init__(self, app: ASGIApp, most_bytes: int | None = None) -> None:

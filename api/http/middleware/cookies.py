@@ -1,4 +1,4 @@
-"""Removes the cookies of other programs from requests."""
+"""Removes cookies from requests that kernel-evo did not set."""
 
 import re
 
@@ -13,9 +13,10 @@ _OWN = re.compile(rb"%s\w{0,20}=[\w.~-]{0,%d}" % (COOKIE.encode(), LONGEST_SECRE
 
 
 class OwnCookies:
-    """Middleware that keeps only the cookies of this program. Their values are never quoted.
+    """Middleware that keeps only the cookies that kernel-evo sets. Their values are never quoted.
 
-    Browsers send all cookies of a host name, and Python's parser takes quadratic time for some quoted values.
+    Browsers send all cookies of a host name, including those of other services. Python's parser takes quadratic time
+    for some quoted values.
     """
 
     def __init__(self, app: ASGIApp) -> None:

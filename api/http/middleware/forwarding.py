@@ -1,8 +1,8 @@
 """Translates between the public address of the service and its own paths. This is the outermost middleware.
 
-Proxies change the host, scheme and path of requests. After this middleware, a request looks as if it had come directly:
-its path has no prefix, and its client, scheme and host are those before the proxies. The middleware also adds the
-prefix to redirects. Pages, scripts and documents get the prefix from `address_of`.
+Proxies change the host, scheme and path of requests. After this middleware, a request looks as if the client had sent
+it without proxies. The path has no prefix, and the client, scheme and host are those that the first proxy saw. The
+middleware also adds the prefix to redirects. Pages, scripts and documents get the prefix from `address_of`.
 """
 
 import re
@@ -35,11 +35,12 @@ class Address:
     """Address to which the client sent a request.
 
     Attributes:
-        public: scheme, host and prefix: those that the operator configured, else those that the client used.
-        hosts: names of the service for this client, with and without the port of `X-Forwarded-Port`, because this port
+        public: scheme, host and path prefix. They are taken from the configured public URL if there is one, else from
+            the request of the client.
+        hosts: host names of the service for this client, with and without the port of ``X-Forwarded-Port``. This port
             may be used only between proxies.
-        trusted: True if a trusted proxy sent the request, so that its forwarding headers are used.
-        outside: a header that shows a client on another machine; None if no header does.
+        trusted: True if a trusted proxy sent the request. Forwarding headers are used only in this case.
+        outside: header which shows that the client is on another machine. None if there is no such header.
     """
 
     public: PublicUrl
@@ -58,8 +59,8 @@ class Forwarding:
     """Middleware that applies forwarding headers from trusted proxies.
 
     Args:
-        public: the configured public URL. It has precedence over the headers of proxies.
-        own: first segments of the paths that the service has. A prefix equal to one of them would be ambiguous.
+        public: the configured public URL, or None. It has precedence over the headers of proxies.
+        own: first segments of the paths that the service has. A prefix must not be equal to one of them.
     """
 
     def __init__(self, app: ASGIApp, *, public: PublicUrl | None, proxies: Proxies, own: frozenset[str]) -> None:
@@ -126,7 +127,8 @@ class Forwarding:
 def _origin_form(scope: Scope) -> dict[str, Any]:
     """Return the path and host of a request target in absolute form, `GET http://host/path` (RFC 9112, section 3.2.2).
 
-    Clients send this form to proxies, and some proxies forward it. Its host has precedence over the `Host` header.
+    Clients send this form to proxies, and some proxies forward it. The host in the target has precedence over the
+    ``Host`` header. If the target has a different form, an empty dict is returned.
     """
     raw: bytes = scope.get("raw_path") or b""
     if (target := ABSOLUTE.match(raw)) is None:

@@ -1,8 +1,8 @@
-"""``Idempotency-Key``: a POST that is repeated because its answer was lost is carried out once.
+"""Handles ``Idempotency-Key``. A POST that a client repeats because it did not get the answer is executed only once.
 
-The answer to a request that changed data is kept for 24 hours and returned to repetitions. A request may be repeated if
-it was refused (4xx), or failed before its commit, for example because the database was locked. If the service was
-killed, or failed after a commit, the result is unknown, and requests with the key are refused.
+The answer to a request that changed data is kept for 24 hours, and returned if the request is repeated. A request is
+executed again if it was refused (4xx), or failed before its commit, for example because the database was locked. If the
+service was killed, or failed after a commit, the result is unknown, and further requests with the same key are refused.
 """
 
 import hashlib
@@ -82,9 +82,10 @@ class Idempotency:
             await _repeat(known.answer, send)
 
     async def _carry_out(self, scope: Scope, receive: Receive, send: Send, answers: StoredResponses, key: str) -> None:
-        """Run the request, and store its answer before sending it, so that a repetition gets the same answer.
+        """Execute a request, and store the answer before sending it, so that a repetition of the request gets the same
+        answer.
 
-        If the answer cannot be stored, it is still sent, because the request was carried out.
+        If the answer cannot be stored, it is still sent, because the request was executed.
         """
         messages: list[Message] = []
         failed: EvoError | None = None
@@ -110,8 +111,8 @@ class Idempotency:
 
 
 def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: bool, path: str) -> None:
-    """Store the answer to a request. If the request changed nothing, forget the request instead, so that it may be
-    repeated.
+    """Store the answer to a request. If the request changed nothing, delete the record of the request, so that a
+    repetition is executed.
     """
     refused = answer is not None and 400 <= answer.status < 500
     failed = answer is None or answer.status >= 500
@@ -122,9 +123,9 @@ def _note(answers: StoredResponses, key: str, answer: Answer | None, *, undone: 
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
-    """Return the body, or None if it is too large.
+    """Return the body of a request, or None if the body is too large.
 
-    The body is read to its end, so that the client receives the answer.
+    A large body is also read to its end, because clients read the answer only after they have sent the body.
     """
     parts: list[bytes] = []
     more, taken = True, 0

@@ -1,8 +1,8 @@
 """Prevents other web sites from using a service that needs no token on its machine.
 
-A page of another site can make a browser on this machine send requests to the service. The page cannot choose two
-headers of these requests. ``Host`` is the name of the other site, even if that name resolves to this machine.
-``Origin`` is the URL of the other site.
+A page of another site can make a browser on this machine send requests to the service. Two headers of such a request
+are set by the browser, and the page cannot change them. ``Host`` contains the host name in the URL of the request, even
+if this name resolves to this machine. ``Origin`` contains the URL of the other site.
 """
 
 from starlette.datastructures import Headers
@@ -18,11 +18,11 @@ READS = frozenset({"GET", "HEAD"})
 
 
 class OriginCheck:
-    """Middleware that refuses unknown host names, and writes from pages of other sites.
+    """Middleware that refuses requests with unknown host names, and writing requests from pages of other sites.
 
     Args:
-        host: address the service listens on. Host names are checked only on a loopback address and for requests that no
-            trusted proxy sent, because other machines may use names for this machine that the service does not know.
+        host: address on which the service listens. Host names are checked only if this is a loopback address and no
+            trusted proxy sent the request. Other machines may use names of this machine that the service does not know.
         public: the configured public URL. Its host and origin are accepted.
     """
 
@@ -48,7 +48,7 @@ class OriginCheck:
         await answer(scope, receive, send)
 
     def _is_own(self, origin: str, hosts: frozenset[str]) -> bool:
-        """Return True if the origin is that of the service's own pages.
+        """Return True if `origin` is the origin of the service's own pages.
 
         The scheme may differ, because proxies may add TLS.
         """

@@ -1,4 +1,4 @@
-"""Middleware on responses: ``HEAD``, ``If-None-Match``, compression and security headers."""
+"""Middleware for responses, which handles ``HEAD``, ``If-None-Match``, compression and security headers."""
 
 import hashlib
 
@@ -69,7 +69,7 @@ KEPT_HEADERS = frozenset({"etag", "cache-control", "content-location", "date", "
 
 
 class Conditional:
-    """Middleware that adds a weak ``ETag`` to REST answers that have none, and compares it with ``If-None-Match``.
+    """Middleware that adds a weak ``ETag`` to REST answers without a tag, and compares the tag with ``If-None-Match``.
 
     Streams get no tag. Pages get no tag either, because each page contains a CSRF token of its own.
     """

@@ -1,1 +1,1 @@
-"""Assignment of jobs to workers: queue, batches, transactions."""
+"""Assigns jobs to workers."""

@@ -1,4 +1,4 @@
-"""Assigns work to slots: chooses the searches that a slot gets jobs from."""
+"""Assigns work to slots, by choosing the searches from which a slot gets jobs."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -18,10 +18,10 @@ from evo.messages.job import Lease
 
 
 class Dispatch:
-    """Finds jobs for slots. Thread-safe.
+    """Finds jobs for slots. Several threads may use one object.
 
     Args:
-        connected_since: function that returns a time. Workers seen since then count as connected.
+        connected_since: function that returns a time. Workers that sent a request after this time count as connected.
         failures: counter of the consecutive failures of each search.
     """
 

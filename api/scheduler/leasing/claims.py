@@ -1,4 +1,6 @@
-"""Leases jobs of one search to a slot: queued jobs, then new trials. All are stored before the worker gets them."""
+"""Leases jobs of one search to a slot, first queued jobs, then new trials. All leases are stored before the worker gets
+them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ class Slot:
     """One device of a worker that requests work.
 
     Attributes:
-        connected_since: workers seen since then count as connected.
+        connected_since: workers that sent a request after this time count as connected.
     """
 
     worker_id: str
@@ -120,9 +122,10 @@ def _holder(transaction: SearchTransaction, slot: Slot, now: datetime) -> Holder
 
 
 def _prefers_other_slot(transaction: SearchTransaction, slot: Slot, job: JobRow, now: datetime) -> bool:
-    """Return True if a confirmation should wait briefly for another unit of the device.
+    """Return True if a confirmation should wait briefly for another unit of the same device model.
 
-    A measurement on another unit does not repeat the bias of the unit that measured the trial.
+    A measurement on another unit of the same model does not repeat the bias of the unit on which the trial was
+    measured.
     """
     if job.kind != "confirm" or job.trial_id is None or transaction.active.device_uuid is not None:
         return False

@@ -1,6 +1,6 @@
 """Batches results and work requests of one search into one transaction.
 
-The request that has waited longest serves all waiting requests.
+The thread of the request that has waited longest serves all waiting requests.
 """
 
 import threading
@@ -168,14 +168,14 @@ class _Request(Generic[RequestT, ResponseT]):
 
 
 class Batcher(Generic[RequestT, ResponseT]):
-    """Serves requests of a search in batches. Thread-safe.
+    """Serves requests of a search in batches. Any thread may submit a request.
 
-    A batch costs one transaction for any number of requests. While a batch runs, further requests wait, and the next
-    batch takes them in order of arrival. Under load, a request therefore costs less. Without load, it does not wait for
-    other requests. A request that was served returns at once, without waiting for the next batch.
+    A batch needs one transaction for any number of requests. While a batch runs, new requests wait, and the next batch
+    serves them in order of arrival. Under load, a request therefore costs less. Without load, a request does not wait.
+    A request that was served returns at once, without waiting for the next batch.
 
     Args:
-        serve: handles several requests for one search, and returns their responses in order.
+        serve: function that handles several requests of one search, and returns their responses in order.
     """
 
     def __init__(self, serve: Callable[[int, Sequence[RequestT]], Sequence[ResponseT]]) -> None:
@@ -204,9 +204,9 @@ class Batcher(Generic[RequestT, ResponseT]):
             return False
 
     def _serve_batch(self, search_id: int, request: _Request[RequestT, ResponseT]) -> None:
-        """Serve this request and the requests queued after it.
+        """Serve a request and the requests that wait behind it.
 
-        Then let the longest waiting request serve the next batch.
+        Then let the request that has waited longest serve the next batch.
         """
         with self._lock:
             waiting = self._waiting[search_id]
@@ -229,7 +229,7 @@ class Batcher(Generic[RequestT, ResponseT]):
     def _serve_all(self, search_id: int, requests: Sequence[_Request[RequestT, ResponseT]]) -> None:
         """Serve requests together.
 
-        If that fails, serve them one by one, so that an invalid request does not affect other requests.
+        If this fails, serve the requests one by one, so that an invalid request does not affect the valid ones.
         """
         try:
             response = self._serve(search_id, [request.payload for request in requests])

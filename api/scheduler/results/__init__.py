@@ -1,1 +1,1 @@
-"""Receives results: each result is accepted once, validated and stored."""
+"""Receives results. Each result is accepted once, validated and stored."""

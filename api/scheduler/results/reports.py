@@ -1,6 +1,6 @@
 """Receives results. Each result is stored once, and a repeated delivery gets the same answer.
 
-Results of one search share a transaction.
+Results of one search that arrive together share a transaction.
 """
 
 from collections import defaultdict
@@ -24,8 +24,8 @@ class ResultReceiver:
         self._queue = queue
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[ReceiptOrRefusal], list[int]]:
-        """Return the receipt of each delivery, and the ids of searches for which `api.scheduler.lifecycle.advance`
-        must run.
+        """Accept results. Return the receipt of each delivery, and the ids of the searches for which
+        `api.scheduler.lifecycle.advance` must be called.
         """
         by_search, receipts = self._sorted(deliveries)
         due: list[int] = []

@@ -1,4 +1,4 @@
-"""Stores results: a report is judged, stored and published once."""
+"""Stores results. Each report is judged, stored and published once."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -40,8 +40,8 @@ def settle(transaction: SearchTransaction, attempt: AttemptRow, report: Report, 
     """Accept the report of a live attempt.
 
     Args:
-        attempt: attempt, loaded with its job and trial.
-        ruling: result of `ruled` for the report.
+        attempt: attempt whose job and trial are already loaded.
+        ruling: decision of `ruled` on the report.
 
     Raises:
         InvalidInput: the report does not fit the job. Nothing was changed.
@@ -102,8 +102,8 @@ def end_trial(
 ) -> None:
     """Set the outcome of a pending trial, in memory and in the database.
 
-    Memory is changed first, because it determines the order of trials. If the commit fails, the registry drops the copy
-    in memory.
+    Memory is changed first, because it determines the order of trials. If the commit fails, the registry drops the
+    search in memory and rebuilds it.
     """
     search = transaction.active.search
     full, most_pending = search.full, search.most_pending
@@ -124,7 +124,7 @@ def end_trial(
 
 
 def _possible(active: ActiveSearch, outcome: Outcome) -> Outcome:
-    """Return the outcome, or `Impossible` if its time is below the physical limit of the device.
+    """Return the outcome of a trial, or `Impossible` if the measured time is below the physical limit of the device.
 
     A cost in the report is removed, because only the service computes costs.
     """
@@ -231,9 +231,9 @@ def confirmed(transaction: SearchTransaction) -> None:
 def queue_confirmation(transaction: SearchTransaction, trial: TrialRow, seen: int, now: datetime) -> None:
     """Queue a confirmation of a trial against the current incumbent.
 
-    An incumbent from another variant is built from the files of that variant. If an edited family no longer accepts the
-    config of the incumbent, the incumbent cannot be measured. The challenger is then confirmed alone, and still
-    replaces the incumbent.
+    An incumbent from another variant is built from the files of that variant. If the family was edited and no longer
+    accepts the config of the incumbent, the incumbent cannot be measured. The challenger is then confirmed without the
+    incumbent, and a successful challenger still replaces it.
     """
     session, active = transaction.session, transaction.active
     search = Archive(session).search(active.id)
@@ -272,7 +272,7 @@ def _other_variant(session: Session, search: SearchRow, incumbent: ChampionRow) 
 def _confirmation_seed(seed: int, position: int) -> int:
     """Return the seed of the inputs of a confirmation.
 
-    Confirmations have different seeds, the same in repeated searches.
+    The confirmations of a search have different seeds. A repeated search has the same seeds.
     """
     return int(np.random.SeedSequence((seed, position), spawn_key=(1,)).generate_state(1)[0])
 

@@ -1,4 +1,4 @@
-"""Validates reports: the ranges of their figures, contradictions, and whether a report fits its job."""
+"""Validates reports. It checks the ranges of figures, contradictions, and whether a report fits its job."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,10 +25,10 @@ from evo.trial.timing import Power, Timing
 
 
 def check(report: Report) -> None:
-    """Check a report without regard to its job.
+    """Check the fields of a report that can be checked without its job.
 
     Raises:
-        InvalidInput: names the field of the report.
+        InvalidInput: a field of the report is invalid.
     """
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
         remedy = "give the lease back instead (POST /attempts/ID/release)"
@@ -56,7 +56,7 @@ def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
     """Check that a report fits its job and the terms of the search.
 
     Raises:
-        InvalidInput: names the field of the report.
+        InvalidInput: a field of the report does not fit.
     """
     _check_kind(report, terms.device.runs)
     if terms.device.runs != "recordings":  # recordings keep the protocol with which they were measured
@@ -238,12 +238,12 @@ _CLASSES: Mapping[type, Range] = {OutputChecks: COUNT, Ceilings: RATE, CaseError
 
 
 def check_figures(where: str, content: Any, within: Range = FIGURE) -> None:
-    """Check all figures in a message, or in part of one, against ranges by class and field name.
+    """Check that all numbers in a message, or in a part of a message, are in the range for their class and field.
 
     The error of a wrong output may be any finite number, because it may come from uninitialised memory.
 
     Raises:
-        InvalidInput: a figure is out of range. The error contains its path.
+        InvalidInput: a number is out of range.
     """
     match content:
         case None | bool() | str():

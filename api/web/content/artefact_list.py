@@ -1,4 +1,4 @@
-"""Files of a trial or a confirmation for the pages."""
+"""Files of a trial or a confirmation, as the pages show them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class File:
     """One artefact as a named file.
 
     Attributes:
-        text: content of the file; None if it is binary or too large to show.
+        text: content of the file. None if the file is binary or too large to show.
         missing: True if the artefact store no longer has the file.
     """
 
@@ -77,7 +77,8 @@ class ArtefactReader:
         self._store = store
 
     def of_trial(self, trial: TrialView, kind: DeviceKind) -> TrialFiles:
-        """Return the files of a trial's evaluation and confirmations; of equal names, the latest file.
+        """Return the files of a trial's evaluation and confirmations. If several files have the same name, the latest
+        file is returned.
 
         Args:
             kind: device kind, which determines the language of the source.

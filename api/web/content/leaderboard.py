@@ -41,8 +41,8 @@ class RelativeTime:
     """A time relative to the fastest baseline and to the roofline.
 
     Attributes:
-        speedup: speedup over the fastest baseline: the confirmed speedup if the time is confirmed.
-        share: roofline time divided by the time, 0 to 1.
+        speedup: speedup over the fastest baseline. It is the confirmed speedup if the time is confirmed.
+        share: roofline time divided by the time, a fraction from 0 to 1.
     """
 
     speedup: float | None
@@ -59,14 +59,15 @@ class RelativeTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row: a trial, or a baseline, which has no `trial`.
+    """One row of a leaderboard. It contains a trial or a baseline. For a baseline, `trial` is None.
 
     Attributes:
-        source: source of the time, with its run if the table has several; empty for baselines and estimates.
-        metric: value of the search's metric as text; empty if the search minimises the time.
-        same: number of the first trial of the search with the same binary; None if this trial is the first.
-        figures: registers, shared memory and occupancy, if known.
-        detail: reason why the trial was not measured, in one line.
+        source: text that states the source of the time. If the table contains times of several runs, the text also
+            states the run. Empty for baselines and estimates.
+        metric: value of the search's metric as text. Empty if the search minimises the time.
+        same: number of the first trial of the search with the same binary. None if this trial is the first.
+        figures: texts with registers, shared memory and occupancy, as far as known.
+        detail: reason why the trial was not measured, as one line of text.
     """
 
     name: str
@@ -90,11 +91,11 @@ class Listing:
 
     Attributes:
         device: model of the device that measured all rows.
-        metric: the search's metric; None if the objective is the time.
-        found: number of matching trials, counted up to `COUNTED` unless `exact`.
-        shared: settings that are the same in all rows and left out of them.
-        note: sentences to show if the times are of several runs; else None.
-        wrong: reason by field for invalid filters in the URL. If a filter is invalid, there are no rows.
+        metric: metric of the search. None if the objective is the time.
+        found: number of trials that match the filters. Counting stops at `COUNTED` unless `exact` is True.
+        shared: settings that are equal in all rows. The rows do not repeat them.
+        note: sentences to show if the table contains times of several runs, else None.
+        wrong: reasons why filters in the URL are invalid, by field. If a filter is invalid, there are no rows.
     """
 
     address: Address
@@ -166,8 +167,8 @@ def listing_of(
     """Return the leaderboard page for a URL.
 
     Args:
-        search: search whose baselines and roofline the times are compared with.
-        searches: ids of the searches whose trials are listed; by default only `search`.
+        search: search with whose baselines and roofline the times are compared.
+        searches: ids of the searches whose trials are listed. If None, only the trials of `search` are listed.
     """
     ids = tuple(searches or (search.id,))
     try:

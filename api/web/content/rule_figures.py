@@ -1,4 +1,6 @@
-"""Figures of promotion rules as text: each figure with its unit, its threshold, and explanations of both."""
+"""Formats the figures of promotion rules as text. Each figure has a unit, a threshold, and explanations of figure and
+threshold.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,10 +16,10 @@ NOISY = "too noisy to tell"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Format of the figures of one rule.
+    """Format of the figure of one promotion rule.
     Attributes:
         unit: function that formats a figure or a threshold with its unit.
-        symbol: symbol of the figure in statistics.
+        symbol: statistical symbol of the figure, or an empty string.
         side: relation of a passing figure to the threshold, e.g. ``≥``.
         figure: explanation of the figure.
         threshold: explanation of the threshold.

@@ -1,4 +1,4 @@
-"""Axes of drawings: linear and logarithmic positions, round tick values, and labels of figures."""
+"""Axes of drawings. They compute linear and logarithmic positions, round tick values, and labels."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -60,10 +60,10 @@ def round_step(least: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Format and range of the figures in a drawing.
+    """Format and range of the values in a drawing.
 
     Attributes:
-        what: noun for the figures in summaries, e.g. ``time``.
+        what: noun for the values, used in summaries, e.g. ``time``.
     """
 
     text: Callable[[float], str]

@@ -1,4 +1,4 @@
-"""Best-so-far chart and sparkline in SVG coordinates. Templates only draw them."""
+"""Best-so-far chart and sparkline in SVG coordinates. Templates only draw the coordinates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -55,14 +55,14 @@ def best_so_far(
     width: float = WIDTH,
     scale: Scale | None = None,
 ) -> Chart | None:
-    """Return the chart of a search; None before the first trial with a cost.
+    """Return the best-so-far chart of a search, or None if no trial has a cost yet.
 
     Args:
-        progress: (index among the ended trials, cost) of each measured trial, in order.
+        progress: index among the ended trials, and cost, of each measured trial, in order.
         ended: number of ended trials, which is the length of the horizontal axis.
-        levels_us: times of the horizontal lines in µs by (kind, label). Times of 0 µs are left out.
+        levels_us: times of the horizontal lines in µs by (kind, label). Lines at 0 µs are not drawn.
         width: width of the drawing. A narrow drawing has fewer dots and ticks.
-        scale: scale of the costs; None: measured times.
+        scale: scale of the costs. If None, the costs are measured times.
     """
     if not progress:
         return None
@@ -91,8 +91,10 @@ def best_so_far(
 
 
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
-    """Return the lines with their labels: each label is above its line, or below it if the best-so-far line, which
-    covers the range `drawn`, would cross the label.
+    """Return the horizontal lines with their labels.
+
+    A label is above its line. It is below the line if the best-so-far line, which covers the range `drawn`, would cross
+    the label.
     """
     levels: list[Level] = []
     for (kind, label), y in sorted(heights.items(), key=lambda item: item[1]):
@@ -156,10 +158,10 @@ class Spark:
 
 
 def spark_of(lows: Sequence[tuple[int, float]], scale: Scale | None = None) -> Spark | None:
-    """Return the line of the running minimum of (number, cost) pairs; None without pairs.
+    """Return a sparkline of the running minimum of (number, cost) pairs, or None if there are no pairs.
 
     Args:
-        scale: scale of the costs; None: measured times.
+        scale: scale of the costs. If None, the costs are measured times.
     """
     if not lows:
         return None

@@ -1,4 +1,4 @@
-"""Forest plot of an ablation: an interval for each change, and a line at the ratio of no effect."""
+"""Forest plot of an ablation, with an interval for each change, and a line at ratio 1 (no effect)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ PLACES = {"pays": 2, "hurts": 5, "nothing": 4, "unclear": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Forest(Rows):
-    """All changes, one below the other, on a scale of ratios. `even_x` is the position of the ratio 1 (no effect).
+    """All changes of an ablation, one below the other, on a scale of ratios. `even_x` is the horizontal position of
+    ratio 1 (no effect).
 
-    The text of a line is its ratio if that lies outside the scale, else empty.
+    The text of an interval line is its ratio if the ratio lies outside the scale, else empty.
     """
 
     stems: tuple[IntervalLine, ...]

@@ -1,4 +1,4 @@
-"""Plotly's script from its Python package, so that browsers load nothing from other hosts."""
+"""Serves Plotly's script from Plotly's Python package, so that browsers load nothing from other hosts."""
 
 import gzip
 from functools import cache

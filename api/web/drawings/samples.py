@@ -1,4 +1,4 @@
-"""Drawings of samples, as traces in measured order and as histograms, in SVG coordinates."""
+"""Draws samples as traces in the order of measurement and as histograms, in SVG coordinates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,10 +67,10 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Samples of one kernel: points of the trace, and a histogram.
+    """Samples of one kernel, drawn as points of a trace and as a histogram.
 
     Attributes:
-        place: index that selects colour and shape.
+        place: index that selects colour and shape of the points.
         base: vertical position of the histogram.
         outlying: number of samples outside the drawn range.
     """
@@ -114,12 +114,12 @@ class Drawing:
 
 
 def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) -> Drawing | None:
-    """Return the drawing of the given series, in their order; None without series.
+    """Return a drawing of several series in the given order, or None if there are no series.
 
     Samples with the same index have the same horizontal position, because interleaved series are measured together.
 
     Args:
-        first: index of the first series, which selects its colour and shape.
+        first: index of the first series. The index of a series selects its colour and shape.
     """
     if not timings:
         return None

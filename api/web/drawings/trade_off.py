@@ -1,4 +1,4 @@
-"""Drawing of trials by two objectives, with the Pareto front, in SVG coordinates. Templates only draw it."""
+"""Draws trials by two objectives, with the Pareto front, in SVG coordinates. Templates only draw the coordinates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True)
 class TradeOff:
-    """Coordinates of a drawing. `summary` describes it in words.
+    """Coordinates of a drawing. `summary` describes the drawing in words.
 
     Attributes:
-        dots: positions of the trials that are not on the front.
-        line: SVG path of the front, in steps.
+        dots: positions of the trials that are not on the Pareto front.
+        line: SVG path of the Pareto front, which has the form of steps.
     """
 
     dots: tuple[tuple[float, float], ...]
@@ -63,9 +63,9 @@ def front_of(trials: Sequence[Weighed]) -> tuple[Weighed, ...]:
 def trade_off(
     trials: Sequence[Weighed], axes: tuple[Objective, Objective], *, width: float, estimated: bool
 ) -> TradeOff | None:
-    """Return the drawing of a search with a metric or two objectives; None for fewer than two trials.
+    """Return the drawing of a search with a metric or two objectives, or None if there are fewer than two trials.
 
-    The lower the first cost, the further left a trial is; the lower the second cost, the further down.
+    The first cost increases to the right, and the second cost increases upwards.
     """
     if len(trials) < 2:
         return None

@@ -1,6 +1,6 @@
-"""Web pages, one folder per page: routes (`page.py`), view and templates. Scripts only update pages.
+"""Web pages. Each page has a folder with its routes (`page.py`), view and templates. Scripts only update pages.
 
-The router of every `page.py` is served.
+The service serves the router of every `page.py`.
 """
 
 import os
@@ -71,10 +71,10 @@ class Files(StaticFiles):
     def file_response(
         self, full_path: "str | os.PathLike[str]", stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """Return a file, or 304 if the browser has the current version.
+        """Return a static file, or status 304 if the browser has the current version.
 
-        A shared worker has the content security policy of its script, not that of a page. Browsers must check every
-        file for changes, because new scripts do not work with cached old ones after an upgrade.
+        A shared worker has the content security policy of its script, not the policy of a page. Browsers must check
+        every file for changes, because after an upgrade new scripts do not work together with old cached scripts.
         """
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["Content-Security-Policy"] = WORKER_POLICY

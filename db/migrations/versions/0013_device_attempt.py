@@ -1,4 +1,4 @@
-"""Add the lease that a device's activity belongs to."""
+"""Add the lease to which a device's activity belongs."""
 
 from collections.abc import Sequence
 

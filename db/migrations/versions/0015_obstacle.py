@@ -1,4 +1,4 @@
-"""Add the reason why the last worker could not do a search's work."""
+"""Add the reason why a worker could not do the jobs of a search."""
 
 from collections.abc import Sequence
 

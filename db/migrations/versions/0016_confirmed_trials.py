@@ -1,4 +1,4 @@
-"""Add confirmed figures to trials, and rank by them."""
+"""Add confirmed times to trials, and rank trials by these times."""
 
 import json
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ def downgrade() -> None:
 
 
 def _take_over() -> None:
-    """Set the figures of the last confirmation on the confirmed trials and on those with the same binary.
+    """Copy the times of the last confirmation to each confirmed trial, and to the trials with the same binary.
 
-    A trial whose verdict cannot be read keeps its quick figures, so that it does not prevent the upgrade.
+    A trial whose verdict cannot be read keeps its quick time, so that it does not prevent the upgrade.
     """
     jobs = sa.table("jobs", *map(sa.column, ("id", "kind", "trial_id", "verdict")))
     columns = ("id", "search_id", "binary_digest", "time_us", "quick_us")

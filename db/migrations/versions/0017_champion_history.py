@@ -1,4 +1,4 @@
-"""Add the decisions about a champion: replaced, rolled back, restored."""
+"""Add the history of decisions about a champion, which was replaced, rolled back or restored."""
 
 from collections.abc import Sequence
 

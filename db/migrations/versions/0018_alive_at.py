@@ -1,4 +1,6 @@
-"""Add the time at which a service last swept a running search, to bound its running time after a kill."""
+"""Add the time at which a service last swept a running search. It limits the running time that is counted if the
+service is killed.
+"""
 
 from collections.abc import Sequence
 

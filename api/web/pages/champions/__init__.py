@@ -1,1 +1,1 @@
-"""Pages that list champions, roll a champion back, and restore a former one."""
+"""Pages that list champions, roll a champion back, and restore a former champion."""

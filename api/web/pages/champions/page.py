@@ -1,4 +1,4 @@
-"""Pages of champions: the list, and the forms for rollback and restoration."""
+"""Pages of champions, which are the list and the forms for rollback and restoration."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Page that compares two trials: settings, source code and measurements."""
+"""Page that compares the settings, source code and measurements of two trials."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,12 +49,15 @@ def compare_page(
     trial: Annotated[list[str] | None, Query(max_length=100)] = None,
     view: View | None = None,
 ) -> Response:
-    """Show two trials given as ``left=3.57&right=3.60``. Other parameters are redirected to such a URL.
+    """Show two trials that are given as ``left=3.57&right=3.60``. Requests with other parameters are redirected to a
+    URL of this form.
 
     Args:
-        search: id of the search that contains the trials, if `left` and `right` are numbers only.
+        search: id of the search that contains the trials, needed if `left` and `right` are trial numbers without a
+            search id.
         trial: the two trials that were ticked in a leaderboard.
-        view: layout of the source difference; None: side by side in wide windows, else unified.
+        view: layout of the source difference. If None, the layout is side by side in wide windows and unified in narrow
+            windows.
     """
     with service.database.read() as session:
         names = _ticked(trial) if trial else {"left": left, "right": right}
@@ -108,9 +111,9 @@ class Compared:
     """Content of the comparison page.
 
     Attributes:
-        caveats: sentences on why the times are not comparable.
-        comparison: statistical comparison of the times; None if a trial has no timing or too few samples.
-        profiles: (name, difference) of each profile report that both trials have.
+        caveats: sentences that state why the times are not comparable.
+        comparison: statistical comparison of the times. None if a trial has no timing or too few samples.
+        profiles: name and difference of each profile report that both trials have.
     """
 
     left: Half
@@ -125,7 +128,7 @@ class Compared:
 
 
 def compared(session: Session, store: Artefacts, trials: Sequence[int], now: datetime) -> Compared:
-    """Compare two trials, of the same search or of two searches.
+    """Return the comparison of two trials, which may belong to different searches.
 
     Args:
         trials: ids of the left and the right trial.

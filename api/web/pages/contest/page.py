@@ -122,7 +122,7 @@ def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
     """Return the ids of the competing searches, oldest first.
 
     Raises:
-        NotFound: no search competes for this champion.
+        NotFound: no search competes for the champion of these terms.
     """
     found = Leaderboard(session).searches_of(
         family=contest.family,

@@ -1,4 +1,4 @@
-"""Error page: the reason, and links to pages on which the user can continue."""
+"""Error page, with the reason and links to pages on which the user can continue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class ErrorPage:
     """Content of an error page.
 
     Attributes:
-        links: (URL, text) of pages on which the user can continue, the most specific first.
+        links: URL and text of links to pages on which the user can continue, most specific page first.
     """
 
     title: str
@@ -52,7 +52,7 @@ def error_content(refused: Refusal, path: str, *, again: str | None = None) -> E
 
     Args:
         path: the requested path.
-        again: URL of the refused form with the user's input; None for other requests.
+        again: URL of the refused form with the user's input. None if the request was not a form.
     """
     return ErrorPage(
         title=UNREADABLE if refused.code == UnreadableValue.code else TITLES.get(refused.status, "This did not work"),

@@ -1,1 +1,1 @@
-"""Page and downloads of a champion's evidence."""
+"""Page that shows a champion's evidence, and downloads of the evidence."""

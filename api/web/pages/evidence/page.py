@@ -1,4 +1,4 @@
-"""Page of a champion with its evidence, and its downloads."""
+"""Page that shows a champion with its evidence, and downloads of the champion."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""Content of a champion's page: promotion rules, interleaved samples, and the champion's history."""
+"""Builds the content of a champion's page, with promotion rules, interleaved samples, and the champion's history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,10 +46,11 @@ class EvidenceSheet:
     """Content of a champion's page.
 
     Attributes:
-        samples: timings of the champion, its second series, the incumbent and baselines; sample i is of round i.
-        slower: drawing of the baselines that are too slow for `drawing`.
-        history: champions with the same key, newest first, including this one.
-        not_exportable: reason why there is no export to download; None if there is one.
+        samples: timings of the champion, its second series, the incumbent and the baselines. Sample i was taken in
+            round i.
+        slower: drawing of the series that are too slow for `drawing`. None if there are none.
+        history: champions with the same key, newest first, including this champion.
+        not_exportable: reason why there is no export to download. None if there is an export.
     """
 
     champion: ChampionView
@@ -68,7 +69,7 @@ class EvidenceSheet:
 
     @property
     def called(self) -> str | None:
-        """Text about the champion's time when PyTorch calls it; None if no exported package can contain the
+        """Text about the champion's time when PyTorch calls the champion. None if no exported package can contain the
         champion.
         """
         return called_text(self.champion, self.search.device.kind)
@@ -124,7 +125,7 @@ def bundle_of(session: Session, store: Artefacts, champion_id: int, now: datetim
 
     Raises:
         NotFound: the champion does not exist, or its files were deleted from the store.
-        Conflict: this kind of champion cannot run outside kernel-evo, or its files were never stored.
+        Conflict: this kind of champion cannot run outside kernel-evo, or the champion's files were never stored.
     """
     champion = champion_view(Champions(session).champion(champion_id))
     search = search_view(session, champion.search_id, now)

@@ -1,4 +1,4 @@
-"""Pages of kernel families. The list also contains families that cannot be read, with the reason."""
+"""Pages of kernel families. The list also contains families that cannot be read, with the reasons."""
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse

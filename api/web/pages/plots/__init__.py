@@ -1,1 +1,1 @@
-"""Plots of a search: Plotly figures as data, each with a summary and a table of the same figures."""
+"""Plots of a search. Each plot consists of data for Plotly, a summary, and a table of the same values."""

@@ -1,4 +1,4 @@
-"""Best-so-far plot: measured trials, the best time up to each trial, and reference lines."""
+"""Best-so-far plot, with measured trials, the best time up to each trial, and reference lines."""
 
 from api.web.pages.plots.figure import Figure, Plot, Table, Trace, label, nothing, time_axis
 from db.queries.landscape import Landscape

@@ -1,4 +1,4 @@
-"""Data of a plot: traces and layout for Plotly, with a summary and a table."""
+"""Data of a plot, which are traces and layout for Plotly, a summary and a table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """One or more figures. If there are none, `summary` gives the reason.
+    """A plot with its figures. If there are no figures, `summary` states the reason.
 
     Attributes:
         choices: names of tunables that the reader can choose.

@@ -1,4 +1,4 @@
-"""All plots of a search by name, with a cache of the latest."""
+"""Creates the plots of a search by name, and caches the latest plots."""
 
 import threading
 from collections import OrderedDict
@@ -38,7 +38,7 @@ class PlotRequest:
     """Input of the function that draws a plot.
 
     Attributes:
-        pair: the two tunables of a contour; None: chosen automatically.
+        pair: the two tunables of a contour plot. A tunable that is None is chosen automatically.
     """
 
     landscape: Landscape
@@ -96,11 +96,11 @@ class Gallery:
         """Return a plot as JSON.
 
         Args:
-            pair: the two tunables of a contour; None: chosen automatically.
+            pair: the two tunables of a contour plot. A tunable that is None is chosen automatically.
 
         Raises:
             NotFound: the search or the plot does not exist.
-            InvalidInput: `pair` contains a name that is not a varied tunable.
+            InvalidInput: `pair` contains the name of a tunable that is unknown or has only one value.
         """
         if name not in EXHIBITS:
             raise NotFound(unknown(name, EXHIBITS, "plots"))

@@ -1,4 +1,4 @@
-"""Lineage plot: the ancestors of the champion, and the settings that changed in each step."""
+"""Lineage plot, with the ancestors of the champion and the settings that changed in each step."""
 
 from collections.abc import Mapping, Sequence
 

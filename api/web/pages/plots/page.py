@@ -1,4 +1,4 @@
-"""Plots of a search: the page, the data of each plot, and Plotly's script."""
+"""Routes of the plots of a search, which serve the page, the data of each plot, and Plotly's script."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
-"""Data of the parallel coordinates, which a script of the page draws.
+"""Data of the parallel coordinates plot, which a script of the page draws.
 
-Plotly would need `eval`, which the CSP forbids.
+Plotly is not used, because it would need `eval`, which the content security policy forbids.
 """
 
 from dataclasses import dataclass

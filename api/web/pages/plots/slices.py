@@ -1,4 +1,4 @@
-"""Slice and contour plots: which values of one or two tunables are fast."""
+"""Slice and contour plots, which show what values of one or two tunables are fast."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -38,7 +38,7 @@ def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
     """Plot the best time for each pair of values of two tunables.
 
     Raises:
-        InvalidInput: `x` or `y` is not a tunable with several values.
+        InvalidInput: `x` or `y` is not the name of a tunable with several values.
     """
     points = {point.number: point for point in [*landscape.even(EVEN), *landscape.fastest(FASTEST)]}
     shown = list(points.values())

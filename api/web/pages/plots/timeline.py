@@ -1,4 +1,4 @@
-"""Device timeline: when each slot compiled, verified and measured."""
+"""Device timeline, which shows when each slot compiled, verified and measured."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -78,9 +78,9 @@ def bars(work: Work) -> tuple[StageBar, ...]:
 
 
 def short_names(slots: Mapping[Slot, str]) -> dict[Slot, str]:
-    """Return a short unique name per slot: the name of the worker, and a prefix of the device id.
+    """Return a short unique name per slot. It consists of the name of the worker and a prefix of the device id.
 
-    The prefix is as long as needed to make the names unique. If they are equal even with whole device ids, the name
+    The prefix is as long as needed to make the names unique. If names are equal even with whole device ids, the name
     consists of the ids of the worker and the device.
     """
     for length in (8, 16, 200):

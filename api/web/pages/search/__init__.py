@@ -1,1 +1,1 @@
-"""Page of one search: progress, best trials, champion."""
+"""Page of one search, with progress, best trials and champion."""

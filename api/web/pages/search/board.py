@@ -1,4 +1,4 @@
-"""Data of the search pages as text and figures. Templates only arrange it."""
+"""Data of the search pages as text and numbers. Templates only arrange the data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Weighing:
-    """Trials of a search by two objectives, or by time and metric.
+    """Drawing and Pareto front of the trials of a search, by two objectives or by time and metric.
 
     Attributes:
         drawings: one drawing for wide windows and one for phones.
@@ -75,11 +75,11 @@ class Board:
 
     Attributes:
         spark: sparkline of the best time so far.
-        fallen: last champion from this search, if no champion from it is current.
+        fallen: last champion from this search, if no champion from this search is current.
         since: ``rolled back`` or ``retired`` for each promoted trial whose champion is no longer current.
         charts: chart of the best time so far for wide windows, and one for phones.
         attended: True if a connected worker has a device for the search.
-        trade_off: trials by two objectives, or by time and metric; None if time is the only objective.
+        trade_off: trials by two objectives, or by time and metric. None if time is the only objective.
     """
 
     search: SearchView
@@ -131,7 +131,8 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
     """Return the board of one search, with its charts and latest failures.
 
     Args:
-        connected_since: time since which connected workers were seen; None: `attended` is not checked.
+        connected_since: workers that sent a request after this time count as connected. If None, `attended` is not
+            checked.
     """
     archive, search = Archive(session), search_view(session, search_id, now)
     failed = trial_views(session, archive.latest_failures(search_id, FAILURES))
@@ -200,9 +201,9 @@ def _failure(trial: TrialView) -> Failure:
 
 
 def _levels(search: SearchView) -> dict[tuple[str, str], float]:
-    """Return the times of the horizontal lines.
+    """Return the times of the horizontal lines of a chart, by (kind, label).
 
-    With a metric there are none, because baselines and limits are times.
+    A search with a metric has no such lines, because baselines and limits are times.
     """
     if search.objective.metric is not None:
         return {}

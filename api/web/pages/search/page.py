@@ -1,4 +1,4 @@
-"""Page of one search: progress, best trials, leaderboard."""
+"""Page of one search, with progress, best trials and leaderboard."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""Report of a search: reads its data, and adds drawings to the document for the HTML file."""
+"""Reads the data for the report of a search, and adds drawings to the document for the HTML file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Reading:
 
 
 def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) -> Reading:
-    """Read the data of one search.
+    """Return the data for the report of one search.
 
     Raises:
         NotFound: the search does not exist.

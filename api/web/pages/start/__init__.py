@@ -1,1 +1,1 @@
-"""Form that starts a search: fields, user input, and validation."""
+"""Form that starts a search, with its fields, user input and validation."""

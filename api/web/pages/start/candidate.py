@@ -26,10 +26,11 @@ class Candidate:
 
     @property
     def family(self) -> Family:
-        """The family from this installation, or else from its document.
+        """The family, read from this installation if it is installed, else from its document.
 
         Raises:
-            InvalidInput: another version of kernel-evo registered the document, and this version cannot read it.
+            InvalidInput: a different version of kernel-evo registered the document, and this version cannot read the
+                document.
         """
         return self.installed or parsed(self.document)
 

@@ -108,12 +108,13 @@ class Entry:
     """A form field.
 
     Attributes:
-        name: name of the field, and its path in the REST body, e.g. ``budget.minutes``.
-        read: parser of a non-blank text; an empty field is left out.
-        options: options of a choice; None: free text. Device options are added when the form is shown.
+        name: name of the field, which is also the field's path in the REST body, e.g. ``budget.minutes``.
+        read: function that parses a non-empty text. Empty fields are not parsed.
+        options: options from which the user chooses. If None, the field contains free text. Options for devices are
+            added when the form is shown.
         usual: default value.
         long: True for a text of several lines.
-        keys: kind of keyboard on a phone.
+        keys: kind of keyboard that a phone shows.
     """
 
     name: str

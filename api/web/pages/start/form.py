@@ -1,4 +1,4 @@
-"""Content of the form that starts a search, including the faults of a refused input."""
+"""Content of the form that starts a search, including the faults of input that was refused."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,11 +31,11 @@ class StartForm:
 
     Attributes:
         fields: problem fields of the chosen family.
-        groups: the other fields by heading, each with its options.
+        groups: all fields except the problem fields, by heading.
         devices: True if a connected device can run the family.
         kinds: device kinds that the family supports.
-        typed: entered text by field; other fields have their defaults.
-        wrong: fault by field.
+        typed: entered text by field. Fields without entered text have their defaults.
+        wrong: description of the fault by field.
     """
 
     families: tuple[Candidate, ...]

@@ -1,7 +1,8 @@
-"""Form that starts a search. Input is checked like a REST request; faults appear at their fields, and input is kept.
+"""Form that starts a search. Input is checked like a REST request. Faults appear next to their fields, and the input is
+kept.
 
-A refused form redirects to a URL that contains the input. Reloading and going back therefore never send the form again,
-and the link can be shared.
+After a refusal, the browser is redirected to a URL that contains the input. Reloading and going back therefore never
+send the form again, and users can share the URL.
 """
 
 from dataclasses import replace

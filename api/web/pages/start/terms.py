@@ -23,8 +23,8 @@ class Terms:
     """Parsed input of a form.
 
     Attributes:
-        given: parsed value by field, without empty and invalid fields.
-        wrong: fault and valid values by field.
+        given: parsed value by field. Empty and invalid fields are not included.
+        wrong: text with the fault and the valid values, by field.
     """
 
     given: Mapping[str, object]
@@ -43,9 +43,9 @@ class Terms:
 
 
 def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """Parse each field. Empty fields are left out.
+    """Parse the text of each field. Empty fields are skipped.
 
-    Empty problem fields are faults, because they have no safe default.
+    An empty problem field is a fault, because it has no safe default.
     """
     values: dict[str, object] = {}
     wrong: dict[str, str] = {}
@@ -74,7 +74,7 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
 def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
     """Parse and check the input, and return all faults at once.
 
-    Fields with a fault are replaced by their defaults, and the other fields are checked again.
+    To find further faults, fields with a fault get their defaults, and the remaining fields are checked again.
     """
     terms = read(chosen, typed)
     while found := _faults(service, terms.body(chosen)):

@@ -1,4 +1,4 @@
-"""Page of one trial: config, source and differences, samples, correctness, log, attempts, files."""
+"""Page of one trial, with config, source, differences, samples, correctness, log, attempts and files."""
 
 from typing import Annotated, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Content of a trial's page, including the differences from another trial."""
+"""Builds the content of a trial's page, including the differences from another trial."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Changes:
 
     Attributes:
         role: relation of the other trial to this one: ``parent``, ``champion`` or ``trial``.
-        source: difference of the sources; None if a source is not in the store.
+        source: difference of the sources. None if one of the sources is not in the artefact store.
     """
 
     role: str
@@ -63,11 +63,11 @@ class Sheet:
     """Content of a trial's page.
 
     Attributes:
-        rank: rank among the `measured` trials that have a cost; None if the trial has none.
-        drawings: drawings of the samples by cache state; the state that ranks trials comes first.
+        rank: rank among the `measured` trials that have a cost. None if this trial has no cost.
+        drawings: plots of the samples by cache mode (hot or cold). The mode that determines the ranking comes first.
         challenges: verdicts on this trial, oldest first.
         workers: names of the workers that attempted the trial, by id.
-        reachable: names of related trials that exist: ``parent``, ``champion``.
+        reachable: ``parent`` and ``champion``, as far as these trials exist.
     """
 
     trial: TrialView
@@ -131,12 +131,12 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
     """Return the content of a trial's page.
 
     Args:
-        against: trial to compare with: ``parent``, ``champion``, a number in this search, or search and
-            number of a trial, ``3.57``.
+        against: the trial to compare with: ``parent``, ``champion``, a trial number in this search (``57``), or a
+            search id and a trial number (``3.57``).
 
     Raises:
         NotFound: the trial, or the trial to compare with, does not exist.
-        InvalidInput: `against` has another form.
+        InvalidInput: `against` has none of these forms.
     """
     trial = trial_view(session, trial_id)
     search = search_view(session, trial.search_id, now)

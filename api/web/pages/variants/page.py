@@ -1,4 +1,6 @@
-"""Pages of variants: all variants of a search as a tree, and one variant with its source or a difference."""
+"""Pages of variants. One page shows all variants of a search as a tree. A second page shows one variant with its
+source, or its difference from another variant.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -104,7 +106,7 @@ class Entry:
 
     Attributes:
         depth: number of generations from the family's own implementation, along first parents.
-        usd: cost of the proposal that gave the variant; None if no language model proposed it.
+        usd: cost in US dollars of the proposal that gave the variant. None if no language model proposed the variant.
         best_of_niche: True if no variant whose binary uses the same mechanisms is faster.
     """
 

@@ -1,4 +1,4 @@
-"""Page of the workers: devices, activity, connection."""
+"""Page of the workers, with devices, activity and connection."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -140,8 +140,8 @@ class Member:
     """A worker with its leases and recent results.
 
     Attributes:
-        per_minute: results per minute over the last `MINUTES`.
-        lost: number of leases that the worker lost within `LOSSES`.
+        per_minute: results per minute, averaged over the last `MINUTES` minutes.
+        lost: number of leases that the worker lost within the period `LOSSES`.
     """
 
     worker: WorkerView
