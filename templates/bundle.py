@@ -1,7 +1,7 @@
-"""Family bundles: a ZIP of a family's folder for upload, which is checked when it is unpacked.
+"""Packs the folder of a family as a ZIP for upload (a bundle), and checks bundles when they are unpacked.
 
-Bundles come from untrusted users. Only regular files with plain names below the family's folder are unpacked, their
-sizes are limited, and the digest of the family covers every byte.
+Bundles come from untrusted users. Only regular files with plain names below the family's folder are unpacked, and their
+sizes are limited. The digest of the family depends on every byte of the files.
 """
 
 import io
@@ -56,7 +56,7 @@ WHERE = "bundle"
 
 
 def pack(package: Package) -> bytes:
-    """Return the ZIP of a family's own files. Equal files give equal bytes.
+    """Return the ZIP of a family's own files. Equal files give equal ZIPs.
 
     Raises:
         InvalidInput: the family is a recording, or has a file name that `unpack` would refuse.
@@ -78,7 +78,8 @@ def unpack(content: bytes) -> dict[str, bytes]:
     """Return the files of a bundle by name.
 
     Raises:
-        InvalidInput: the ZIP is invalid or too large, or contains other entries than regular files with plain names.
+        InvalidInput: the ZIP is invalid or too large, or contains an entry that is not a regular file with a plain
+            name.
     """
     try:
         with open_zip(content, most_files=MAX_FILES) as archive:
@@ -103,10 +104,10 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 
 
 def family_of(files: Mapping[str, bytes]) -> Family:
-    """Return the family that the family.toml among these files declares. Other files are not read.
+    """Return the family that the family.toml among the given files declares. No other file is read.
 
     Raises:
-        InvalidInput: the document is invalid or names a missing file. The error contains the field or the file.
+        InvalidInput: the document is invalid, or names a missing file.
     """
     if len(files[SPEC]) > MAX_SPEC_BYTES:
         raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
@@ -129,7 +130,7 @@ def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
     Templates are checked when they are rendered.
 
     Raises:
-        InvalidInput: a source does not use a declared name. The error contains the file and the name.
+        InvalidInput: a source does not use a declared name.
     """
     package = package_of(family, files)
     for kind in family.implementations:

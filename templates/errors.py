@@ -1,4 +1,4 @@
-"""Errors of rendering."""
+"""Errors that occur while a template is rendered."""
 
 from evo.errors import EvoError
 

@@ -2,8 +2,8 @@
 
 Compilers print lines of the files that they include, so an untrusted source could reveal files of the worker's machine.
 The check covers all ways to name a file. It cannot resolve names that macros form, so it refuses an include by a macro.
-Comments and strings are searched like code, because telling them apart needs a complete preprocessor: a string with the
-start of a comment could otherwise hide a directive. All patterns take linear time.
+Comments and strings are searched like code, because only a complete preprocessor can tell them apart. Otherwise a
+string that contains the start of a comment could hide a directive. All patterns take linear time.
 
 Compiler flags of variants must be in a list of accepted flags, because compilers have hundreds of options that read,
 write or run files.

@@ -1,4 +1,4 @@
-"""Results for other problems from the built-in recordings."""
+"""Reads results for other problems of a family from the built-in recordings."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ from templates.registry import find, recordings
 def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
     """Return the built-in recordings of a family on a device model that used the same objective.
 
-    Recordings with another timing protocol are included, because times are compared only within one recording.
+    Recordings with a different timing protocol are included, because times are compared only within one recording.
     """
     usual = Objective(deterministic=objective.deterministic, protocol=objective.protocol)
     if objective.first != usual:

@@ -1,4 +1,4 @@
-"""Checks which inputs a reference.py creates, from its source text, before it runs."""
+"""Determines from the source text of a reference.py which inputs it creates, before it is executed."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
     """Refuse an argument that `inputs()` never creates.
 
     Args:
-        source: text of reference.py. If the inputs cannot be determined from it, nothing is refused.
-        spec, file: names of family.toml and reference.py for the error.
+        source: text of reference.py. If the inputs cannot be determined from the text, no argument is refused.
+        spec, file: names of family.toml and reference.py, used in the error message.
 
     Raises:
-        InvalidInput: an argument is not created. The error contains its field, the created inputs, and remedies.
+        InvalidInput: an argument is not created.
     """
     made = returned_names(source)
     for number, argument in enumerate(arguments):
@@ -34,8 +34,8 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
 
 
 def returned_names(source: bytes) -> frozenset[str] | None:
-    """Return the keys of all dicts that the function `inputs` returns; None if they cannot be determined from the
-    text.
+    """Return the keys of all dicts that the function `inputs` returns, or None if the keys cannot be determined from
+    the text.
     """
     try:
         tree = ast.parse(source)

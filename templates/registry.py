@@ -1,4 +1,6 @@
-"""Finds families: built-in folders, folders of installed packages, paths, and recording files."""
+"""Finds families by name or path. Families are built-in folders, folders of installed packages, folders of users, and
+recording files.
+"""
 
 import gzip
 import hashlib
@@ -45,10 +47,10 @@ class Package:
     """A family with all files from which its candidates are built. The files are read once.
 
     Attributes:
-        path: path of the folder or the recording file.
+        path: path of the family's folder or of the recording file.
         digest: SHA-256 over `files`, which changes when a file is edited.
-        files: contents by path relative to the folder. Shared includes are under ``include/``.
-        location: absolute path of the family; None for built-in families.
+        files: contents by path relative to the folder. The header files that all families share are under ``include/``.
+        location: absolute path of the family. None for built-in families.
         recording: recorded space, if the family is a recording file.
     """
 
@@ -109,11 +111,11 @@ def _survey() -> Iterator[Package | Broken]:
 def find(name_or_path: str) -> Package:
     """Return a family by its name, or by the path of its folder or recording.
 
-    Names are those of built-in families and recordings, and of families in installed packages.
+    A name selects a built-in family or recording, or a family in an installed package.
 
     Raises:
-        NotFound: the family does not exist. The message lists known families, closest names first.
-        InvalidInput: the document is invalid. The error contains the field.
+        NotFound: the family does not exist.
+        InvalidInput: a field of the document is invalid.
     """
     if is_path(name_or_path):
         return _at(_resolved(name_or_path))
@@ -197,7 +199,7 @@ def _folder(path: Path, *, built_in: bool) -> Package:
 def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
     """Return a value that changes when a file is edited, added or removed.
 
-    This is much faster than reading the files.
+    Computing this value is much faster than reading the files.
     """
     stats = ((file, file.stat()) for file in _paths(path))
     return tuple((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats)
@@ -243,8 +245,8 @@ def _read_family(path: Path) -> Family:
 
 
 def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str, bytes]]:
-    """Return the family that a class in family.py describes, and its files. The files that the class describes replace
-    family.py.
+    """Return the family that a class in family.py describes, and its files. The files that the class describes take the
+    place of family.py.
     """
     files = {name: content for name, content in own.items() if name != PYTHON_SPEC}
     document, made = read_family(_utf8(path / PYTHON_SPEC))
@@ -269,8 +271,8 @@ def _utf8(path: Path) -> str:
 
 
 def _common_name(family: Family, path: Path) -> str:
-    """Return advice on making the names of family and folder equal. The folder's name may not be a valid name of a
-    family.
+    """Return advice on how to make the names of family and folder equal. If the folder's name is not a valid family
+    name, the advice is to rename the folder.
     """
     if WORD.fullmatch(path.name):
         return f"make both {path.name}"
@@ -307,7 +309,7 @@ def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _paths(path: Path) -> list[Path]:
-    """Return all relevant files in a fixed order, without hidden files, caches and backups of editors.
+    """Return the files of a family in a fixed order. Hidden files, caches and backup files of editors are not included.
 
     Symbolic links to files and folders are followed.
     """
@@ -320,7 +322,8 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _walked(folder: Path, top: Path, above: frozenset[Path]) -> Iterator[Path]:
-    """Yield the relevant files of a folder. A symbolic link to a parent folder is skipped, because it would never end.
+    """Yield the relevant files of a folder. A symbolic link to a parent folder is skipped, because following it would
+    never end.
 
     Args:
         above: the parent folders, with symbolic links resolved.
@@ -348,7 +351,7 @@ def _matters(path: Path) -> bool:
 
 
 def _digest(files: Mapping[str, bytes]) -> str:
-    """Return the digest over names and contents.
+    """Return a digest of the names and contents of files.
 
     Each name and each content is hashed separately, so that different folders have different digests.
     """

@@ -1,4 +1,4 @@
-"""Generates the source of a config: renders a template in a sandbox, or puts macros before a plain source."""
+"""Generates the source of a config, by rendering a template in a sandbox or by adding macros before a plain source."""
 
 import re
 import traceback
@@ -47,11 +47,12 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
 
 
 def check(package: Package, kind: DeviceKind) -> None:
-    """Check that a template or source uses the names that its document declares. Recordings have no source.
+    """Check that a template or source uses the names that its document declares. For recordings, which have no source,
+    nothing is checked.
 
     Raises:
-        RenderError: a template uses a name that is not declared, a tunable has no effect (and so only enlarges the
-            space), or the source redefines a macro.
+        RenderError: a template uses a name that is not declared, a tunable has no effect and therefore only enlarges
+            the space, or the source redefines a macro.
     """
     implementation = package.family.implementation(kind)
     if kind_of(kind).runs == "recordings":
@@ -74,19 +75,20 @@ def check(package: Package, kind: DeviceKind) -> None:
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:
-    """Call `check` for a plain or Triton source. A template may be valid for some configs, so it is checked per config.
+    """Call `check` for a plain or Triton source. A template may be valid only for some configs, so templates are
+    checked when they are rendered.
 
     Raises:
-        RenderError: see `check`.
+        RenderError: a tunable has no effect, or the source redefines a macro.
     """
     if package.family.implementation(kind).mode != "template":
         check(package, kind)
 
 
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
-    """Return the free variables of a template, or the words of a source, including those of included files.
+    """Return the free variables of a template, or the words of a source. Included files are searched as well.
 
-    Variables that the family does not declare and for which the template has a default are left out.
+    Variables that the family does not declare are left out if the template has a default for them.
     """
     implementation = package.family.implementation(kind)
     if implementation.mode == "triton":
@@ -107,10 +109,10 @@ def _declared(package: Package, implementation: Implementation) -> frozenset[str
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
-    """Return the words that need macros; None for all macros.
+    """Return the names for which a macro is needed, or None if all macros are needed.
 
-    All are needed if family.toml lists the macros, or if words may come from other files. A macro that the source does
-    not use is left out, because a system header may use its name.
+    All macros are needed if family.toml lists the macros, or if files outside the family may use them. A macro that the
+    source does not use is left out, because a system header may use the same name for something else.
     """
     texts = _texts(package)
     if implementation.macros is not None or not all_read(texts, implementation):

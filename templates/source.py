@@ -1,7 +1,7 @@
 """Analyses how a plain source uses its macros, without compiling it.
 
-This is a simple preprocessor: it removes comments, inserts included files of the family at their position, and
-evaluates only conditions about a single name. If the analysis is uncertain, a macro counts as used.
+The analysis is a simple preprocessor. It removes comments, inserts included files of the family at their position, and
+evaluates only conditions on a single name. If the analysis is uncertain, a macro counts as used.
 """
 
 import posixpath
@@ -42,7 +42,7 @@ class Fate:
     """How the source uses one macro.
 
     Attributes:
-        state: ``used``; ``redefined`` before any use; ``tested`` only by ``#ifdef`` or ``#ifndef``; or ``unused``.
+        state: ``used``, ``redefined`` (before any use), ``tested`` (only by ``#ifdef`` or ``#ifndef``), or ``unused``.
         place: position of the redefinition, as ``file:line``.
         text: text of the directive that redefines the macro.
     """
@@ -54,9 +54,11 @@ class Fate:
 
 @dataclass(kw_only=True)
 class _Reading:
-    """State of reading the lines in order.
+    """State of the preprocessor scan.
 
-    `conditions` has one entry per open condition: the name whose absence it tests, or None.
+    `conditions` has one entry per open ``#if``, ``#ifdef`` or ``#ifndef``. The entry is the macro name if the condition
+    tests that the macro is not defined, an empty string for the include guard of a header, and None for all other
+    conditions.
     """
 
     fates: dict[str, Fate]
@@ -120,7 +122,7 @@ def fates(files: Mapping[str, str], implementation: Implementation, names: Colle
     """Return how a source and the headers of its family use each macro.
 
     Args:
-        files: text files of the family by name.
+        files: texts of the family's files by file name.
     """
     reading = _Reading(fates={name: Fate() for name in names})
     for line in lines_of(files, implementation):
@@ -198,9 +200,11 @@ def _logical_lines(text: str, name: str) -> Iterator[Line]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Replace a comment by a space and its line breaks, and a string by an empty string.
+    """Return a space and the line breaks in place of a comment, or an empty string literal in place of a string
+    literal.
 
-    The string of an ``#include`` is kept, and so are the words of a ``_Pragma``, in which compilers expand macros.
+    The string of an ``#include`` is kept. The words of a ``_Pragma`` are also kept, because compilers expand macros in
+    them.
     """
     found = match[0]
     if found.startswith("/"):

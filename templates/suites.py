@@ -1,4 +1,4 @@
-"""Finds suites: built-in suites by name, and suites of users by the path of a TOML file."""
+"""Finds built-in suites by name, and suites of users by the path of a TOML file."""
 
 from pathlib import Path
 
@@ -19,11 +19,11 @@ def names() -> list[str]:
 
 
 def find(name_or_path: str) -> Suite:
-    """Return a suite by its name, or by the path of its file (``./mine.toml``).
+    """Return a suite by its name, or by the path of its file, e.g. ``./mine.toml``.
 
     Raises:
-        NotFound: the suite does not exist. The message lists the built-in suites.
-        InvalidInput: the file cannot be read or is invalid. The error contains the field.
+        NotFound: the suite does not exist.
+        InvalidInput: the file cannot be read, or a field is invalid.
     """
     if name_or_path in names():
         return _read(FOLDER / f"{name_or_path}{SUFFIX}", name_or_path)

@@ -1,4 +1,4 @@
-"""Generates the source of a Triton config: the code that the kernel needs, and the settings for compiling it."""
+"""Generates the source of a Triton config. It contains the code that the kernel needs, and the compile settings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,8 @@ TYPES: Mapping[str, str] = {
 
 
 def rendered(text: str, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]) -> str:
-    """Return the source of one config: the code that the kernel needs, and a last line with the compile settings.
+    """Return the source of one config. It contains the code that the kernel needs, and the compile settings in the last
+    line.
 
     Raises:
         RenderError: the file lacks the kernel, or the kernel's parameters differ from the declared arguments.
@@ -58,10 +59,11 @@ def rendered(text: str, implementation: Implementation, problem: Problem, variab
 
 
 def check(text: str, implementation: Implementation, declared: Sequence[str]) -> None:
-    """Refuse a file without the kernel, a kernel parameter without a value, and a tunable without effect.
+    """Refuse a file that lacks the kernel, whose kernel has a parameter without a value, or in which a tunable has no
+    effect.
 
     Raises:
-        RenderError: the file is refused. The message contains the parameter or the tunable.
+        RenderError: the file is refused.
     """
     try:
         kernel = _kernel(text, implementation)
@@ -100,11 +102,12 @@ def _names_of_descriptors(implementation: Implementation) -> set[str]:
 def _making_descriptors(
     kernel: Kernel, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]
 ) -> str:
-    """Return a kernel of the same name that creates the descriptors and calls the user's kernel; empty if there are
-    none.
+    """Return the source of a kernel that creates the tensor descriptors and calls the user's kernel, or an empty string
+    if there are no descriptors.
 
-    The launch passes addresses on every architecture. Without a tensor memory accelerator, Triton converts descriptors
-    back to addresses; otherwise it writes them to scratch memory at the start of each program.
+    The new kernel has the name of the user's kernel. The launch passes addresses on every architecture. On GPUs without
+    a tensor memory accelerator, Triton converts descriptors back to addresses. On all other GPUs, Triton writes the
+    descriptors to scratch memory at the start of each program.
     """
     described = _described(implementation)
     call = [each for each in implementation.arguments if each.present(problem)]
@@ -164,8 +167,8 @@ def _build(
 def _passed(
     kernel: Kernel, implementation: Implementation, call: Sequence[Any], known: Sequence[str] | Mapping[str, Value]
 ) -> list[Parameter]:
-    """Return the parameters that the call passes: those without a value from a field, tunable, derived value or
-    default.
+    """Return the kernel parameters for which the launch passes an argument. All other parameters get their value from a
+    problem field, a tunable, a derived value or a default.
     """
     passed = [each for each in kernel.parameters if each.name not in known and not _has_default(each)]
     for each in passed:

@@ -1,7 +1,7 @@
-"""Variants: other implementations of a family. The contract of the family stays the same.
+"""Composes variants, which are further implementations of a family with the same contract.
 
-The files of a variant are in a folder of their own, so that they replace no file of the family. Only the table of one
-device kind changes. Problem, arguments, cases, tolerances, baselines and reference are those of the family.
+The files of a variant are in a folder of their own, so that they replace no file of the family. A variant changes only
+the table of one device kind. Problem, arguments, cases, tolerances, baselines and reference are those of the family.
 """
 
 import re
@@ -48,7 +48,7 @@ class Proposal:
 
     Attributes:
         note: name, author and idea of the variant.
-        table: changed keys of the implementation's table. Other keys are those of the parent.
+        table: changed keys of the implementation's table. All other keys are taken from the parent.
         files: texts of the submitted files by name.
     """
 
@@ -61,11 +61,12 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     """Check a submitted document and its files, and return the proposal.
 
     Args:
-        document: name, author and idea, and the keys of ``[cpu]`` or ``[cuda]`` that differ from the parent's.
+        document: name, author and idea of the variant, and the keys of ``[cpu]`` or ``[cuda]`` whose values differ from
+            the parent.
         default_name: name of the variant if the document contains none.
 
     Raises:
-        InvalidInput: the proposal is invalid. The error contains the key or the file.
+        InvalidInput: a key or a file is invalid.
     """
     for key in (*CONTRACT, "parents", "problem", "arguments", "cases", "case_problem", "work", "baselines"):
         if key in document:
@@ -103,11 +104,11 @@ def composed(
 
     Args:
         base, base_document: files and document of the family that defines the contract.
-        parent, parent_document: files and document of the variant from which this one is derived; otherwise the base
-            itself.
+        parent, parent_document: files and document of the variant from which the new variant is derived. If there is no
+            such variant, those of the base family.
 
     Raises:
-        InvalidInput: the parent has no implementation for this kind, or the proposal has no main source.
+        InvalidInput: the parent has no implementation for the device kind, or the proposal has no main source.
     """
     own_table = table_of(base_document, kind)
     parent_table = table_of(parent_document, kind)
@@ -139,8 +140,8 @@ def composed(
 
 
 def table_of(document: Mapping[str, Any], kind: DeviceKind) -> str:
-    """Return the name of the table in a document that contains the implementation for a kind; the kind if there is
-    none.
+    """Return the name of the table in a document that contains the implementation for a device kind. If there is no
+    such table, return the kind.
     """
     return "triton" if kind == "cuda" and "cuda" not in document and "triton" in document else kind
 

@@ -1,4 +1,4 @@
-"""Schema versions. Opening a database creates or upgrades its schema; a database with a newer schema is refused."""
+"""Creates, checks and upgrades the schema of a database. A database with a newer schema is refused."""
 
 from functools import cache
 from pathlib import Path
@@ -35,7 +35,7 @@ def check_schema(connection: Connection) -> None:
     """Check that the database has the schema of this version.
 
     Raises:
-        StoreUnavailable: another version has changed the schema since the database was opened.
+        StoreUnavailable: a different version of kernel-evo has changed the schema since the database was opened.
     """
     present = MigrationContext.configure(connection).get_current_revision()
     if present != head():
@@ -49,7 +49,7 @@ def prepare(connection: Connection, location: Location) -> None:
     """Create the schema of an empty database, or upgrade the schema of an older version, in one transaction.
 
     Raises:
-        EvoError: the database was written by a newer version.
+        EvoError: the database was written by a newer version of kernel-evo.
     """
     context = MigrationContext.configure(connection)
     present = context.get_current_revision()

@@ -114,9 +114,9 @@ def committing() -> Iterator[Commits]:
 
 
 class Database:
-    """An open database. Repositories receive a `Session` and never commit; the block that opened the session commits.
+    """An open database. Repositories receive a `Session` and never commit. The block that opened the session commits.
 
-    Thread-safe.
+    Several threads may use one object.
 
     Attributes:
         signals: passes on the topics that any process announced with its commits (`db.engine.signals.announce`).

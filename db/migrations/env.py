@@ -1,4 +1,4 @@
-"""Alembic entry point: runs on the connection and in the transaction of `db.engine.schema.migrate`."""
+"""Entry point of Alembic. Migrations run on the connection and in the transaction of `db.engine.schema.migrate`."""
 
 from alembic import context
 

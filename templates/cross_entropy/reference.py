@@ -1,4 +1,6 @@
-"""Cross entropy of rows of logits: reference, attainable accuracy and baselines. Runs in a runner only."""
+"""Inputs, reference, attainable accuracy and baselines for the cross entropy of rows of logits. Only runners execute
+it.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -19,10 +21,10 @@ IGNORED = -100
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw logits x, (rows, cols), and target columns, (rows,).
+    """Draw logits `x` of shape (rows, cols), and target columns of shape (rows,).
 
-    The targets include the first and the last column and ignored rows, but no masked column. `logit_rows` describes
-    the distributions.
+    The targets include the first column, the last column and ignored rows, but no masked column. The distributions are
+    described in `logit_rows`.
     """
     rows, columns = problem["rows"], problem["cols"]
     x = logit_rows(rng, (rows, columns), distribution)
@@ -45,9 +47,11 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` is the plain formula. ``torch`` uses ``OMP_NUM_THREADS`` threads (1 if unset).
+    ``numpy`` computes the plain formula. ``torch`` uses ``OMP_NUM_THREADS`` threads, or one thread if the variable is
+    not set.
     """
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:

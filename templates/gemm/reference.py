@@ -1,4 +1,4 @@
-"""Matrix products: reference, attainable accuracy and baselines. Runs in a runner only."""
+"""Inputs, reference, attainable accuracy and baselines for matrix products. Only runners execute it."""
 
 import math
 import os
@@ -23,15 +23,16 @@ BETWEEN_ROWS = 1000.0
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw a, (M, K), b, (K, N) or (N, K), and bias, (N,) or one unused element.
+    """Draw `a` of shape (M, K), `b` of shape (K, N) or (N, K), and `bias` of shape (N,), or with one element if it is
+    not used.
 
-    The matrices of a batch are stacked, (batch M, K). Padding between rows is filled with large numbers, so that a
-    kernel that reads it gives a wrong answer.
+    The matrices of a batch are stacked to shape (batch M, K). Padding between rows is filled with large numbers, so
+    that a kernel that reads the padding gives a wrong answer.
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: means other than 0, so that results grow with K. ``large``:
-            N(0, 16). ``unit``: results of N(0, 1). The bias has the standard deviation of the products, so that a
-            missing bias is noticed.
+        distribution: ``normal`` draws N(0, 1). ``offset`` has means other than 0, so that results grow with K.
+            ``large`` draws N(0, 16). ``unit`` gives results of N(0, 1). The bias has the standard deviation of the
+            products, so that a missing bias is detected.
     """
     deviation = {"normal": 1.0, "offset": 1.0, "large": 4.0, "unit": problem["K"] ** -0.25}[distribution]
     means = {"a": 0.25, "b": 0.5} if distribution == "offset" else {"a": 0.0, "b": 0.0}
@@ -63,10 +64,11 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` is the plain formula. ``numpy-in-place`` allocates no temporary arrays. Both use NumPy's BLAS.
-    ``torch`` uses ``OMP_NUM_THREADS`` threads (1 if unset).
+    ``numpy`` computes the plain formula. ``numpy-in-place`` allocates no temporary arrays. Both use NumPy's BLAS.
+    ``torch`` uses ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:

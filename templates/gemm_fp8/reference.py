@@ -1,4 +1,4 @@
-"""Products of E4M3 matrices: reference, attainable accuracy and baselines. Runs in a runner only."""
+"""Inputs, reference, attainable accuracy and baselines for products of E4M3 matrices. Only runners execute it."""
 
 import math
 import os
@@ -23,14 +23,14 @@ HEADROOM = 2**13
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw a, (M, K), and b, (N, K), and quantise them to E4M3 codes with scales.
+    """Draw `a` of shape (M, K) and `b` of shape (N, K), and quantise both to E4M3 codes with scales.
 
-    A scale maps the largest number to 448.
+    A scale maps the largest number to 448, the largest E4M3 number.
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: means other than 0. ``large``: N(0, 16) and N(0, 1/16); a has
-            larger scales than needed, as in static quantisation, and subnormal codes. ``unit``: results of N(0, 1).
-            The bias has the standard deviation of the products.
+        distribution: ``normal`` draws N(0, 1). ``offset`` has means other than 0. ``large`` draws N(0, 16) for `a` and
+            N(0, 1/16) for `b`. `a` has larger scales than needed, as in static quantisation, so many codes are
+            subnormal. ``unit`` gives results of N(0, 1). The bias has the standard deviation of the products.
     """
     unit = problem["K"] ** -0.25
     deviations = {"normal": (1.0, 1.0), "offset": (1.0, 1.0), "large": (4.0, 0.25), "unit": (unit, unit)}[distribution]
@@ -66,9 +66,10 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return GPU baselines: ``torch._scaled_mm`` (cuBLASLt), and ``naive``, the kernel of ``naive.cu``.
+    """Return GPU baselines by name.
 
-    ``torch-fast`` accumulates in the tensor cores; ``torch`` accumulates in float32.
+    ``torch`` and ``torch-fast`` call ``torch._scaled_mm`` (cuBLASLt). ``torch`` accumulates in float32, and
+    ``torch-fast`` accumulates in the tensor cores. ``naive`` is the kernel in ``naive.cu``.
     """
     return {
         "torch": partial(_on_torch, problem, False),

@@ -1,4 +1,4 @@
-"""Quantisation to E4M3: reference, rounding error and baselines. Runs in a runner only."""
+"""Inputs, reference, rounding error and baselines for quantisation to E4M3. Only runners execute it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -24,14 +24,14 @@ OUTLIERS = {"outlier": -60000.0, "outlier-8000": -8000.0, "outlier-1000": -1000.
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x, (B, H, S, D).
+    """Draw `x` of shape (B, H, S, D).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: mean 3. ``outlier``: the last element of each head is so
-            large that nearly all other codes are subnormal; with ``outlier-8000`` they are below 1/4, with
-            ``outlier-1000`` below 2. ``everywhere``: the position of the largest element moves from head to head.
-            ``zeros``: the last head is zero, and in the others the first element is the largest. ``large``,
-            ``small``: scales far from 1.
+        distribution: ``normal`` draws N(0, 1). ``offset`` has mean 3. With ``outlier``, the last element of each head
+            is so large that nearly all other codes are subnormal. With ``outlier-8000`` these codes are below 1/4, and
+            with ``outlier-1000`` below 2. With ``everywhere``, the position of the largest element moves from head to
+            head. With ``zeros``, the last head is zero, and the first element of each other head is the largest.
+            ``large`` and ``small`` give scales far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     x = normals(rng, shape) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))

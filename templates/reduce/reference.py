@@ -1,4 +1,4 @@
-"""Sums and maxima of rows: reference and baselines. Runs in a runner only."""
+"""Inputs, reference and baselines for sums and maxima of rows. Only runners execute it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -28,14 +28,15 @@ NEAR_LOWEST = 0.98
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x, (rows, cols). No row's sum is near zero, where a relative error would be meaningless.
+    """Draw `x` of shape (rows, cols). No sum of a row is near zero, where a relative error would be meaningless.
 
     Args:
-        distribution: ``normal``: N(1, 1). ``negative``: the first element is the largest, and no maximum may start
-            at zero; for maxima the elements are near the lowest number of the dtype. ``peaked``: a few columns are
-            far larger than the others, the last one most. ``everywhere``: each row has one such element, one step
-            further than the previous row, so that enough rows cover every column. ``large``: partial sums overflow
-            float16. ``small``: N(0.001, 0.001).
+        distribution: ``normal`` draws N(1, 1). With ``negative``, all elements are below zero and the first element is
+            the largest, so that a running maximum must not start at zero. For maxima, these elements are near the
+            lowest number of the dtype. With ``peaked``, a few columns are far larger than the rest, most of all the
+            last column. With ``everywhere``, each row has one such large element, one column further than in the
+            previous row, so that many rows cover every column. With ``large``, partial sums overflow float16. ``small``
+            draws N(0.001, 0.001).
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     x = normal_rows(rng, (problem["rows"], problem["cols"]), mean, deviation)
@@ -71,10 +72,11 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` is the plain reduction. ``numpy-in-place`` writes to preallocated arrays, and computes sums as a
-    product with ones. ``torch`` uses ``OMP_NUM_THREADS`` threads (1 if unset).
+    ``numpy`` computes the plain reduction. ``numpy-in-place`` writes to preallocated arrays, and computes sums as a
+    product with ones. ``torch`` uses ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:

@@ -1,4 +1,6 @@
-"""RMSNorm with an optional residual: reference, attainable accuracy and baselines. Runs in a runner only."""
+"""Inputs, reference, attainable accuracy and baselines for RMSNorm with an optional residual. Only runners
+execute it.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,12 +28,13 @@ MEAN_AND_DEVIATION = {
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x and, if the problem has one, residual, (rows, cols), and weights around 1, (cols,).
+    """Draw `x` and, if the problem has one, `residual`, both of shape (rows, cols), and weights around 1 of shape
+    (cols,).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean, which must not be subtracted. ``peaked``: a few
-            columns have most of the sum of squares. ``large``: squares overflow float16. ``small``: EPSILON affects
-            the result.
+        distribution: ``normal`` draws N(0, 1). ``offset`` has a mean, which must not be subtracted. With ``peaked``, a
+            few columns have most of the sum of squares. With ``large``, squares overflow float16. With ``small``,
+            EPSILON affects the result.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape = (problem["rows"], problem["cols"])
@@ -74,10 +77,11 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` is the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
-    ``OMP_NUM_THREADS`` threads (1 if unset).
+    ``numpy`` computes the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
+    ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""Rotary position embedding: reference, attainable accuracy and baselines. Runs in a runner only."""
+"""Inputs, reference, attainable accuracy and baselines for rotary position embedding. Only runners execute it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,10 +23,12 @@ NAMES = ("q", "k", "cos", "sin")
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q and k in the problem's layout, and tables cos and sin, (S, D), of random positions.
+    """Draw `q` and `k` in the problem's layout, and the tables `cos` and `sin` of random positions, both of shape (S,
+    D).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: a mean other than 0. ``small``: N(0, 1) divided by 100.
+        distribution: ``normal`` draws N(0, 1). ``offset`` has a mean other than 0. ``small`` draws N(0, 1) divided by
+            100.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     positions = np.sort(rng.integers(0, POSITIONS, size=problem["S"]))
@@ -50,10 +52,11 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` is the plain formula. ``torch`` computes as transformers does, on ``OMP_NUM_THREADS`` threads (1 if
-    unset).
+    ``numpy`` computes the plain formula. ``torch`` uses the formula of Hugging Face Transformers, on
+    ``OMP_NUM_THREADS`` threads, or on one thread if the variable is not set.
     """
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""Attention: reference, accuracy of float32, and baselines. Runs only in a disposable child process."""
+"""Inputs, reference, attainable accuracy and baselines for attention. Only runners execute it."""
 
 import math
 import os
@@ -29,10 +29,10 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, k and v as `draw_heads` describes, lengths if they are ragged, and slopes of ALiBi; see `_laid_out` for
-    their shapes.
+    """Draw `q`, `k` and `v` with `draw_heads`, and if the problem has them, the lengths of ragged sequences and the
+    slopes of ALiBi. The shapes are described in `_laid_out`.
 
-    Packed sequences are drawn as if each had S tokens, of which only its own remain.
+    Packed sequences are drawn with S tokens each, and then cut to their own lengths.
     """
     shapes = {"q": tuple(problem[name] for name in ("B", "H", "S", "D"))}
     shapes |= dict.fromkeys("kv", (problem["B"], _kv_heads(problem), _keys(problem), problem["D"]))
@@ -56,9 +56,11 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the result in the inputs' precision; a kernel's error is judged relative to this error.
+    """Compute the result in the precision of the inputs. The error of a kernel is judged relative to the error of this
+    result.
 
-    16 bits: scores, weights and result are rounded to them, products accumulate in float32, as on any tensor core.
+    For 16-bit dtypes, scores, weights and result are rounded to the dtype, and products accumulate in float32, as on
+    tensor cores.
     """
     dtype = problem["dtype"]
     if dtype == "float32":
@@ -68,10 +70,11 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` is plain attention, ``numpy-in-place`` avoids temporary arrays, ``torch`` is
-    PyTorch's own fused kernel on as many threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` computes the plain formula. ``numpy-in-place`` avoids temporary arrays. ``torch`` is PyTorch's fused
+    kernel on ``OMP_NUM_THREADS`` threads, or on one thread if the variable is not set.
     """
     if _packed(problem):
         return {name: _on_padded(problem, each) for name, each in baselines(_padded(problem)).items()}
@@ -128,9 +131,10 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's backends by name, and ``naive``, the kernel of ``naive.cu``.
+    """Return GPU baselines by name: PyTorch's backends, kernels of other libraries, and ``naive``, the kernel in
+    ``naive.cu``.
 
-    Packed sequences are padded for them beforehand, which is not timed.
+    Packed sequences are padded for PyTorch and ``naive``. The padding is not timed.
     """
     if _packed(problem):
         padded = {name: _on_padded(problem, each) for name, each in cuda_baselines(_padded(problem)).items()}
@@ -206,10 +210,10 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> dict[str, Array]:
-    """Compute on all cores or on a GPU.
+    """Compute attention on all cores or on a GPU.
 
     Args:
-        rounded: what scores and weights are kept in.
+        rounded: dtype to which scores and weights are rounded. If None, they are not rounded.
     """
     if _packed(problem):
         results = _attention(_padded(problem), _padded_inputs(problem, inputs), dtype, rounded)
@@ -336,10 +340,10 @@ def _adjustment(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Calla
 
 
 def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
-    """Return where each packed sequence begins and the last ends.
+    """Return the start index of each packed sequence, and the end index of the last sequence.
 
-    Lengths are spread evenly around their mean, as far as S allows, in random order. Of three sequences or more, of
-    S / 2 tokens or fewer on average, the shortest is empty.
+    Lengths are spread evenly around their mean, as far as S permits, in random order. If there are at least three
+    sequences with at most S / 2 tokens on average, the shortest sequence is empty.
     """
     count, longest, tokens = problem["B"], problem["S"], problem["tokens"]
     mean = tokens / count
@@ -401,10 +405,11 @@ def _keys(problem: Mapping[str, Any]) -> int:
 
 
 def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dict[str, Any]:
-    """Return the arguments of PyTorch's function beside q, k and v. Its own causal mask begins at the first key.
+    """Return the arguments of PyTorch's attention function, except q, k and v. PyTorch's own causal mask begins at the
+    first key.
 
     Raises:
-        ValueError: it does not cap scores.
+        ValueError: the problem caps scores, which PyTorch's function cannot do.
     """
     import torch
 

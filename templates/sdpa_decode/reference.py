@@ -1,4 +1,4 @@
-"""Attention of few queries: reference, attainable accuracy, and baselines. Runs only in a disposable child process."""
+"""Inputs, reference, attainable accuracy and baselines for attention of few queries. Only runners execute it."""
 
 import math
 import os
@@ -31,8 +31,8 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, (B, H, Q, D), and the cache as `draw_heads` describes, and lengths if they are ragged; see `_laid_out`
-    for the shape of the cache.
+    """Draw `q` of shape (B, H, Q, D) and the cache with `draw_heads`, and the lengths if the batch is ragged. The shape
+    of the cache is described in `_laid_out`.
     """
     fields = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
     shapes = {name: tuple(problem[field] for field in shape) for name, shape in fields.items()}
@@ -53,9 +53,11 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the result in the inputs' precision; a kernel's error is judged relative to this error.
+    """Compute the result in the precision of the inputs. The error of a kernel is judged relative to the error of this
+    result.
 
-    16 bits: scores, weights and result are rounded to them, products accumulate in float32, as on any tensor core.
+    For 16-bit dtypes, scores, weights and result are rounded to the dtype, and products accumulate in float32, as on
+    tensor cores.
     """
     dtype = problem["dtype"]
     if dtype == "float32":
@@ -64,11 +66,12 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` repeats the cache for each query head, as one writes it down, ``numpy-in-place`` takes the heads that
-    share a cache as one matrix and spares every temporary array it can, ``torch`` is PyTorch's own kernel on as many
-    threads as ``OMP_NUM_THREADS`` says (1 if unset).
+    ``numpy`` repeats the cache for each query head. ``numpy-in-place`` joins the heads that share a cache to one
+    matrix, and avoids temporary arrays. ``torch`` is PyTorch's fused kernel on ``OMP_NUM_THREADS`` threads, or on one
+    thread if the variable is not set.
     """
     heads, scale = problem["H"] // problem["KV"], problem["D"] ** -0.5
 
@@ -125,9 +128,11 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
 
 def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:
-    """A backend that cannot share heads gets them as query rows of one head: the same, with a mask for each row.
+    """Return a call of one of PyTorch's attention backends.
 
-    Flash attention takes no mask but knows one, that of the last keys; others are given theirs.
+    If a backend does not support shared heads, the query heads that share a head of the cache are passed as rows of one
+    head, with a mask for each row. Flash attention takes no mask, but has a built-in mask that ends at the last key.
+    All other backends get the mask as an argument.
     """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -216,9 +221,9 @@ def _ragged(problem: Mapping[str, Any]) -> bool:
 
 
 def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
-    """Draw lengths that are spread evenly from a key to nearly all, the longest one whole, in random order.
+    """Draw sequence lengths that are spread evenly from one key to S keys, in random order. The longest length is S.
 
-    Where attention is causal a batch entry has at least the keys of its own queries.
+    If attention is causal, each batch entry has at least as many keys as queries.
     """
     shares = (2 * np.arange(problem["B"]) + 1) * problem["S"] // (2 * problem["B"])
     lengths = np.maximum(shares, problem["Q"] if problem["causal"] else 1).astype(np.int32)
@@ -227,9 +232,10 @@ def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array
 
 
 def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
-    """Return the keys that each query row sees, (rows, S), or (B, 1, rows, S) if lengths are ragged.
+    """Return a mask that is True for the keys that each query row sees. Its shape is (rows, S), or (B, 1, rows, S) if
+    the batch is ragged.
 
-    Rows may belong to several query heads in turn.
+    The rows of several query heads may follow each other.
     """
     behind = problem["Q"] - 1 - np.arange(rows)[:, None] % problem["Q"] if problem["causal"] else 0
     keys, shape = np.arange(problem["S"]), (rows, problem["S"])
@@ -239,10 +245,10 @@ def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Compute on all cores or on a GPU.
+    """Compute attention on all cores or on a GPU.
 
     Args:
-        rounded: what scores and weights are kept in.
+        rounded: dtype to which scores and weights are rounded. If None, they are not rounded.
     """
     flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
     large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # float32: on CPUs only

@@ -1,4 +1,4 @@
-"""Attention of dequantised inputs: reference, error of rounded weights, and baselines. Runs only in a child process."""
+"""Inputs, reference, attainable accuracy and baselines for attention on E4M3 inputs. Only runners execute it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,14 +26,15 @@ SCORES_BYTES = 1 << 30
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw q, k and v, each (B, H, S, D), as `draw_heads` describes, and quantise them: codes, and a scale (B, H).
+    """Draw `q`, `k` and `v` of shape (B, H, S, D) with `draw_heads`, and quantise them to codes with scales of shape
+    (B, H).
 
-    The scale makes the largest number 448.
+    The scale of a head maps its largest number to 448, the largest E4M3 number.
 
     Args:
-        distribution: further ``zeros``: q of the first head and k of the last one, whose scales are 0, as what
-            quantises makes them: every key weighs the same. ``small``: v has a scale with headroom, as one that is not
-            made for these numbers alone, and codes that are subnormal.
+        distribution: a distribution of `draw_heads`, or ``zeros``. With ``zeros``, `q` of the first head and `k` of the
+            last head are zero and have the scale 0, so that all keys have equal weights. With ``small``, the scale of
+            `v` is larger than needed, as in static quantisation, so that its codes are subnormal.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     drawn = draw_heads(rng, dict.fromkeys("qkv", shape), distribution, least_deviation=LEAST_DEVIATION)
@@ -59,9 +60,10 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Weights rounded as the problem allows, everything else in float32, the result in float16.
+    """Compute the result in float32, with weights rounded as the problem permits, and return it in float16.
 
-    coarse: 256 times themselves in E4M3, which has 4 significant bits. fine: 8 significant bits, as bfloat16 has.
+    If the accuracy is ``coarse``, the weights times 256 are rounded to 4 significant bits, as in E4M3. If it is
+    ``fine``, they are rounded to 8 significant bits, as in bfloat16.
     """
     bits, least = (4, -5) if problem["accuracy"] == "coarse" else (8, -126)
     return {"out": _attention(problem, inputs, np.float32, partial(_rounded, bits, least)).astype(np.float16)}
@@ -73,10 +75,11 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """GPU baselines. PyTorch has no attention on E4M3.
+    """Return GPU baselines by name. PyTorch has no attention on E4M3.
 
-    ``torch-dequantise-NAME`` turns the codes into FP16 and calls that backend, both timed; ``torch-fp16-NAME`` is given
-    FP16 that was made beforehand; ``naive`` is the kernel of naive.cu.
+    ``torch-dequantise-NAME`` converts the codes to FP16 and calls the backend NAME. Conversion and call are timed.
+    ``torch-fp16-NAME`` gets inputs that were converted to FP16 before the timing. ``naive`` is the kernel in
+    ``naive.cu``.
     """
     backends = ("flash", "cudnn", "efficient")
     both = {"torch-dequantise": True, "torch-fp16": False}
@@ -165,10 +168,11 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Compute on all cores or on a GPU.
+    """Compute attention on all cores or on a GPU.
 
     Args:
-        rounded: what becomes of 256 times the weights before they meet v; their sum is that of the unrounded ones.
+        rounded: function that rounds 256 times the weights before they are multiplied by `v`. The result is divided by
+            the sum of the unrounded weights. If None, the weights are not rounded.
     """
     with computing(4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]) as library:
         return _head_by_head(library, problem, inputs, dtype, rounded)

@@ -1,4 +1,4 @@
-"""SwiGLU, SiLU(gate) times up: reference, attainable accuracy and baselines. Runs in a runner only."""
+"""Inputs, reference, attainable accuracy and baselines for SwiGLU, SiLU(gate) times up. Only runners execute it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ MEAN_AND_DEVIATION = {"normal": (0.0, 1.0), "offset": (3.0, 1.0), "large": (0.0,
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw gate and up, (rows, cols).
+    """Draw `gate` and `up`, both of shape (rows, cols).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``offset``: sigmoids near 1. ``large``: sigmoids near 0 or 1, with
-            exponentials that overflow float16. ``small``: sigmoids near 1/2.
+        distribution: ``normal`` draws N(0, 1). ``offset`` gives sigmoids near 1. ``large`` gives sigmoids near 0 or 1,
+            with exponentials that overflow float16. ``small`` gives sigmoids near 1/2.
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
     shape = (problem["rows"], problem["cols"])
@@ -50,10 +50,11 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` is the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
-    ``OMP_NUM_THREADS`` threads (1 if unset).
+    ``numpy`` computes the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
+    ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""Transpose: reference and baselines. Runs in a runner only."""
+"""Inputs, reference and baselines for transposition. Only runners execute it."""
 
 import math
 import os
@@ -17,11 +17,11 @@ Arrays = Mapping[str, Array]
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw x, (rows, cols).
+    """Draw `x` of shape (rows, cols).
 
     Args:
-        distribution: ``normal``: N(0, 1). ``bits``: any finite numbers, because numbers are copied, not computed.
-            The sign of a zero is not compared.
+        distribution: ``normal`` draws N(0, 1). ``bits`` draws any finite numbers, because a transpose copies numbers
+            and does not compute. The sign of a zero is not compared.
     """
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
     if distribution == "normal":
@@ -41,10 +41,11 @@ def _exact(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed.
+    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
+    calls are timed.
 
-    ``numpy`` copies a transposed view. ``numpy-in-place`` and ``torch`` copy it to preallocated arrays. ``torch``
-    uses ``OMP_NUM_THREADS`` threads (1 if unset).
+    ``numpy`` copies a transposed view. ``numpy-in-place`` and ``torch`` copy the view to preallocated arrays. ``torch``
+    uses ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.
     """
 
     def with_numpy(inputs: Arrays) -> Callable[[], object]:
