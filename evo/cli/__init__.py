@@ -1,5 +1,4 @@
-"""The command line. It is the only part of evo that may import the other packages.
+"""The command line. Only this part of evo may import the packages `api`, `db`, `workers` and `templates`.
 
-Modules here import no large library at the top (no NumPy, httpx, SQLAlchemy or FastAPI), so that ``--help`` answers at
-once.
+The modules import no large library (NumPy, httpx, SQLAlchemy, FastAPI) at the top, so that ``--help`` answers at once.
 """

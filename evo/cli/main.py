@@ -1,4 +1,4 @@
-"""Entry point: registers the commands, and reports every error as one line and an exit code."""
+"""Entry point of the command line. It registers the commands, and reports every error as one line and an exit code."""
 
 import contextlib
 import errno

@@ -1,4 +1,6 @@
-"""The reference of the command line as Markdown: ``python -m evo.cli.reference`` writes docs/reference/cli.md."""
+"""Generates the reference of the command line as Markdown. ``python -m evo.cli.reference`` writes
+docs/reference/cli.md.
+"""
 
 import sys
 from collections.abc import Iterator, Mapping

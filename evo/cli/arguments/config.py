@@ -8,12 +8,13 @@ from evo.trial import Config
 
 
 def parse_config(text: str, space: Space) -> Config:
-    """Return a complete, valid config from ``NAME=VALUE,…``; other tunables keep their declared defaults.
+    """Return a complete, valid config from ``NAME=VALUE,…``. Tunables that are not named keep their declared defaults.
 
-    An empty text gives the first config of a search: the defaults, or the valid config nearest to them.
+    An empty text gives the first config of a search, which consists of the defaults, or is the valid config nearest to
+    the defaults.
 
     Raises:
-        InvalidInput: names ``config.<tunable>`` and its values, or the constraint that the config violates.
+        InvalidInput: a tunable or a value is unknown, or the config violates a constraint.
     """
     assignments = split_assignments(text, "config")
     if not assignments:

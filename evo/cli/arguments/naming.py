@@ -1,4 +1,4 @@
-"""Maps fields of requests to the names that users type: options, arguments and environment variables."""
+"""Maps fields of requests to the names that users type, which are options, arguments and environment variables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -71,10 +71,11 @@ def typed_name(field: str) -> str:
 
 
 def variable_of(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """Return the environment variable that gave an option its value; None if the option was typed.
+    """Return the name of the environment variable that gave an option its value, or None if the option was typed or has
+    its default.
 
     Args:
-        name: an option, e.g. ``--db``.
+        name: name of an option, e.g. ``--db``.
         arguments: the command line without the program's name.
     """
     variable = VARIABLES.get(name)

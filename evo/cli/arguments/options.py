@@ -1,4 +1,4 @@
-"""Options shared by many commands, and help that lists the discovered strategies and proposers."""
+"""Options that many commands share, and help texts that list the discovered strategies and proposers."""
 
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal

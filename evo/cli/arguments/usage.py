@@ -1,4 +1,4 @@
-"""Messages for wrong command lines: one line that names the option and how to correct it."""
+"""Messages for wrong command lines. A message is one line that names the option and a remedy."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -15,7 +15,7 @@ _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 
 
 def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
-    """Return the message for an error of typer; empty if typer only printed help.
+    """Return the message for an error of typer, or an empty string if typer only printed help.
 
     Args:
         arguments: the command line without the program's name.
@@ -65,13 +65,13 @@ def typed_options(context: typer.Context) -> tuple[str, ...]:
 
 
 def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
-    """Refuse options that only apply to a new search; a resumed search keeps its settings.
+    """Refuse options that only apply to a new search, because a resumed search keeps its settings.
 
     Args:
-        kept: options that also take effect with ``--resume``, besides the options that choose the service.
+        kept: options that also take effect with ``--resume``. The options that choose the service are always accepted.
 
     Raises:
-        InvalidInput: another option was typed.
+        InvalidInput: an option was typed that has no effect with ``--resume``.
     """
     for option in typed_options(context):
         if option not in kept | _SERVICE:

@@ -1,4 +1,4 @@
-"""``ablate``: the effect of each switch of a search's champion."""
+"""The command ``ablate``, which measures the effect of each switch of a search's champion."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,10 +32,10 @@ def ablate(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Change each switch of a search's champion, one at a time, and measure its effect.
+    """Change each switch of a search's champion, one at a time, and measure the effect of each change.
 
-    Each change is timed alongside the champion, round by round in a fresh process. Nothing is promoted. The results are
-    stored and appear in the search's report.
+    Each change is timed in turn with the champion in a fresh process. No trial is promoted. The results are stored and
+    appear in the search's report.
     """
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
@@ -83,10 +83,10 @@ def after_search(connection: "Connection", view: "SearchView", *, as_json: bool)
 
 
 def _refuse_edited(connection: "Connection", search_id: int) -> None:
-    """Refuse a search whose family this machine can no longer build.
+    """Refuse a search whose champion this machine can no longer build.
 
     Raises:
-        Conflict: the family has changed since; its worker would wait forever.
+        Conflict: the family has changed since the search.
         NotFound: the family no longer exists.
     """
     from templates import registry

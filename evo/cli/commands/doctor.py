@@ -1,4 +1,4 @@
-"""``doctor``: reports what this machine has and lacks, which features need it, and how to get it."""
+"""The command ``doctor``, which reports missing software and hardware, the features that need it, and how to get it."""
 
 import importlib.util
 import shutil
@@ -25,7 +25,7 @@ class Finding:
     """Result of one check.
 
     Attributes:
-        needed_for: feature that does not work without the checked item; empty if no feature depends on this item alone.
+        needed_for: feature that does not work without the checked item. Empty if no feature depends on this item alone.
         remedy: how to get the item if it is missing.
     """
 
@@ -123,8 +123,8 @@ def _separation() -> Finding:
 
 
 def _sandbox() -> Finding:
-    """Check which sandbox confines compilers of proposed code on this machine; it runs the C compiler if there
-    is one.
+    """Check which sandbox can confine compilers of proposed code on this machine. If there is a C compiler, it is run
+    in the sandbox.
     """
     from evo.errors import EvoError
     from workers.backends.cpu.compiler import CCompiler, find_compiler

@@ -1,4 +1,4 @@
-"""``families``, ``new`` and ``import``: list families, and create new families."""
+"""The commands ``families``, ``new`` and ``import``, which list families and create new families."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -96,8 +96,8 @@ def import_(
 ) -> None:
     """Create a family for a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.
 
-    Comments mark the places where a person must decide. A model (class Model, get_inputs, get_init_inputs) is run once,
-    in a separate process; its family has no kernel yet: submit variants.
+    Comments mark the places where a person must decide. A PyTorch model (class Model, get_inputs, get_init_inputs) is
+    run once, in a separate process. Its family has no kernel yet, so submit variants.
     """
     match what:
         case ["kernelbench", file]:

@@ -1,4 +1,4 @@
-"""``measure`` and ``render``: examine one config in detail, without a service."""
+"""The commands ``measure`` and ``render``, which examine one config in detail, without a service."""
 
 import sys
 from functools import partial
@@ -149,10 +149,11 @@ def render(
 def resolve(
     family: str, config: str, problem: str, device: str, objective: "Objective", *, target: str | None = None
 ) -> "tuple[Package, Device, Candidate]":
-    """Return the package, the device and the candidate, for a device of this machine or a known GPU that is absent.
+    """Return the package, the device and the candidate. The device is a device of this machine, or a known GPU that
+    need not be in it.
 
     Raises:
-        NotFound: a value is unknown.
+        NotFound: the family, the device or the target is unknown.
         InvalidInput: the config violates a constraint, or the source does not use a tunable that family.toml declares.
     """
     from evo.cli.arguments.config import parse_config

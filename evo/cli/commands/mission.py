@@ -1,4 +1,4 @@
-"""``mission``: checks the machine, searches the mission's shapes, and writes a report, in one command."""
+"""The command ``mission``, which checks the machine, searches the mission's shapes, and writes a report."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,9 +60,9 @@ def mission(
 ) -> None:
     """Check the machine, measure the device, search the mission's shapes, and compare with goals and limits.
 
-    The shapes are attention at B=2, H=8, D=64 and S=256 and 512. The goals, 47 to 5 µs, are for an NVIDIA L4; on any
-    other device, the report states that no goal counts. Ctrl-C ends the running search; the report contains the results
-    so far.
+    The shapes are attention with B=2, H=8, D=64, and S=256 or S=512. The goals, from 47 to 5 µs, are for an NVIDIA L4.
+    On any other device, the report states that no goal counts. After Ctrl-C, the running search ends, and the report
+    contains the results so far.
     """
     from evo.cli.commands.doctor import look_around, print_findings
     from evo.cli.console.output import console, written

@@ -1,4 +1,6 @@
-"""``record``: measures a space, or a random sample of it, and writes files that can be searched without the device."""
+"""The command ``record``, which measures a space or a random sample of it, and writes files that can be searched
+without the device.
+"""
 
 import gzip
 import io
@@ -74,8 +76,9 @@ def record(
 ) -> None:
     """Measure every valid config of a space and write the results as a Kernel Tuner cache and as T4 results.
 
-    The connected workers measure the configs as in any search, and the database stores the results: after an
-    interruption, only the remaining configs are measured. A search can replay these files in place of a device.
+    The connected workers measure the configs as in any search, and the database stores the results. After an
+    interruption, only the remaining configs are measured. A search can later read these files in place of measuring on
+    a device.
     """
     from evo.cli.arguments.usage import refuse_with_resume
     from evo.cli.service.connection import connect

@@ -1,4 +1,4 @@
-"""``report``: writes the report of a search."""
+"""The command ``report``, which writes the report of a search."""
 
 from functools import partial
 from pathlib import Path
@@ -54,8 +54,10 @@ def report(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Write report.md and report.html: findings, values without gain, cost, and a decision. They need only the
-    database, and no worker.
+    """Write the report of a search as report.md and report.html, with findings, values without gain, cost, and a
+    decision.
+
+    The report is made from the database, without a worker.
     """
     from evo.cli.console.output import console, print_json, written
     from evo.cli.files.writing import write_file, writing_to

@@ -1,4 +1,4 @@
-"""``search``: start a search and follow it."""
+"""The command ``search``, which starts a search and follows it."""
 
 import sys
 from functools import partial
@@ -220,14 +220,14 @@ def search(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Search a family's space for its fastest correct config, and promote it on evidence.
+    """Search the space of a family for the fastest correct config, and promote this config if the evidence suffices.
 
-    The command uses the running service of the database. If no service runs, it starts a service and a worker, which
-    end with the search. Several shapes (`S=128,256`, or a range: `S=1..4096`) are searched in turn, each with the whole
-    budget and from the champions of the previous shapes. The problems of a suite share the budget: the next slice goes
-    to the problem with the largest expected gain. With --json, a search is one object, and several shapes are a list of
-    objects. One Ctrl-C stops the search: running trials finish, and the report is printed. A second Ctrl-C cancels the
-    search.
+    The command uses the running service of the database. If no service runs, the command starts a service and a worker,
+    which end with the search. Several shapes (`S=128,256`, or the range `S=1..4096`) are searched in turn. Each of them
+    has the whole budget, and starts from the champions of the previous shapes. The problems of a suite share the
+    budget, and the next part of it goes to the problem with the largest expected gain. With --json, a search is printed
+    as one object, and several shapes as a list of objects. After one Ctrl-C, running trials finish, and the report is
+    printed. A second Ctrl-C cancels the search.
     """
     from evo.cli.arguments.usage import refuse_with_resume, typed_options
     from evo.cli.commands import ablation

@@ -1,4 +1,4 @@
-"""Commands for stored searches: lists, follows, steers, edits and deletes them."""
+"""Commands that list, follow, control, edit and delete stored searches."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""``suite record|show``: suites of problems, written by watching a program, and listed."""
+"""The commands ``suite record`` and ``suite show``, which record the calls of a program as a suite, and show suites."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +27,8 @@ def record(
     to: Annotated[Path, typer.Option(dir_okay=False, metavar="FILE", help="Suite file to write.")] = Path("suite.toml"),
     force: Force = False,
 ) -> None:
-    """Run a PyTorch program, and write its calls that kernels can compute as a suite, weighted by their number.
+    """Run a PyTorch program, and write the calls that kernels can compute as a suite. The weight of a problem is its
+    number of calls.
 
     The suite contains calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax by any module,
     and calls of modules whose class name ends in RMSNorm. Calls that no family computes are listed with the reason.

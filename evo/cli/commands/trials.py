@@ -1,4 +1,4 @@
-"""``trials``: the trials of a search, as a table or a file."""
+"""The command ``trials``, which writes the trials of a search as a table or a file."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -136,9 +136,9 @@ def _print_trials(found: "Iterable[TrialView]", device: str, objective: "Objecti
     """Print trials as a table.
 
     Args:
-        device: names the device of the times.
-        objective: objective of the trials' search; its metric and its second objective get a column each.
-        front: numbers of the trials of the Pareto front, which are marked.
+        device: name of the device on which the trials were measured.
+        objective: objective of the search. Its metric and its second objective have a column each.
+        front: numbers of the trials on the Pareto front. The table marks these trials.
     """
     from rich.text import Text
 

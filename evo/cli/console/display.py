@@ -1,4 +1,6 @@
-"""Display of a running search: a header, then a live panel on a terminal or single lines elsewhere."""
+"""Displays a running search, with a header, and then a live panel on a terminal, or single lines if the output is no
+terminal.
+"""
 
 import sys
 import time
@@ -119,9 +121,10 @@ def best_text(view: SearchView) -> str:
 
 
 def best_time_text(view: SearchView) -> str:
-    """Return the leading time with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``.
+    """Return the time of the best trial with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``
+    (estimated).
 
-    Under a metric, its value comes first: ``812 at 10.8 µs (quick)``.
+    In a search with a metric, the metric value comes first: ``812 at 10.8 µs (quick)``.
     """
     if view.best is None:
         return "–"

@@ -1,4 +1,4 @@
-"""Output of commands: text for people on a console, or JSON for scripts."""
+"""Prints the output of commands, as text for people or as JSON for scripts."""
 
 import json
 import sys
@@ -31,17 +31,17 @@ _FOLDED = 16
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return a Rich console for standard output or error; without a terminal nothing wraps.
+    """Return a Rich console for standard output or standard error. If the output is no terminal, lines are not wrapped.
 
-    Text is printed literally: Rich's markup and emoji names have no effect, control characters are shown as escapes
-    (`evo.text.visible`), and only a `rich.text.Text` can have styles.
+    Text is printed literally. Rich's markup and emoji names have no effect, and control characters are shown as escapes
+    (`evo.text.visible`). Only a `rich.text.Text` can have styles.
     """
     from rich.console import Console
     from rich.segment import Segment
 
     class Screen(Console):
-        """A Rich console that raises BrokenPipeError on a closed pipe: the exit status that Rich uses means a failed
-        search here.
+        """A Rich console that raises BrokenPipeError on a closed pipe. Rich would end the process with status 1, which
+        means a failed search here.
         """
 
         def on_broken_pipe(self) -> None:

@@ -1,4 +1,4 @@
-"""Print the result of a search: the ranked table, the champion with its evidence, and the next commands."""
+"""Prints the result of a search, with the ranked table, the champion and its evidence, and the next commands."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -72,10 +72,10 @@ def print_report(
     """Print the result of a search.
 
     Args:
-        ranking: the search's best trials, best first.
+        ranking: best trials of the search, best trial first.
         family: name of the family, or the path of its folder.
         where: options with which further commands reach the same service, e.g. `` --db x.db``.
-        front: the Pareto front of the search's two objectives; empty if it has only one objective.
+        front: Pareto front of the search. Empty if the search has only one objective.
     """
     out.print(Text(_ending(view), "bold"))
     out.print(Text(f"{outcomes_text(view)}{_overhead(view)}\n", "dim"))
@@ -120,9 +120,9 @@ def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
 
 
 def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
-    """Return the best trials and the baselines; values that all configs share are in the title.
+    """Return a table of the best trials and the baselines. Values that all configs share are in the title.
 
-    Trials are sorted by time, or by the search's metric, which baselines do not have.
+    The rows are sorted by time, or by the metric of the search. Baselines have no value of a metric.
     """
     metric = view.objective.metric
     shared = _shared([trial.config for trial in ranking])
@@ -201,8 +201,10 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
 
 
 def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
-    """Return the verdicts as text: the last promotion, or else the last verdict, with all rules; other verdicts with
-    their failed rules.
+    """Return the verdicts as text.
+
+    The last promotion is shown with all rules. If there was no promotion, the last verdict is shown with all rules. All
+    other verdicts are shown with their failed rules.
     """
     at_length = _shown_in_full(challenges)
     parts: list[RenderableType] = []

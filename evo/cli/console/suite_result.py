@@ -1,4 +1,4 @@
-"""Result of a suite as text and as JSON: its calls, and the loss of small sets of configs."""
+"""Prints the result of a suite as text or JSON, with the calls and the slowdown of small sets of configs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class SuiteResult:
     """Result of a suite's searches.
 
     Attributes:
-        searched: the calls that were searched, each with its ended search, or with the later search that replaced its
-            champion.
-        left_out: name of a call that was not searched → the reason.
+        searched: calls that were searched, each with its search. If a later search replaced the call's champion, it is
+            the later search.
+        left_out: reasons why calls were not searched, by name of the call.
         measured: times or costs of the best configs of all calls on each problem, by family.
-        interrupted: True if the user cancelled the run with a second Ctrl-C; the first only ends it early.
+        interrupted: True if the user cancelled the run with a second Ctrl-C. A first Ctrl-C only ends the run early.
     """
 
     suite: Suite

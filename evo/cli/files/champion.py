@@ -20,8 +20,8 @@ def fetch(client: Client, champion: ChampionView) -> Bundle:
     """Fetch a champion with its files from the service.
 
     Raises:
-        NotExportable: its device kind compiles no kernels.
-        NotFound: its files are not in the service's store.
+        NotExportable: the device kind of the champion compiles no kernels.
+        NotFound: the files of the champion are not in the artefact store of the service.
     """
     search = client.search(champion.search_id)
     refuse_unexportable(champion, search)
@@ -45,7 +45,7 @@ class Ranking:
     """The fastest kernels of a champion's search.
 
     Attributes:
-        own: the champion's trial.
+        own: the trial of the champion.
         bare: numbers of trials that were skipped because their binary is not stored.
     """
 
@@ -57,7 +57,7 @@ class Ranking:
 def ranking(client: Client, bundle: Bundle, count: int) -> Ranking:
     """Return a champion's trial, and at most `count` of the fastest other trials of its search.
 
-    Trials that compiled to the same binary count once.
+    Of several trials with the same binary, only the best is returned.
     """
     champion, found, bare = bundle.champion, list[RunnerUp](), list[int]()
     own = client.numbered_trial(champion.search_id, champion.trial_number)

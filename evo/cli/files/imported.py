@@ -1,4 +1,4 @@
-"""The folder that ``kernel-evo import`` writes: a family for an existing source."""
+"""Writes the folder of a family for an existing source (``kernel-evo import``)."""
 
 import ast
 import importlib.util
@@ -26,12 +26,12 @@ _COMMENTS = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Headers:
-    """Headers next to a source.
+    """Header files that belong to a source.
 
     Attributes:
-        folder: the source's folder in the family; empty if no header is above the source.
-        files: path of each header in the family → the file that is copied there.
-        missing: names in quotes that no file next to the source has; some may be headers of the compiler.
+        folder: folder of the source within the family. Empty if no header is in a folder above the source.
+        files: file to copy for each header, by the path of the header in the family.
+        missing: names in quotes for which no file was found. Some of them may be headers of the compiler.
     """
 
     folder: str = ""
@@ -42,7 +42,7 @@ class Headers:
 def headers_of(file: Path, text: str) -> Headers:
     """Find the headers that a source includes by a relative path, directly or through other headers.
 
-    In the family, the headers keep their paths relative to the source, so no `#include` has to change.
+    In the family, the headers have the same paths relative to the source, so no `#include` has to change.
     """
     start = Path(os.path.normpath(Path.cwd() / file))
     found: dict[Path, None] = {}
@@ -68,8 +68,8 @@ def headers_of(file: Path, text: str) -> Headers:
 
 
 def _root(folder: Path, found: Iterable[Path]) -> Path:
-    """Return the folder that contains the source and its headers; the source's own folder if a family cannot contain
-    the folders in between.
+    """Return the folder that contains the source and all its headers. If a family cannot contain the folders below this
+    folder, return the folder of the source.
     """
     root = Path(os.path.commonpath([folder, *(each.parent for each in found)]))
     return root if _fits(folder, root) else folder
@@ -90,17 +90,17 @@ _SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cu
 
 
 def write_imported(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> tuple[Path, Draft]:
-    """Write a family for a source. Return its folder and the draft from which it was written.
+    """Write a family for a source. Return the folder of the family, and the draft from which the family was written.
 
     Args:
-        folder: folder to create; None: a folder in the working directory, named like the source.
-        entry: function to call; None: the only function.
-        reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the expected outputs; None: the user writes it
-            later.
+        folder: folder to create. If None, the folder is in the working directory and has the name of the source.
+        entry: name of the kernel function. If None, the source must have only one function.
+        reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the expected outputs. If None, the user writes
+            the reference later.
 
     Raises:
-        InvalidInput: an argument names something that does not exist, or the source has no function to call.
-        Conflict: the folder is not empty; nothing is overwritten.
+        InvalidInput: a file or function that an argument names does not exist, or the source has no function to call.
+        Conflict: the folder exists and is not empty. Nothing is overwritten.
     """
     if file.suffix not in _SUFFIXES:
         raise InvalidInput("FILE", f"{file} ends in none of {', '.join(_SUFFIXES)}")
@@ -195,13 +195,13 @@ def _answer(reference: str) -> Answer:
 
 
 def _modules(tree: ast.Module, path: Path, known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return the texts of the modules next to a file that it imports, directly or indirectly, by file name.
+    """Return the texts of the modules that a file imports directly or indirectly from its own folder, by file name.
 
     Args:
-        known: texts of the modules that were found before, by file name.
+        known: texts of the modules that were already found, by file name.
 
     Raises:
-        InvalidInput: a file has a relative import. A family's folder is not a package.
+        InvalidInput: a file has a relative import, which cannot work because a family's folder is not a package.
     """
     modules = dict(known)
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""The folder that ``kernel-evo import kernelbench`` writes: a family from a problem in KernelBench's format."""
+"""Writes the folder of a family for a problem in KernelBench's format (``kernel-evo import kernelbench``)."""
 
 import json
 import os
@@ -22,16 +22,17 @@ _KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "VIRTUAL_ENV", "OMP_NU
 
 
 def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]:
-    """Write a family from a problem; return its folder and the description from which it was written.
+    """Write a family for a problem. Return the folder of the family, and the description from which the family was
+    written.
 
-    The file is run in a separate process, with limits and without the caller's environment.
+    The file is executed in a separate process, with limits and without the caller's environment variables.
 
     Args:
-        folder: folder to create; None: a folder in the working directory, named like the file.
+        folder: folder to create. If None, the folder is in the working directory and has the name of the file.
 
     Raises:
-        InvalidInput: the file is not in the format, or does not run.
-        Conflict: the folder is not empty; nothing is overwritten.
+        InvalidInput: the file is not in KernelBench's format, or its execution fails.
+        Conflict: the folder exists and is not empty. Nothing is overwritten.
     """
     if file.suffix != ".py":
         raise InvalidInput("FILE", f"{file} is not a Python file: give a problem in KernelBench's format")

@@ -1,4 +1,6 @@
-"""Copies functions of local modules into the Triton source that imports them, because its family has one file."""
+"""Copies functions of local modules into the Triton source that imports them, because a Triton family has only one
+source file.
+"""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -19,10 +21,10 @@ def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> 
     """Return a source in which functions and constants of local modules replace their imports.
 
     Args:
-        within: files whose imports led to `file`.
+        within: files whose imports led to `file`, used to detect cycles.
 
     Returns:
-        The source, and the points that a person must decide: imports that cannot be replaced.
+        The source, and a note for each import that cannot be replaced, about which a person must decide.
 
     Raises:
         InvalidInput: the source or a module is not Python.

@@ -1,4 +1,4 @@
-"""The folder that ``kernel-evo new`` writes: a complete family that runs and serves as a starting point."""
+"""Writes the folder of a complete family that runs and serves as a starting point (``kernel-evo new``)."""
 
 import contextlib
 import ctypes
@@ -44,8 +44,8 @@ def _entry(name: str) -> str:
 
 
 def _in_the_library(name: str) -> bool:
-    """Return True if the C library has a function of this name, e.g. ``memcpy``: its calls would reach the kernel
-    instead.
+    """Return True if the C library defines a function with a name, e.g. ``memcpy``. A kernel with this name would
+    replace that function.
     """
     libraries = [ctypes.CDLL(None)]
     with contextlib.suppress(OSError):  # elsewhere its functions are in the same library as all others

@@ -1,4 +1,4 @@
-"""Variants on disk: a folder with variant.toml and sources, or a single source file."""
+"""Reads and writes variants on disk. A variant is a folder with variant.toml and sources, or a single source file."""
 
 from itertools import islice
 from pathlib import Path
@@ -19,8 +19,8 @@ def read_variant_files(path: Path) -> VariantFiles:
 
     Raises:
         NotFound: there is no such file or folder.
-        InvalidInput: variant.toml is not TOML, a file is not text or a link that leads out of the folder, or the files
-            are too many or too large.
+        InvalidInput: variant.toml is not TOML, a file is not text, a link leads out of the folder, or the files are too
+            many or too large.
     """
     if path.is_file():
         return VariantFiles(document={"name": path.name.partition(".")[0]}, files={path.name: _text(path)})
@@ -42,7 +42,7 @@ def read_variant_files(path: Path) -> VariantFiles:
 
 
 def write_variant_files(folder: Path, source: VariantSource) -> list[Path]:
-    """Write a variant to a new folder, ready to be changed and submitted. Return the files.
+    """Write a variant to a new folder, in which the user can change and submit it. Return the paths of the files.
 
     Raises:
         Conflict: the folder exists and is not empty.

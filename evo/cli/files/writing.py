@@ -1,4 +1,6 @@
-"""Writes files and folders that the user named, whole or not at all; errors name the option and a remedy."""
+"""Writes files and folders that the user named. A failed write leaves nothing behind, and the error names the option
+and a remedy.
+"""
 
 import os
 import re
@@ -51,14 +53,14 @@ def shown_path(path: Path) -> str:
 
 @contextmanager
 def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
-    """Context manager for code that writes files.
+    """Convert errors of the code in the block, which writes a file or folder.
 
     Args:
         option: option or argument of the command line that named the target.
 
     Raises:
-        InvalidInput: a folder is named where a file belongs.
-        EvoError: the system refused to write.
+        InvalidInput: the target is a folder, but a file is written.
+        EvoError: the system refused to write the target.
     """
     try:
         yield
@@ -72,7 +74,7 @@ def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
 
 
 def write_file(target: Path, content: str | bytes, *, force: bool = True) -> None:
-    """Write a file whole: if writing fails or is interrupted, `target` keeps its earlier content.
+    """Write a file completely. If writing fails or is interrupted, `target` keeps its earlier content.
 
     Args:
         force: False to refuse an existing file.
@@ -99,7 +101,7 @@ def write_file(target: Path, content: str | bytes, *, force: bool = True) -> Non
 
 
 def write_folder(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:
-    """Write files, by their paths, into a new or empty folder. If writing fails, the folder is as it was before.
+    """Write files, by their paths, into a new or empty folder. If writing fails, the folder is left unchanged.
 
     Raises:
         OSError: a file cannot be written.
@@ -136,10 +138,10 @@ def _bytes(content: str | bytes) -> bytes:
 
 
 def require_place(target: Path, *, force: bool) -> None:
-    """Check at the start of a long run that a file can be written; existing content is not changed.
+    """Check at the start of a long run that a file can be written. Existing content is not changed.
 
     Raises:
-        Conflict: the file exists and may not be replaced.
+        Conflict: the file exists, and `force` is False.
         EvoError: the file cannot be written.
     """
     with writing_to(target):
@@ -153,7 +155,8 @@ def require_place(target: Path, *, force: bool) -> None:
 
 
 def write_or_show(target: Path, text: str, *, force: bool) -> None:
-    """Write the result of a long run; if that fails in spite of `require_place`, print it to standard output.
+    """Write the result of a long run to a file. If this fails although `require_place` succeeded, print the result to
+    standard output.
 
     Raises:
         EvoError: the file was not written.

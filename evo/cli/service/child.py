@@ -26,12 +26,12 @@ class ChildFailed(EvoError, RuntimeError):
 class Child:
     """A child process, started by the constructor.
 
-    It runs in a separate session, so that Ctrl-C in the terminal reaches only the parent process, which then stops the
-    child if needed.
+    The child runs in a separate session, so that Ctrl-C in the terminal reaches only the parent process. The parent
+    process stops the child if needed.
 
     Args:
-        name: the child's name in messages.
-        log: file to which its output is appended.
+        name: name of the child in messages.
+        log: file to which the output of the child is appended.
         token: token for the service, passed in the environment, which other users cannot read.
     """
 
@@ -82,7 +82,7 @@ class Deaths:
         self._at: list[float] = []
 
     def record(self, child: Child) -> None:
-        """Count a death.
+        """Count the death of a child process.
 
         Raises:
             ChildFailed: too many child processes died within `WINDOW_S`.
@@ -99,10 +99,13 @@ ORPHANED_S = 15.0
 
 
 def follow_parent(parent_pid: int | None) -> None:
-    """End this process soon after its parent `parent_pid` ends. None has no effect.
+    """Make this process end soon after its parent process ends.
 
-    On every POSIX system a process whose parent dies gets another parent at once. This reveals the end of a parent that
-    was killed, too.
+    On POSIX systems, a process whose parent ends gets a new parent at once. The change is detected even if the parent
+    was killed.
+
+    Args:
+     parent_pid: id of the parent process. If None, nothing is done.
     """
     if parent_pid is not None:
         threading.Thread(target=_watch, args=(parent_pid,), name="parent", daemon=True).start()

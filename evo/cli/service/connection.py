@@ -1,4 +1,4 @@
-"""Connects a command to a service: a remote service by its address, or the service of the local database."""
+"""Connects a command to a remote service by its address, or to the service of the local database."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +18,9 @@ class Connection:
     """A client that stays usable when its service restarts, even at another address.
 
     Args:
-        find: returns the current address; for a local database it also keeps the service running.
-        token: returns the token for that service.
+        find: function that returns the current address. For a local database, the function also keeps the service
+            running.
+        token: function that returns the token for the service.
     """
 
     def __init__(self, find: Callable[[], str], token: Callable[[], str | None]) -> None:
@@ -36,8 +37,8 @@ class Connection:
         return self._client
 
     def ask(self, question: Callable[[Client], T]) -> T:
-        """Send a request and return the answer. The request is repeated while the service is unavailable, so it must be
-        safe to repeat.
+        """Send a request and return the answer. The request is repeated while the service is unavailable, so a
+        repetition must do no harm.
 
         Raises:
             ServiceUnreachable: the service was unavailable for `TIMEOUT_S`.
@@ -58,16 +59,17 @@ class Connection:
 
 @contextmanager
 def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = False) -> Iterator[Connection]:
-    """Open a connection for one command. A service and, if `measuring`, a worker that are started for the command end
-    with the command. Unless the command failed, the end waits until this worker has finished a confirmation or ablation
-    for another terminal.
+    """Open a connection for one command. If necessary, start a local service, and if `measuring` is True, a worker.
+
+    The started processes end with the command. If the worker runs a confirmation or ablation for another terminal, the
+    command waits for it, unless the command failed.
 
     Args:
-        beginning: True creates a missing database; False creates only the default database.
+        beginning: True to create a missing database. False to create only the default database.
 
     Raises:
         NotFound: the database that the user named, or the folder of a new database, does not exist.
-        ServiceUnreachable: no service answers at that address.
+        ServiceUnreachable: no service answers at the address.
         EvoError: the local service does not start.
     """
     if where.url is None:

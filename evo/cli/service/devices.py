@@ -1,4 +1,4 @@
-"""The devices of this machine, for commands that need no service."""
+"""Finds the devices of this machine, for commands that need no service."""
 
 import tempfile
 from pathlib import Path
@@ -31,8 +31,9 @@ def cache_trouble() -> str | None:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return why no file can be written in a folder; None if one can. It writes a file, because permissions do not
-    reveal a full disk.
+    """Return the reason why no file can be written in a folder, or None if files can be written.
+
+    The check writes a file, because permissions do not reveal a full disk.
     """
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     try:
@@ -62,12 +63,11 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
     """Return the first device that matches the request and on which the family runs.
 
     Args:
-        wanted: ``auto``, a kind, or a model (or the beginning of one).
+        wanted: ``auto``, a device kind, or a device model or its beginning.
 
     Raises:
-        NotFound: no device fits; lists those that exist.
-        EvoError: the CPU matches, but there is no working C compiler; or a GPU is requested, but none is usable. Names
-            the remedies.
+        NotFound: no device fits.
+        EvoError: the CPU matches, but there is no working C compiler, or a GPU is requested, but no GPU is usable.
     """
     for device in devices:
         if device.kind in family.implementations and _is(device, wanted):
@@ -79,10 +79,10 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
 
 
 def require_compiler(family: Family, wanted: str) -> None:
-    """Raise EvoError if this machine lacks what the requested device needs for the family.
+    """Check that this machine has the software that the requested device needs for a family.
 
     Raises:
-        EvoError: there is no working compiler, or no usable GPU; names the remedies.
+        EvoError: there is no working compiler, or no usable GPU.
     """
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler

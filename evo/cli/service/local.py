@@ -36,8 +36,9 @@ class NotStarted(EvoError, TimeoutError):
 class Local:
     """Keeps a service running on a database while this process needs one.
 
-    A service that runs already is used. If it ends, this process starts another, so that several terminals can work on
-    one database and end in any order. Child processes that die are restarted a limited number of times.
+    A service that already runs is used. If this service ends, this process starts a new service, so that several
+    terminals can work on one database and end in any order. Child processes that die are restarted a limited number of
+    times.
 
     Args:
         measuring: True if a worker is needed as well.
@@ -54,10 +55,11 @@ class Local:
         self._worker_lock = WorkerLock(place.worker_data)
 
     def tend(self) -> str:
-        """Find the service, or start it and its worker; return its address. Fast while the service answers.
+        """Find the service, or start it and its worker, and return the address of the service. The call is fast while
+        the service answers.
 
         Raises:
-            EvoError: the service does not start, or keeps dying; contains the end of its output.
+            EvoError: the service does not start, or dies repeatedly. The message contains the end of its output.
         """
         if self._service is None or self._service.exit_code is not None:
             self._record_death(self._service)
@@ -73,7 +75,7 @@ class Local:
         """Wait until the service answers and, if a worker is needed, until it has registered.
 
         Raises:
-            EvoError: the service does not start; contains the end of its output.
+            EvoError: the service or the worker does not start. The message contains the end of its output.
         """
         begun = time.monotonic()
         url = self.tend()
@@ -93,8 +95,8 @@ class Local:
     def let_finish(self) -> None:
         """Wait while the worker of this process runs a confirmation or ablation for another terminal.
 
-        Otherwise that work would have to be repeated. The worker gets no further work during the wait. Ctrl-C, or any
-        error of the service, ends the wait.
+        Otherwise this work would have to be repeated. The worker gets no further work during the wait. Ctrl-C or an
+        error of the service ends the wait.
         """
         if self._worker is None or self.url is None:
             return
@@ -234,8 +236,8 @@ def _answers(url: str) -> bool:
 def worker_connected(
     url: str, *, token: str | None = None, within_s: float = CONNECTED_S, other_than: str | None = None
 ) -> bool:
-    """Return True if a worker with a device sent a message in the last `within_s` seconds and has not left. The
-    service measures the seconds, so clocks that differ or are adjusted do not matter.
+    """Return True if a worker with a device sent a message in the last `within_s` seconds and has not left. The service
+    measures this duration, so differences between clocks do not matter.
     """
     try:
         with Client(url, token=token, attempts=2) as client:
@@ -247,11 +249,11 @@ def worker_connected(
 
 
 class WorkerLock:
-    """Lock that allows only one of several terminals on a database to run a worker, so that measurements are
-    undisturbed.
+    """Lock with which only one of several terminals on a database runs a worker, so that measurements do not disturb
+    each other.
 
     Args:
-        folder: the worker's folder, which contains the lock.
+        folder: data folder of the worker, which contains the lock file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -259,7 +261,7 @@ class WorkerLock:
         self._lock: IO[bytes] | None = None
 
     def acquire(self) -> bool:
-        """Take the lock; return False while another process holds it.
+        """Take the lock, and return True. Return False if another process holds the lock.
 
         Raises:
             EvoError: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""Locations of the service and of files on this machine."""
+"""Locations of the local database, the service and their files on this machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ def data_folder() -> Path:
 
 
 def _checked_path(database: Path) -> Path:
-    """Return the path, after refusing a file that is clearly not a database.
+    """Return the path of a database. Refuse a file that is clearly not a database.
 
     Raises:
         EvoError: the file is not a kernel-evo database.
@@ -62,7 +62,7 @@ class LocalDatabase:
         """Return the database that the user named, or the default database in the user's data directory.
 
         Raises:
-            InvalidInput: the user named a database on a server, which only a service opens, or gave another URL.
+            InvalidInput: the user gave a URL. Only a service can open a database on a server.
         """
         if database is not None and database.parts[0] in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
             remedy = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
@@ -74,7 +74,8 @@ class LocalDatabase:
 
     @classmethod
     def to_use(cls, database: Path | None) -> "LocalDatabase":
-        """Return the location for a command that reads; only the default database may be missing.
+        """Return the location for a command that only reads. The default database may be missing, but not a database
+        that the user named.
 
         Raises:
             NotFound: the user named a database that does not exist.
@@ -86,7 +87,7 @@ class LocalDatabase:
 
     @classmethod
     def to_begin(cls, database: Path | None) -> "LocalDatabase":
-        """Return the location for a command that may create a database, in the default or an existing folder.
+        """Return the location for a command that may create a database in the default folder or in an existing folder.
 
         Raises:
             NotFound: the user named a database in a folder that does not exist.

@@ -1,4 +1,4 @@
-"""Runs a search in the background: starts the same command as a detached process."""
+"""Runs a search in the background, by starting the same command as a detached process."""
 
 import json
 import subprocess
@@ -23,14 +23,15 @@ LOOK_S = 0.1
 
 
 def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, as_json: bool = False) -> int:
-    """Run ``kernel-evo`` with the given arguments in the background and return once its search has begun.
+    """Run ``kernel-evo`` with the given arguments in the background, and return when its search has begun.
 
     Args:
         options: options with which a further command reaches the same service.
-        as_json: print the search as JSON, instead of text for people.
+        as_json: True to print the search as JSON, False to print it as text.
 
     Returns:
-        The exit code of the background process if it ended before the search began (its output is then shown); else 0.
+        0 if the search has begun. If the background process ended before that, its output is shown and its exit code
+        returned.
     """
     log = location.log(
         "search"

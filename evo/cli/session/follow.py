@@ -1,4 +1,4 @@
-"""Follows a search until it ends: updates the display and handles Ctrl-C."""
+"""Follows a search until it ends, by updating the display and handling Ctrl-C."""
 
 import signal
 import time
@@ -61,17 +61,20 @@ def follow(
     alone: str | None = None,
     where: str = "",
 ) -> SearchView:
-    """Show a search until it has ended, and return its final state. Ctrl-C once stops it: running trials may finish,
-    and the report follows. Twice cancels it: running trials are dropped.
+    """Show a search until it has ended, and return its final state.
+
+    After one Ctrl-C, the search stops, its running trials finish, and the report follows. A second Ctrl-C cancels the
+    search, and running trials are dropped.
 
     Args:
-        alone: id of a worker that ends with this command. If it is the only worker and cannot do the search's work, an
-            error is raised instead of waiting.
+        alone: id of a worker that ends with this command. If it is the only worker and cannot do the jobs of the
+            search, an error is raised, because waiting would be pointless.
         where: options with which a further command reaches the same service.
 
     Raises:
-        Conflict: the search cannot continue; its state is unchanged.
-        ServiceUnreachable: the service became unavailable; the error says how to follow the search again.
+        Conflict: the search cannot continue. Its state is unchanged.
+        ServiceUnreachable: the service became unavailable. The message contains a command that follows the search
+            again.
     """
     obeyed, looked_at, known, warned = 0, time.monotonic(), None, 0
     while True:

@@ -1,5 +1,6 @@
-"""Runs a proposer on KernelBench problems through the same two calls as an external proposer: get the brief, submit a
-variant.
+"""Runs a proposer on KernelBench problems.
+
+The proposer uses the same two requests as an external proposer. It reads the brief, and submits variants.
 """
 
 import time
@@ -35,7 +36,7 @@ class Work:
 
 
 def problems_in(folder: Path) -> list[Path]:
-    """Return the problems of a folder, by leading number and name.
+    """Return the files of the problems in a folder, sorted by leading number and name.
 
     Raises:
         NotFound: the folder has no problems.
@@ -56,13 +57,13 @@ class Contest:
     """A run of a proposer on problems.
 
     Attributes:
-        client: returns a client of the service.
+        client: function that returns a client of the service.
         terms: terms of every search.
         families: folder for the imported families.
-        together: number of problems worked on at the same time; a device still measures one kernel at a time.
-        minutes: time after which no further problem begins, and running problems are reported with their results so
-            far; None: no limit.
-        say: prints a line of the transcript.
+        together: number of problems that are worked on at the same time. A device still measures one kernel at a time.
+        minutes: minutes after which no further problem begins. Running problems are then reported with their results so
+            far. None if there is no limit.
+        say: function that prints a line of the transcript.
     """
 
     client: Callable[[], Client]
@@ -176,8 +177,8 @@ def _attempt(view: VariantView) -> Attempt:
 
 
 def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
-    """Return the speed-ups over every baseline: paired by round if a confirmation timed both, else from quick
-    samples.
+    """Return the speed-up over every baseline. If a confirmation timed kernel and baseline, the samples are paired by
+    round, else quick samples are compared.
     """
     rng = np.random.default_rng(0)
     report = None if tuning.champion is None else tuning.champion.report

@@ -1,4 +1,4 @@
-"""The request of a search, checked as far as possible without a service."""
+"""The request for a new search, checked as far as this is possible without a service."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,8 +24,8 @@ class Request:
     """Request for a new search.
 
     Attributes:
-        family: the family's name or path, as the user wrote it.
-        terms: the body of ``POST /searches``.
+        family: name or path of the family, as the user wrote it.
+        terms: body of the request ``POST /searches``.
     """
 
     family: str
@@ -34,11 +34,10 @@ class Request:
 
     @classmethod
     def of(cls, *, family: str, problem: str, policy: str, **terms: Any) -> "Request":
-        """Look up the family and the policy.
+        """Return a request, after looking up the family and the policy.
 
         Raises:
-            NotFound, InvalidInput: a name is unknown, in the command or in the family's folder; the message contains
-                it.
+            NotFound, InvalidInput: a name in the command or in the family's folder is unknown.
         """
         package = registry.find(family)
         _check_templates(package, terms.get("device", "auto"))
@@ -62,7 +61,7 @@ class Request:
         return self.package.family.problem(self.terms["problem"], kind)
 
     def at(self, problem: str) -> "Request":
-        """Return a copy for another problem.
+        """Return a copy of the request for another problem.
 
         Raises:
             InvalidInput: the problem is not valid for the family.
@@ -72,10 +71,10 @@ class Request:
         return replace(self, terms={**self.terms, "problem": problem})
 
     def submit(self, client: Client) -> SearchView:
-        """Register the family, upload it if the service allows that, and start the search.
+        """Upload the family if the service allows uploads, else register it. Then start the search.
 
         Raises:
-            NotFound, InvalidInput, Conflict: the service's refusal.
+            NotFound, InvalidInput, Conflict: the service refuses the family or the request.
         """
         package = self.package
         if not _uploaded(package, client):
@@ -111,7 +110,7 @@ def _check_templates(package: Package, device: str) -> None:
 
 
 def read_policy(name_or_file: str) -> str | dict[str, Any]:
-    """Return a policy's name, or the fields that a file overrides.
+    """Return the name of a policy, or the fields of a policy that a file overrides.
 
     Raises:
         InvalidInput: a field is invalid, or the file cannot be read.

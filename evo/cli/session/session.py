@@ -1,4 +1,6 @@
-"""One run of ``kernel-evo search``: reaches a service, starts or resumes a search, follows it, and reports."""
+"""One run of ``kernel-evo search``, which connects to a service, starts or resumes a search, follows it, and reports
+the result.
+"""
 
 import json
 import signal
@@ -45,13 +47,13 @@ def run(
     then: Then | None = None,
     tell: Tell = print_json,
 ) -> Exit:
-    """Run a new search, or resume search number `asked`.
+    """Run a new search, or resume an existing search.
 
     Args:
-        stay: follow the search until it has ended; False only starts it.
-        then: called with the ended search while its service can still be reached.
-        announce: file that receives the number, the page and the view of the search.
-        as_json: True prints progress to standard error, and passes the final search to `tell`.
+        stay: True to follow the search until it has ended. False to only start it.
+        then: function that is called with the ended search while its service can still be reached.
+        announce: file to which the id, the URL of the page and the view of the search are written.
+        as_json: True to print progress to standard error, and to pass the ended search to `tell`.
     """
     from pydantic_core import to_jsonable_python
 
@@ -212,8 +214,8 @@ def begun(request: Request, connection: Connection, where: ServiceRef) -> Search
 
 
 def _require_compiler(request: Request) -> None:
-    """Raise EvoError if this machine lacks what the requested device needs. Without a GPU, the error advises to
-    estimate.
+    """Raise EvoError if software that the requested device needs is missing on this machine. If there is no GPU, the
+    message suggests an estimate.
     """
     wanted = request.terms["device"]
     try:

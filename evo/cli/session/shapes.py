@@ -1,5 +1,6 @@
-"""Searches several problems of one family one after another; each search starts from the champions of similar
-problems.
+"""Searches several problems of one family in turn.
+
+Each search starts from the champions of similar problems.
 """
 
 from collections.abc import Sequence
@@ -23,11 +24,10 @@ def run(
     as_json: bool,
     then: session.Then | None = None,
 ) -> Exit:
-    """Search each problem; stop after an interrupted search. Return the exit code of the first search that found no
-    config.
+    """Search each problem in turn, and stop after an interrupted search.
 
-    With `as_json`, the searches are printed as one list, even if an error ended the run early. The service starts each
-    search with the champions of similar problems.
+    Return the exit code of the first search that found no config. With `as_json`, the searches are printed as one list,
+    even if an error ended the run early. The service starts each search with the champions of similar problems.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []

@@ -1,4 +1,6 @@
-"""Searches a suite: its calls share a budget and exchange configs; the result is a small set of configs per family."""
+"""Searches a suite, whose calls share a budget and exchange configs. The result is a small set of configs per
+family.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,12 +45,12 @@ MOST_EXCHANGED = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """Budget of a whole suite; at least one limit is set.
+    """Budget of a whole suite. At least one limit is set.
 
     Attributes:
-        trials: most trials over all searches.
-        minutes: running time over all searches; confirmations at the end take additional time.
-        stagnation: a call's search ends after this many trials without a better one.
+        trials: maximum number of trials, summed over all searches.
+        minutes: maximum running time, summed over all searches. Final confirmations take additional time.
+        stagnation: number of trials without improvement after which the search of a call ends.
     """
 
     trials: int | None = None
@@ -74,10 +76,10 @@ class CallSearch:
 def run(
     suite: Suite, requests: Mapping[str, Request], where: ServiceRef, budget: Shared, *, as_json: bool
 ) -> SuiteResult:
-    """Search the calls of a suite with one budget, then measure each call's champion on its neighbours.
+    """Search the calls of a suite with one budget, then measure the champion of each call on the neighbouring problems.
 
     Args:
-        requests: the request of each call, by the name of the call; the budget of a request is replaced.
+        requests: request of each call, by the name of the call. The budget of a request is replaced.
     """
     out, interrupts = progress(as_json), Interrupts()
     with (
@@ -253,8 +255,8 @@ class _Conductor:
         return Progress(weight=entry.call.weight, best=tuple(entry.best), open=entry.open)
 
     def _relatives(self, entry: CallSearch) -> list[SearchView]:
-        """Return the searches of other problems of the family that found a config; none if this call has no
-        search yet.
+        """Return the searches of other problems of the same family that found a config. The list is empty if the call
+        has no search yet.
         """
         if entry.view is None:
             return []

@@ -1,4 +1,4 @@
-"""``--warm-start``: reads recorded results of other tools or searches as first configs, best first."""
+"""Reads the configs of ``--warm-start`` from recorded results of other tools or searches, best config first."""
 
 import difflib
 import gzip
@@ -22,11 +22,12 @@ MOST = 10_000
 
 
 def read_warm_start(source: str) -> dict[str, Any]:
-    """Return the `warm_start` of a search's terms.
+    """Return the value of `warm_start` in the request for a search.
 
     Args:
-        source: a Kernel Tuner cache or T4 results (``.json``, also gzipped), or the storage of an Optuna study:
-            ``sqlite:///study.db``, with ``#NAME`` if it holds several.
+        source: path of a Kernel Tuner cache or of T4 results (``.json``, also gzipped), or the storage URL of an Optuna
+            study, e.g. ``sqlite:///study.db``. If the storage contains several studies, ``#NAME`` after the URL selects
+            one.
 
     Raises:
         InvalidInput: the source cannot be read, or contains no config with a time.

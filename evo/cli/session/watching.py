@@ -13,7 +13,8 @@ from evo.search.suite.recorder import FUNCTIONS, Recorder
 
 
 def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]:
-    """Run a script as `python SCRIPT ARGUMENTS…` would; return its recorded calls and, if it failed, the reason.
+    """Run a script like `python SCRIPT ARGUMENTS…`. Return the recorded calls, and the reason if the script failed,
+    else None.
 
     Raises:
         NotFound: there is no such file.

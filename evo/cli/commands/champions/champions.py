@@ -1,4 +1,4 @@
-"""``champion show|export|rollback|restore|called``: promoted configs."""
+"""The commands ``champion show``, ``export``, ``rollback``, ``restore`` and ``called``."""
 
 import sys
 from pathlib import Path
@@ -114,11 +114,11 @@ def export(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Write a folder that works without kernel-evo: source, binary, loader, config, evidence, report.
+    """Write a folder that works without kernel-evo. It contains source, binary, loader, config, evidence and report.
 
-    For several champions, the folder contains a folder for each champion, dispatch.json, and dispatch.py, which picks
-    the kernel by shape. With --top, it contains a folder with the available evidence for the champion and each
-    runner-up.
+    For several champions, the folder contains a folder for each champion, and dispatch.py and dispatch.json, which
+    select the kernel by shape. With --top, the folder contains a folder for the champion and for each runner-up, with
+    the available evidence.
     """
     from evo.cli.console.output import console, print_json, styled, written
     from evo.cli.files.champion import fetch, ranking, successor, write
@@ -197,9 +197,9 @@ def restore(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Make a retired champion the current champion again, on the evidence of its promotion.
+    """Make a retired champion the current champion again. The evidence of its promotion must still be valid.
 
-    The current champion is retired. The history keeps both decisions.
+    The champion that is current now is retired. The history contains both decisions.
     """
     from evo.cli.console.output import console, print_json
     from evo.cli.files.champion import successor
@@ -234,10 +234,10 @@ def called(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Store how long calls of champions from PyTorch take.
+    """Store the measured duration of calls of champions from PyTorch.
 
-    An exported package measures the time of its function and of PyTorch's own function. `champion show` and the reports
-    show both times next to the kernel's time.
+    An exported package measures the time of its own functions and of PyTorch's functions. `champion show` and the
+    reports show both times next to the kernel's time.
     """
     from evo.cli.console.output import console, print_json
     from evo.cli.service.connection import connect
@@ -268,8 +268,10 @@ def called(
 
 
 def _checked_reason(reason: str | None, done: str) -> str:
-    """Return the reason, and ask the user for it if none was given; `done` is the action, for the question and the
-    error.
+    """Return the reason for a decision. If no reason was given, ask the user.
+
+    Args:
+     done: the decision as a verb, used in the question and the error message.
     """
     why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:
@@ -305,7 +307,7 @@ def _list(champions: "Iterable[ChampionView]", none: str) -> None:
 
 
 def _no_champions_text(client: "Client", family: str | None) -> str:
-    """Return the text that explains why no champion is listed.
+    """Return a text that explains why no champion is listed.
 
     Raises:
         NotFound: there is no family of this name.

@@ -1,4 +1,4 @@
-"""``export``: the champions of a suite as a package."""
+"""The command ``export``, which writes the champions of a suite as a package."""
 
 import re
 from pathlib import Path
@@ -44,10 +44,10 @@ def export(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Write an importable package of a suite's champions, which needs PyTorch but not kernel-evo.
+    """Write the champions of a suite as a Python package, which needs PyTorch but not kernel-evo.
 
-    Its functions have the signatures of torch.nn.functional and call PyTorch if there is no kernel;
-    `patch(model)` lets a model use them, and `report()` counts the calls that found no kernel.
+    The functions of the package have the signatures of torch.nn.functional, and call PyTorch if there is no kernel for
+    a call. `patch(model)` makes a model use these functions. `report()` counts the calls that found no kernel.
     """
     from evo.cli.console.output import console, print_json, written
     from evo.cli.files.champion import fetch, write

@@ -1,4 +1,4 @@
-"""``serve`` and ``worker``: the two long-running processes of a fleet."""
+"""The commands ``serve`` and ``worker``, which run the service and the workers of a fleet."""
 
 import gc
 from collections.abc import Iterator
@@ -54,9 +54,9 @@ def serve(
     ] = None,
     parent_pid: ParentPid = None,
 ) -> None:
-    """Run the service: REST API and leaderboard, until Ctrl-C.
+    """Run the service, with REST API and pages, until Ctrl-C.
 
-    One process at a time serves an SQLite file; any number of processes serve a PostgreSQL database.
+    Only one process can serve an SQLite file. Any number of processes can serve a PostgreSQL database.
     """
     with _loading():
         from api.server import serve as serve_until_told
@@ -147,9 +147,9 @@ def worker(
     ] = None,
     parent_pid: ParentPid = None,
 ) -> None:
-    """Measure kernels for a service on this machine's devices, until Ctrl-C. Needs outbound HTTP only.
+    """Measure kernels for a service on the devices of this machine, until Ctrl-C. The worker needs only outbound HTTP.
 
-    The token may be a join token: it is exchanged once for this worker's own token, which is stored in --data.
+    The token may be a join token. A join token is exchanged once for a token of this worker, which is stored in --data.
     """
     with _loading():
         from api.operations.logs import configure

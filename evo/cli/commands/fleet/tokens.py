@@ -1,4 +1,4 @@
-"""``token``: manage access to a service: tokens and their roles."""
+"""The commands ``token …``, which manage the access tokens of a service and their roles."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,8 +78,8 @@ def join(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Create a join token, which a new worker exchanges once for its own token. Pass it to `kernel-evo worker
-    --token`.
+    """Create a join token, which a new worker exchanges once for a token of its own. Pass the join token to `kernel-evo
+    worker --token`.
     """
     from evo.cli.service.connection import connect
 

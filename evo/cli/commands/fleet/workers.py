@@ -1,4 +1,4 @@
-"""``workers list|drain|resume|quarantine|clear``: show and manage the workers."""
+"""The commands ``workers list``, ``drain``, ``resume``, ``quarantine`` and ``clear``, which show and manage workers."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,8 +58,8 @@ def _list(where: ServiceRef, *, as_json: bool) -> None:
 
 @on_service
 def drain(worker: WorkerName, *, where: ServiceRef, as_json: Json = False) -> None:
-    """Let a worker finish its jobs and give it no more jobs, e.g. before an upgrade. A worker that
-    starts again gets jobs again.
+    """Let a worker finish its jobs and give it no more jobs, e.g. before an upgrade. After a restart, the worker gets
+    jobs again.
     """
     _decide(where, worker, lambda client, found: client.drain(found.id), as_json=as_json)
 
@@ -104,11 +104,12 @@ def clear(
 
 
 def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
-    """Return the worker with this id, or else with this name; workers that have left are used only if no other matches.
+    """Return the worker with an id or, if there is none, with a name. Workers that have left are returned only if no
+    other worker matches.
 
     Raises:
-        NotFound: no worker has this id or name.
-        Conflict: several workers have this name; only their ids differ.
+        NotFound: no worker has the id or the name.
+        Conflict: several workers have the name.
     """
     from evo.errors import Conflict, NotFound
     from evo.text.suggestion import unknown
@@ -127,7 +128,7 @@ def device_uuid(worker: "WorkerView", wanted: str) -> str:
     """Return the UUID of the device that the user names.
 
     Raises:
-        NotFound, Conflict: no device fits, or several do.
+        NotFound, Conflict: no device matches, or several devices match.
     """
     from evo.errors import Conflict, NotFound
 

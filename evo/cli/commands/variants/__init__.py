@@ -1,1 +1,1 @@
-"""Commands for variants: submitted by people and agents, or proposed by language models."""
+"""Commands for variants, which are submitted by people and agents, or proposed by language models."""

@@ -1,4 +1,4 @@
-"""``bench kernelbench``: rates a proposer's kernels on problems in KernelBench's format."""
+"""The command ``bench kernelbench``, which rates a proposer's kernels on problems in KernelBench's format."""
 
 import contextlib
 import tempfile
@@ -77,7 +77,7 @@ def kernelbench(
 ) -> None:
     """Import every problem, let a proposer submit variants, and report fast_p, validity, speed-ups and cost.
 
-    A variant counts after it passed the cases on further seeds, scales, means and shapes, and was tuned. Limits of a
+    A variant counts if it was tuned and passes the cases with further seeds, scales, means and shapes. The limits on a
     model apply to each problem separately.
     """
     from evo.cli.commands.variants.evolve import prices_of

@@ -1,4 +1,4 @@
-"""``evolve``: a language model proposes variants, and the search checks, times and tunes them."""
+"""The command ``evolve``, in which a language model proposes variants, and the search checks, times and tunes them."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -105,9 +105,10 @@ def evolve(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Let a language model propose variants; the search checks, times and tunes each of them, and promotes on evidence.
+    """Let a language model propose variants. The search checks, times and tunes each variant, and promotes a config if
+    the evidence suffices.
 
-    Prompts, answers, tokens and costs are stored with the search. --search continues a stopped run.
+    Prompts, answers, numbers of tokens and costs are stored with the search. --search continues a stopped run.
     """
     from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached

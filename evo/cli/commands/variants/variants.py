@@ -1,4 +1,6 @@
-"""``variant`` and ``mcp``: other implementations of a search's family, submitted by people and agents."""
+"""The commands ``variant …`` and ``mcp``, with which people and agents submit further implementations of a search's
+family.
+"""
 
 import time
 from pathlib import Path
@@ -76,10 +78,11 @@ def submit(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Submit another implementation of a search's family. It is checked, timed and tuned under the search's terms.
+    """Submit a further implementation of a search's family. The variant is checked, timed and tuned with the settings
+    of the search.
 
-    Keys that variant.toml omits (tunables, constraints, launch, …) come from the parent. Problem, arguments, cases,
-    tolerances and baselines are always the family's.
+    Keys that variant.toml omits (tunables, constraints, launch, …) are taken from the parent. Problem, arguments,
+    cases, tolerances and baselines are always those of the family.
     """
     from evo.cli.files.variant import read_variant_files
     from evo.cli.session.session import ended_by_signals, progress, reached
@@ -108,9 +111,9 @@ def propose(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Let a proposer submit variants to a search, and list them at the end.
+    """Let a proposer submit variants to a search, and list the variants at the end.
 
-    folder:PATH submits the variants in PATH/FAMILY. `evolve` has the options for a language model.
+    The proposer `folder:PATH` submits the variants in PATH/FAMILY. The options for a language model belong to `evolve`.
     """
     from evo.cli.console.output import console, print_json
     from evo.cli.files.variant import read_variant_files
@@ -291,10 +294,10 @@ def mcp(
     ] = "agent",
     where: ServiceRef,
 ) -> None:
-    """Serve agents over the Model Context Protocol on standard input and output: brief, submit, result, compare,
-    source.
+    """Serve tools for agents over the Model Context Protocol on standard input and output.
 
-    Without --url, the local service and a worker run as long as the agent's session.
+    The tools are brief, submit, result, compare and source. Without --url, the local service and a worker run as long
+    as the agent's session.
     """
     from evo.cli.service.connection import connect
     from evo.cli.session.session import ended_by_signals
