@@ -1,4 +1,6 @@
-"""Inputs, expected outputs, accuracy of float32, and baselines. Runs only in a worker's disposable process."""
+"""Inputs, expected outputs, attainable accuracy and baselines. Only runners, the disposable processes of workers,
+execute it.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
