@@ -1,9 +1,9 @@
-"""Detects damage that SQLite ignores: a truncated database file, and a write-ahead log that was truncated or has a gap.
+"""Detects damage that SQLite ignores: a truncated database file, and a truncated or incomplete write-ahead log.
 
-SQLite removes the log of a database file that has 0 bytes. It reads a log up to the first frame with a wrong checksum
-and ignores the rest, because a crash may leave half a transaction there. A complete transaction after such a frame is
-not a leftover: it was committed and would be lost.
-File formats: https://www.sqlite.org/fileformat2.html.
+SQLite removes the log of a database file that has 0 bytes. SQLite reads a log up to the first frame with a wrong
+checksum and ignores the rest, because a crash may leave an incomplete transaction there. A complete transaction after
+such a frame was committed, and SQLite would lose it. The file formats are described in
+https://www.sqlite.org/fileformat2.html.
 """
 
 import struct
@@ -79,7 +79,7 @@ class Index:
 
     @property
     def log_bytes(self) -> int:
-        """Smallest size in bytes of the log; 0 before its first frame."""
+        """Smallest possible size of the log in bytes. 0 if the index lists no frame."""
         return LOG_HEADER + self.frames * (FRAME_HEADER + self.page_bytes) if self.frames else 0
 
 
@@ -133,9 +133,10 @@ def _damage(database: Path) -> str | None:
 
 
 def _cut_log(database: Path, content: bytes) -> str | None:
-    """Return a description of a log that lost committed frames according to an index from a killed service, or None.
+    """Return a description of the loss if the log lacks frames that its index lists, else None. A killed service leaves
+    such an index.
 
-    An index from before the start of this machine is ignored, because a power failure may leave it outdated.
+    An index that was written before the machine started is ignored, because a power failure may leave an outdated index.
     """
     index = read_index(database)
     if index is None or index.copied >= index.frames or len(content) >= index.log_bytes:

@@ -54,7 +54,7 @@ class Ownership:
         """Take the exclusive right to serve a database.
 
         Raises:
-            Conflict: another process serves the database; the message names the process and its address.
+            Conflict: another process serves the database.
             StoreUnavailable: the lock file next to the database cannot be written, or the database lost its content.
         """
         database = _real(database)

@@ -77,7 +77,7 @@ class SQLite:
             raise self._lost(loss)
 
     def _lost_log(self, connection: Connection) -> str | None:
-        """Return how the write-ahead log was lost, or None. SQLite would write into a log that nobody can read."""
+        """Return how the write-ahead log was lost, or None. If it was lost, later readers would not find new writes."""
         if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
             return None
         try:
@@ -89,7 +89,7 @@ class SQLite:
         return lost_frames(self._real)
 
     def _refuse_lost_file(self, *_: object) -> None:
-        """Check that the path still names the opened file. Otherwise acknowledged writes would be lost.
+        """Check that the path still leads to the opened file. If it does not, writes would be lost.
 
         Raises:
             StoreUnavailable: the file was removed, replaced or truncated.
@@ -144,9 +144,10 @@ class SQLite:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Keep the log of a truncated file. SQLite would write it into the file, and the loss would not be noticed.
+        """Keep the write-ahead log of a truncated file while the last connection closes.
 
-        SQLite does this when the last connection closes, unless the file was moved.
+        SQLite would write the log into the file, so that the loss could no longer be detected. SQLite does not do this
+        if the file was moved.
         """
         if not (self._lost_file() or "").startswith("its file was cut"):
             yield
@@ -175,7 +176,7 @@ class SQLite:
             driver.execute("PRAGMA foreign_keys=ON")
 
     def number_events(self, session: Session) -> None:
-        """Do nothing: SQLite has one writer at a time."""
+        """Do nothing, because SQLite has one writer at a time."""
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         reason = str(error.orig if isinstance(error, DBAPIError) else error)
@@ -187,11 +188,11 @@ class SQLite:
         return None if sign is None else self._unavailable(sign, reason)
 
     def may_have_committed(self, error: BaseException) -> bool:
-        """Return False: SQLite rolls back a failed commit."""
+        """Return False, because SQLite rolls back a failed commit."""
         return False
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
-        """Do nothing: no other process uses the file."""
+        """Do nothing, because no other process uses the file."""
 
     def alone(self, session: Session) -> bool:
         return True

@@ -20,7 +20,7 @@ def write_scaffold(folder: Path) -> list[Path]:
 
     Raises:
         InvalidInput: the folder's name is not a valid family name, or is the name of a built-in family.
-        Conflict: the folder is a file or not empty; nothing is overwritten.
+        Conflict: the path is a file, or the folder is not empty. Nothing is overwritten.
     """
     name = check_place(folder, "FOLDER")
     if name in registry.names():
