@@ -136,7 +136,7 @@ def _cut_log(database: Path, content: bytes) -> str | None:
     """Return a description of the loss if the log lacks frames that its index lists, else None. A killed service leaves
     such an index.
 
-    An index that was written before the machine started is ignored, because a power failure may leave an outdated index.
+    An index that was written before the machine started is ignored, because after a power failure it may be outdated.
     """
     index = read_index(database)
     if index is None or index.copied >= index.frames or len(content) >= index.log_bytes:
