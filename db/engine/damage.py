@@ -6,7 +6,9 @@ such a frame was committed, and SQLite would lose it. The file formats are descr
 https://www.sqlite.org/fileformat2.html.
 """
 
+import os
 import struct
+import threading
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -52,12 +54,44 @@ class Log:
     pages_after: int | None = None
 
 
-def damage(database: Path) -> str | None:
+class LockedFiles:
+    """Reads files that SQLite locks, and keeps them open.
+
+    If a process closes any descriptor of a file, the system ends all locks of that process on the file (POSIX),
+    including those of SQLite's connections. Another process could then truncate the index of the log.
+    """
+
+    def __init__(self) -> None:
+        self._descriptors: dict[Path, int] = {}
+        self._lock = threading.Lock()
+
+    def read(self, path: Path, count: int) -> bytes:
+        """Return the first bytes of a file, fewer if the file is shorter.
+
+        Raises:
+            OSError: the file is missing or cannot be read.
+        """
+        with self._lock:
+            descriptor = self._descriptors.get(path)
+            if descriptor is None or not os.path.samestat(os.fstat(descriptor), path.stat()):
+                if descriptor is not None:
+                    os.close(self._descriptors.pop(path))  # of a file that was removed
+                descriptor = self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(descriptor, count, 0)
+
+    def close(self) -> None:
+        """Close the files. The connections to the database must be closed."""
+        with self._lock:
+            while self._descriptors:
+                os.close(self._descriptors.popitem()[1])
+
+
+def damage(database: Path, files: LockedFiles) -> str | None:
     """Return a description of the damage to a database file and its write-ahead log, or None if they are intact."""
-    found = _damage(database)
+    found = _damage(database, files)
     if found is not None:
         time.sleep(SECOND_LOOK_S)
-        found = _damage(database)
+        found = _damage(database, files)
     return found
 
 
@@ -83,11 +117,10 @@ class Index:
         return LOG_HEADER + self.frames * (FRAME_HEADER + self.page_bytes) if self.frames else 0
 
 
-def read_index(database: Path) -> Index | None:
+def read_index(database: Path, files: LockedFiles) -> Index | None:
     """Read the index of a write-ahead log. Return None if it is missing, damaged, or being changed."""
     try:
-        with _index_path(database).open("rb") as file:
-            content = file.read(2 * INDEX_HEADER + 4)
+        content = files.read(_index_path(database), 2 * INDEX_HEADER + 4)
     except OSError:
         return None
     header = content[:INDEX_HEADER]
@@ -98,9 +131,9 @@ def read_index(database: Path) -> Index | None:
     return Index(frames=frames, copied=copied, page_bytes=65536 if page_bytes == 1 else page_bytes, salts=header[32:40])
 
 
-def lost_frames(database: Path) -> str | None:
+def lost_frames(database: Path, files: LockedFiles) -> str | None:
     """Return how the write-ahead log of an open database lost frames that its index lists, or None."""
-    index, path = read_index(database), _log_path(database)
+    index, path = read_index(database, files), _log_path(database)
     if index is None:
         return None
     try:
@@ -110,18 +143,18 @@ def lost_frames(database: Path) -> str | None:
         return LOG_REMOVED
     if size >= index.log_bytes and (not index.frames or header[16:24] == index.salts):
         return None
-    if read_index(database) != index:  # another process has changed the log in the meantime
+    if read_index(database, files) != index:  # another process has changed the log in the meantime
         return None
     return "its write-ahead log was " + ("overwritten" if size >= index.log_bytes else f"cut to {size} bytes")
 
 
-def _damage(database: Path) -> str | None:
+def _damage(database: Path, files: LockedFiles) -> str | None:
     path = _log_path(database)
     size = database.stat().st_size
     if size < DATABASE_HEADER:
         return f"it has {size} bytes, but its write-ahead log {path.name} exists" if path.exists() else None
     content = path.read_bytes() if path.exists() else b""
-    if path.exists() and (cut := _cut_log(database, content)) is not None:
+    if path.exists() and (cut := _cut_log(database, content, files)) is not None:
         return cut
     log = read_log(content)
     if log is None:
@@ -129,16 +162,16 @@ def _damage(database: Path) -> str | None:
     if log.lost:
         behind = f"{log.lost} committed transaction{'s' if log.lost > 1 else ''} behind it cannot be read"
         return f"its write-ahead log {path.name} is damaged at frame {log.read + 1} of {log.frames}: {behind}"
-    return _truncation(database, log)
+    return _truncation(database, log, files)
 
 
-def _cut_log(database: Path, content: bytes) -> str | None:
+def _cut_log(database: Path, content: bytes, files: LockedFiles) -> str | None:
     """Return a description of the loss if the log lacks frames that its index lists, else None. A killed service leaves
     such an index.
 
     An index that was written before the machine started is ignored, because after a power failure it may be outdated.
     """
-    index = read_index(database)
+    index = read_index(database, files)
     if index is None or index.copied >= index.frames or len(content) >= index.log_bytes:
         return None
     if len(content) >= LOG_HEADER and content[16:24] != index.salts:
@@ -156,14 +189,13 @@ def _index_path(database: Path) -> Path:
     return database.with_name(f"{database.name}-shm")
 
 
-def _truncation(database: Path, log: Log) -> str | None:
+def _truncation(database: Path, log: Log, files: LockedFiles) -> str | None:
     """Return a description of the damage if the database file is truncated, else None.
 
     The file is truncated if neither the file nor the log contains a page of the database.
     """
     size = database.stat().st_size
-    with database.open("rb") as file:
-        header = file.read(DATABASE_HEADER)
+    header = files.read(database, DATABASE_HEADER)
     if not header.startswith(b"SQLite format 3\0"):
         return None  # SQLite reports this itself
     page_bytes = struct.unpack(">H", header[16:18])[0]

@@ -153,7 +153,8 @@ class Database:
                         store.before_upgrade(connection)
                         prepare(connection, location)
             except BaseException:
-                engine.dispose()
+                with store.closing():
+                    engine.dispose()
                 raise
         return cls(location, engine, store)
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, NullPool, crea
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from db.engine.damage import LOG_REMOVED, damage, lost_frames
+from db.engine.damage import LOG_REMOVED, LockedFiles, damage, lost_frames
 from db.engine.location import Location
 from db.engine.signals import Topic
 from db.engine.unavailable import OTHER_TABLES, StoreUnavailable
@@ -39,6 +39,7 @@ class SQLite:
         self._log = self._real.with_name(f"{self._real.name}-wal")
         self._opened: tuple[int, int] | None = None
         self._bytes = 0
+        self._files = LockedFiles()
 
     def engine(self) -> Engine:
         """Return a connection pool. Create the folder of the file if it is missing.
@@ -86,7 +87,7 @@ class SQLite:
             return LOG_REMOVED
         if connection.info.setdefault("log", found) != found:
             return "its write-ahead log was replaced"
-        return lost_frames(self._real)
+        return lost_frames(self._real, self._files)
 
     def _refuse_lost_file(self, *_: object) -> None:
         """Check that the path still leads to the opened file. If it does not, writes would be lost.
@@ -107,7 +108,7 @@ class SQLite:
         self._opened = self._opened or found
         if found != self._opened:
             return "its file was removed or replaced"
-        if size < self._bytes and (size == 0 or damage(self._real) is not None):
+        if size < self._bytes and (size == 0 or damage(self._real, self._files) is not None):
             return f"its file was cut to {size} bytes"
         self._bytes = size
         return None
@@ -117,7 +118,7 @@ class SQLite:
             raise self._lost(loss)
 
     def _loss(self) -> str | None:
-        return self._lost_file() or lost_frames(self._real)
+        return self._lost_file() or lost_frames(self._real, self._files)
 
     def _lost(self, loss: str) -> StoreUnavailable:
         """Return the error for a file or a log that was lost while the service used it."""
@@ -149,15 +150,16 @@ class SQLite:
         SQLite would write the log into the file, so that the loss could no longer be detected. SQLite does not do this
         if the file was moved.
         """
-        if not (self._lost_file() or "").startswith("its file was cut"):
-            yield
-            return
+        cut = (self._lost_file() or "").startswith("its file was cut")
         aside = self._real.with_name(f"{self._real.name}.cut")
-        self._real.rename(aside)
+        if cut:
+            self._real.rename(aside)
         try:
             yield
         finally:
-            aside.rename(self._real)
+            if cut:
+                aside.rename(self._real)
+            self._files.close()
 
     def before_upgrade(self, connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA user_version = 1")  # fails early if the file is read-only
@@ -210,7 +212,8 @@ class SQLite:
             StoreUnavailable: the file was truncated, or its write-ahead log has a gap.
         """
         try:
-            found = damage(self.path.resolve()) if self.path.is_file() else None
+            with closing(LockedFiles()) as files:
+                found = damage(self._real, files) if self.path.is_file() else None
         except OSError:
             return  # SQLite reports why it cannot be read
         if found is None:

@@ -62,6 +62,11 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
+def damage_of(path: Path) -> str | None:
+    with closing(damage.LockedFiles()) as files:
+        return damage.damage(path, files)
+
+
 def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 0xFF
@@ -79,7 +84,7 @@ def test_truncated_database_file_is_reported_as_damaged(closed: Path, cut: int) 
 
 def test_intact_database_opens_after_shutdown_or_kill(closed: Path, killed: Path) -> None:
     for path in (closed, killed):
-        assert damage.damage(path) is None
+        assert damage_of(path) is None
         Database.open(path).close()
 
 
@@ -154,7 +159,7 @@ def test_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
     assert log is not None
     assert (log.lost, log.frames) == (0, log.read)
     assert 0 < log.read < 10
-    assert damage.damage(path) is None
+    assert damage_of(path) is None
     writer.close()
 
 
@@ -276,17 +281,39 @@ def test_writes_are_refused_after_the_log_of_an_open_database_was_changed(living
             living.check()
 
 
-def test_writes_continue_after_checkpoints_of_another_program(living: Database) -> None:
-    """A checkpoint empties the log, and VACUUM shortens the file."""
+def test_checks_of_an_open_database_keep_the_locks_of_its_connections(living: Database) -> None:
+    program = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, int(sys.argv[3]), int(sys.argv[2]))
+    except OSError: raise SystemExit(3)
+"""
     path = file_of(living)
+    ranges = {f"{path}-shm": ("128", "1"), str(path): ("1073741826", "510")}  # of every open connection (SQLite)
+    for _ in range(2):
+        for name, (start, count) in ranges.items():
+            taken = subprocess.run([sys.executable, "-c", program, name, start, count], check=False)
+            assert taken.returncode == 3, name
+        shorten(living)
+        living.check()
+
+
+def shorten(database: Database) -> None:
+    """Let another connection shorten the file, while the database is written."""
+    path = file_of(database)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("CREATE TABLE large AS SELECT zeroblob(200000)")
         for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "DROP TABLE large", "VACUUM"):
             other.execute(statement)
-            write(living)
+            write(database)
         before = path.stat().st_size
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         assert path.stat().st_size < before
+
+
+def test_writes_continue_after_checkpoints_of_another_program(living: Database) -> None:
+    """A checkpoint empties the log, and VACUUM shortens the file."""
+    shorten(living)
     write(living)
     living.check()
 
@@ -327,13 +354,13 @@ def test_log_that_lost_frames_is_reported_at_the_next_start_with_a_command_that_
     copy.parent.mkdir()
     for name in ("evo.db", "evo.db-wal", "evo.db-shm"):
         shutil.copy(tmp_path / name, copy.with_name(name))
-    assert damage.damage(copy) is None
+    assert damage_of(copy) is None
     os.truncate(log_of(copy), kept)
     with pytest.raises(StoreUnavailable, match=rf"its write-ahead log evo\.db-wal was cut to {kept} of \d+") as error:
         Database.open(copy)
     with monkeypatch.context() as patch:
         patch.setattr("psutil.boot_time", lambda: time.time() + 60)
-        assert damage.damage(copy) is None, "an index from before the start of the machine says nothing"
+        assert damage_of(copy) is None, "an index from before the start of the machine says nothing"
     command = re.search(r"python3 -c .*", str(error.value))
     assert command is not None
     _, *arguments = shlex.split(command[0])
