@@ -40,13 +40,13 @@ class InvalidInput(EvoError, ValueError):
 
 
 class NotFound(EvoError, LookupError):
-    """The named item does not exist; the message lists the existing names."""
+    """The named item does not exist. The message lists the existing names."""
 
     code = "not-found"
 
 
 class MissingItem(NotFound):
-    """There is no item with this number.
+    """No item with this number exists.
 
     Args:
         noun: kind of the item, e.g. ``search``.
@@ -66,4 +66,4 @@ class Conflict(EvoError, RuntimeError):
 
 
 class CannotJudge(EvoError):
-    """No config can be judged because the family's reference.py fails or breaks its contract."""
+    """No kernel can be checked because the family's reference.py fails or breaks its contract."""

@@ -1,4 +1,4 @@
-"""Cache that evicts the least recently used value."""
+"""A bounded cache that evicts the least recently used value."""
 
 from collections import OrderedDict
 from collections.abc import Callable

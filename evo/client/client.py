@@ -99,7 +99,7 @@ class Tokens(Calls):
 
 
 class Upkeep(Calls):
-    """Requests about the service itself."""
+    """Requests about the service itself: its health, and clean-ups."""
 
     def health(self) -> Mapping[str, Any]:
         return self._get("/health", dict[str, Any])

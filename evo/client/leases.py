@@ -81,7 +81,7 @@ class Work(Calls):
         """Deliver a result.
 
         Raises:
-            Conflict: the lease is stale: another worker has the job now, and this result is discarded.
+            Conflict: the lease is stale. Another worker has the job now, and this result is discarded.
         """
         body = {"token": token, "report": to_json(report, Report)}
         return parse(self._send("POST", f"/attempts/{attempt_id}/result", body), Acceptance)

@@ -147,7 +147,7 @@ class Searches(Calls):
         return self._transport.request("GET", path, params=parameters, timeout=patience(EXPORT_QUIET_S)).content
 
     def numbered_trial(self, search_id: int, number: int) -> TrialView:
-        """Return a trial by its number in the search."""
+        """Return the trial with a given number in a search."""
         return self._get(f"/searches/{search_id}/trials/{number}", TrialView)
 
     def trial(self, trial_id: int) -> TrialView:

@@ -9,7 +9,7 @@ from evo.messages.view import BriefView, ProposalView, VariantSource, VariantVie
 
 
 class Variants(Calls):
-    """Requests about variants."""
+    """Requests about variants and proposals."""
 
     def submit_variant(
         self,

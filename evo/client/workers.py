@@ -73,7 +73,7 @@ class Workers(Calls):
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/drain"), WorkerView)
 
     def resume_worker(self, worker_id: str) -> WorkerView:
-        """Resume a drained worker."""
+        """Let a drained worker receive work again."""
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/resume"), WorkerView)
 
     def quarantine(self, worker_id: str, device_uuid: str, *, reason: str) -> WorkerView:
@@ -82,7 +82,7 @@ class Workers(Calls):
         return parse(self._send("POST", path, {"reason": reason}), WorkerView)
 
     def clear(self, worker_id: str, device_uuid: str) -> WorkerView:
-        """Clear a quarantined device."""
+        """End the quarantine of a device."""
         path = f"/workers/{_part(worker_id)}/devices/{_part(device_uuid)}/clear"
         return parse(self._send("POST", path), WorkerView)
 

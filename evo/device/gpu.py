@@ -6,7 +6,7 @@ from evo.device import Ceilings
 
 _NO_LIMITS = frozenset({"capability_major", "capability_minor", "clock_khz", "memory_clock_khz", "memory_bus_bits"})
 
-# Floating-point operations a multiprocessor completes in one clock, dense; a multiplication with addition counts twice.
+# Floating-point operations per multiprocessor and clock, for dense matrices. A multiply-add counts as two operations.
 # Source: CUDA C++ Programming Guide, "Arithmetic Instructions", and NVIDIA's architecture white papers.
 _PER_CLOCK: Mapping[int, Mapping[str, int]] = {
     75: {"float32": 128, "float16": 1024},
@@ -19,8 +19,8 @@ _PER_CLOCK: Mapping[int, Mapping[str, int]] = {
 }
 
 
-# Results a multiprocessor completes in one clock. Exponentials in base 2 and reciprocals come from its special function
-# units; a division takes a reciprocal. The same from compute capability 7.5 to 12.0. Source: CUDA C++ Programming
+# Results per multiprocessor and clock. Exponentials in base 2 and reciprocals are computed by its special function
+# units. A division needs a reciprocal. Equal from compute capability 7.5 to 12.0. Source: CUDA C++ Programming
 # Guide, "Throughput of Native Arithmetic Instructions".
 _SPECIAL_PER_CLOCK: Mapping[str, int] = {"exponentials": 16, "divisions": 16, "conversions": 64}
 
@@ -32,13 +32,13 @@ Reads of 37 MB on an H100 reached 17, including launch gaps. No GPU reaches more
 
 
 def limits(attributes: Mapping[str, int]) -> dict[str, float]:
-    """Return `Device.limits` of a GPU; `evo.family.LIMITS` lists their names."""
+    """Return `Device.limits` of a GPU. The names are those in `Kind.limits` of the kind ``cuda``."""
     found = {name: float(value) for name, value in attributes.items() if name not in _NO_LIMITS}
     return {**found, "compute_capability": float(capability(attributes))}
 
 
 def ceilings(attributes: Mapping[str, int]) -> Ceilings:
-    """Return peak rates computed from clocks and widths; without arithmetic rates if the architecture is unknown."""
+    """Return peak rates computed from clocks and widths. An unknown architecture has no arithmetic rates."""
     known = [each for each in _PER_CLOCK if each <= capability(attributes)]
     per_clock = _PER_CLOCK[max(known)] if known else {}
     clocks_per_s = attributes["clock_khz"] * 1e3 * attributes["sm_count"]

@@ -121,5 +121,5 @@ def kind_of(name: DeviceKind) -> Kind:
 
 
 def implemented_kinds() -> tuple[DeviceKind, ...]:
-    """Return the kinds for which a family can have kernels."""
+    """Return the device kinds for which a family can have kernels of its own."""
     return tuple(name for name, kind in kinds().items() if kind.runs == "kernels")

@@ -44,7 +44,7 @@ class Requirements:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return each requirement as text: ``22 GB of memory``, ``cuda 12.4 or newer``."""
+        """Each requirement as text, e.g. ``22 GB of memory`` or ``cuda 12.4 or newer``."""
         memory = () if self.memory_gb is None else (f"{self.memory_gb:g} GB of memory",)
         sandbox = ("a sandbox for proposed code",) if self.sandbox else ()
         return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()), *sandbox)

@@ -45,7 +45,7 @@ class Times:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """The file that ``python -m`` of an exported package writes with ``--json``."""
+    """Content of the file that ``python -m`` of an exported package writes with ``--json``."""
 
     software: str
     times: tuple[Times, ...]

@@ -51,7 +51,7 @@ class Initial:
         return replace(self, value=self.value.inline(definitions))
 
     def number(self, dtype: str, scope: Mapping[str, Value]) -> int | float:
-        """Return the value.
+        """Return the initial value as a number of the buffer's dtype.
 
         Raises:
             InvalidInput: the dtype cannot represent the value.

@@ -1,4 +1,4 @@
-"""Correctness cases of a family, and the cases that a config can run."""
+"""Correctness cases of a family, and which of them a config can run."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A kernel family, as its document declares it."""
+"""A kernel family as declared by its document."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -281,7 +281,7 @@ class Family:
             raise in_problem_terms(problem, constraints, error) from None
 
     def violations(self, config: Config, problem: Problem, device: Device, objective: Objective) -> list[Constraint]:
-        """Return the constraints that a config violates on a problem, without building the space."""
+        """Return the constraints that a config violates on a problem. The space is not built."""
         scope = self._constants(problem, device, objective) | dict(config)
         constraints = self.implementation(device.kind).constraints
         return [constraint for constraint in constraints if not constraint.expression.truth(scope)]

@@ -307,7 +307,7 @@ def _read_compiler(table: Table) -> str:
 
 
 def _openmp(table: Table, kind: DeviceKind) -> tuple[str, ...]:
-    """Return the compiler flag for ``openmp = true``, which is accepted only for kernels that run on the host."""
+    """Return the compiler flag for ``openmp = true``. The key is accepted only for kernels that run on the host."""
     return ("-fopenmp",) if kind_of(kind).on_host and table.flag("openmp") else ()
 
 

@@ -66,7 +66,7 @@ class Table:
         return [key for key in self._content if key not in self._asked]
 
     def raw(self, key: str, what: str = "a value") -> Any:
-        """Return the value of a required key."""
+        """Return the value of a required key without checking its type."""
         if key not in self:
             like = difflib.get_close_matches(key.lower(), map(str.lower, self.unread()), n=1, cutoff=0.8)
             meant = next((f" (there is `{each}`)" for each in self.unread() if each.lower() in like), "")
@@ -114,7 +114,7 @@ class Table:
         return value
 
     def decimal(self, key: str, default: float) -> float:
-        """Return a number."""
+        """Return a number as float."""
         value = self._content[key] if key in self else default
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidInput(self.field(key), f"must be a number, not {literal_text(value)}")
@@ -162,7 +162,7 @@ class Table:
         return self._expression(value, key)
 
     def expression_over(self, key: str, scope: Scope) -> Expression:
-        """Return an expression whose names are all in `scope`."""
+        """Return an expression whose names must all be in `scope`."""
         return self._expression(self.raw(key, "an expression in quotes"), key, scope).check_names(scope)
 
     def expressions(self, key: str) -> list[Expression]:

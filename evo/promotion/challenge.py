@@ -138,8 +138,8 @@ class Challengers:
         self._history = history
         self._policy = policy
         self._goal = goal
-        self._seen: dict[int, int] = {}  # by number
-        self._confirmed_us: dict[str, float] = {}  # by binary
+        self._seen: dict[int, int] = {}  # number of ended trials at the start of a challenge, by trial number
+        self._confirmed_us: dict[str, float] = {}  # by binary digest
 
     def __len__(self) -> int:
         return len(self._seen)

@@ -98,7 +98,7 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
 def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool) -> Rule:
     wanted = required(kind)
     lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted)]
-    if promoted:  # other challengers are not put through these
+    if promoted:  # the later steps run only for challengers that would be promoted
         lacking += _missing_after_the_first_process(report, policy, wanted)
     text = f"The report has all evidence that a device of kind {kind} must deliver."
     if lacking:
@@ -121,7 +121,7 @@ def _missing_proof(report: ConfirmReport, required: RequiredEvidence) -> Iterato
     if not report.cases:
         yield "correctness cases (cases)"
     rounds = 0 if report.challenger is None else len(report.challenger.samples_us)
-    if report.answers is None or report.answers.judged < rounds:  # each round leaves one at least
+    if report.answers is None or report.answers.judged < rounds:  # each round checks at least one output
         judged = 0 if report.answers is None else report.answers.judged
         yield f"judged answers of timed calls (answers: {judged} of at least {rounds})"
     if report.overwrite_check is None:

@@ -1,4 +1,4 @@
-"""Result of a confirmation: each rule with its measured value and threshold, and the speed-ups."""
+"""Result of a confirmation: every rule with its measured value and threshold, and the speed-ups."""
 
 from dataclasses import dataclass
 
@@ -79,7 +79,7 @@ class Verdict:
 
     @property
     def unmet(self) -> tuple[Rule, ...]:
-        """The rules that prevent a promotion."""
+        """The required rules that did not pass and therefore prevent a promotion."""
         return tuple(rule for rule in self.rules if rule.required and not rule.passed)
 
     @property

@@ -115,7 +115,7 @@ def encoded(values: Array, dtype: str) -> Array:
 def _decoded(codes: Array, dtype: str) -> Array:
     if dtype != "bfloat16":
         return _lookup(_numbers(dtype), codes)
-    numbers: Array = (codes.astype(np.uint32) << 16).view(np.float32)  # the upper half of a float32
+    numbers: Array = (codes.astype(np.uint32) << 16).view(np.float32)  # a bfloat16 is the upper half of a float32
     return numbers
 
 
@@ -160,12 +160,12 @@ def _nearest(values: Array, dtype: str) -> Array:
 
 
 def _rounded(magnitudes: Array, form: Format) -> Array:
-    """Return the codes of non-negative float32 numbers."""
+    """Return the codes of the numbers nearest to non-negative float32 numbers."""
     dropped = _FLOAT32_MANTISSA_BITS - form.mantissa_bits
     bits = magnitudes.view(np.int32)
     half_and_even = (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1)
     codes = ((bits + half_and_even) >> dropped) - ((_FLOAT32_BIAS - form.bias) << form.mantissa_bits)
-    if form.bias != _FLOAT32_BIAS:  # otherwise subnormal numbers would have float32's layout
+    if form.bias != _FLOAT32_BIAS:  # with float32's bias, subnormal numbers have float32's layout
         small = codes < 1 << form.mantissa_bits
         codes[small] = np.rint(np.ldexp(magnitudes[small], form.bias - 1 + form.mantissa_bits))
     limited: Array = np.minimum(codes, form.largest)
@@ -192,5 +192,5 @@ def rounded_to(values: Any, dtype: str) -> Any:
     if dtype == "float16":
         return values.astype(np.float16).astype(np.float32)
     bits = values.view(np.uint32)
-    bits = bits + 0x7FFF + (bits >> 16 & 1) & np.uint32(0xFFFF0000)  # to the nearest, ties to even
+    bits = bits + 0x7FFF + (bits >> 16 & 1) & np.uint32(0xFFFF0000)  # round to nearest, ties to even
     return bits.view(np.float32)

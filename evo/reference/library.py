@@ -54,7 +54,7 @@ def array_library(flops: float, *, large: float = LARGE_FLOPS, elements: int = 0
         import cupy
 
         cupy.cuda.runtime.getDeviceCount()
-    except Exception:  # noqa: BLE001 - no CuPy, no driver, no GPU: the cores do it
+    except Exception:  # noqa: BLE001 - without CuPy, driver or GPU, the CPU computes
         return np
     require_gpu()
     return cupy

@@ -1,4 +1,4 @@
-"""Large arrays, computed piece by piece on all cores."""
+"""Computes large arrays piece by piece, on all cores."""
 
 import math
 import os
@@ -70,7 +70,7 @@ def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int = PIECE) -
 
 
 def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Draw from N(0, 1). The numbers depend only on the generator and the shape, not on the number of threads."""
+    """Draw from N(0, 1). The result depends only on the generator and the shape, not on the number of threads."""
     drawn = np.empty(shape, np.float32)
     flat = drawn.reshape(-1)
     if flat.size <= DRAWN_TOGETHER:

@@ -62,12 +62,14 @@ def _prepared(rival: Rival, problem: Problem, inputs: Arrays) -> Timed:
 
 
 def on_gpu(array: Any, dtype: str) -> Any:
-    """Return an input as a tensor on the GPU."""
+    """Return an input array as a tensor on the GPU."""
     import torch
 
     if not torch.cuda.is_available():
         raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
-    return tensor_of(array, dtype if array.dtype.itemsize == 2 else "").cuda()  # lengths are integers of four bytes
+    return tensor_of(
+        array, dtype if array.dtype.itemsize == 2 else ""
+    ).cuda()  # lengths have four bytes and are integers
 
 
 def _flash_attention(module: Any, problem: Problem, tensors: Tensors) -> Timed:

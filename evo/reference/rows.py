@@ -32,7 +32,7 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
     """Raise the first, the last and two random columns, so that a kernel that skips one of them gives wrong results."""
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
-    if 1 < len(raised) == columns:  # if all columns were raised, none would dominate, and rounding could hide the mean
+    if 1 < len(raised) == columns:  # if all were raised, none would dominate
         raised = np.delete(raised, rng.integers(columns))
     x[:, raised] += np.float32(by)
 
@@ -129,7 +129,7 @@ def _in_blocks(
     first = block(0)
     if step >= rows and to_host is None:
         return dict(first)
-    new = np.empty if to_host is None else allocated  # copies from a GPU touch memory on one core only
+    new = np.empty if to_host is None else allocated  # one core copies from a GPU and would touch all pages
     results = {name: new((rows, *part.shape[1:]), part.dtype) for name, part in first.items()}
 
     def place(start: int, parts: Mapping[str, Any] | None = None) -> None:

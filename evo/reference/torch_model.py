@@ -279,7 +279,7 @@ class TorchModel:
             model = model.to(device)
             values = [each.to(device) if isinstance(each, torch.Tensor) else each for each in values]
             if compiling:
-                # compiled once for all sets of inputs; each set has its own parameters
+                # compile once for all sets of inputs; each set has its own parameters
                 compiled.append(torch.compile(model) if not compiled else compiled[0])
                 model = compiled[0]
 

@@ -32,7 +32,7 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """Result of the comparison in one sentence."""
+        """The result of the comparison as one sentence."""
         if self.speedup.low <= 1.0 <= self.speedup.high:
             return "The samples do not distinguish the two trials."
         faster, ratio = (

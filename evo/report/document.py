@@ -26,7 +26,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Code:
-    """Text in a fixed-width font for copying, such as a command."""
+    """Text in a fixed-width font for copying, e.g. a command."""
 
     text: str
 

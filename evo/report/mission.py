@@ -19,7 +19,7 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A target time on the mission's GPU."""
+    """A target time on the mission's GPU, with its source."""
 
     time_us: float
     source: str
@@ -272,7 +272,7 @@ class Limits:
 
     @property
     def least_us(self) -> float:
-        """Lower bound of every kernel's time; 0 if no limit is known."""
+        """Lower bound of every kernel's time in µs; 0 if no limit is known."""
         return min(self.floors_us.values(), default=0.0)
 
 

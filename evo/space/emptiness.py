@@ -1,4 +1,4 @@
-"""Explains why a space is empty."""
+"""Explains why a space has no valid config."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -182,7 +182,7 @@ class Plan:
         return indices
 
     def joined(self, partial: Partial, level: int) -> Partial:
-        """Combine every point with every value of the next tunable."""
+        """Combine every point with every value of the tunable of the next step."""
         choices = len(self.steps[level].tunable.values)
         columns = tuple(np.repeat(column, choices) for column in partial.columns)
         new = np.tile(np.arange(choices, dtype=np.int32), partial.rows)

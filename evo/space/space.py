@@ -1,4 +1,4 @@
-"""The valid configs of one implementation on one problem and device."""
+"""Space: the valid configs of one implementation for one problem and device."""
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -260,7 +260,7 @@ class Space:
         distances = self._distances(self.encode(a))
         return float(sum(each[rank] for each, rank in zip(distances, self.encode(b), strict=True)))
 
-    # Inside
+    # Private methods
 
     def _check(self) -> None:
         if not 1 <= len(self.tunables) <= MAX_TUNABLES:

@@ -107,7 +107,7 @@ class Tunable:
 
     @property
     def default_index(self) -> int:
-        """The rank of the default."""
+        """The rank of the default value."""
         return self._position[identity(self.default)]
 
     @cached_property

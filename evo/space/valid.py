@@ -103,7 +103,7 @@ class Nearest:
 
 
 def total_distance(distances: Distances, rows: Indices) -> npt.NDArray[np.float64]:
-    """Return the distance of each row."""
+    """Return the distance of each row from the given point, as the sum of the distances of its values."""
     sums = np.zeros(len(rows))
     for column, distance in zip(rows.T, distances, strict=True):
         sums += distance[column]

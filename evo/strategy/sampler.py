@@ -124,7 +124,7 @@ class KernelEvoSampler(BaseSampler):
             if config is None and (proposal := self._strategist.propose(history, rng)) is not None:
                 config = proposal.config
             config = config or self._told.unmet()
-            if config is None:  # every config was proposed, but a sampler must return one
+            if config is None:  # all configs were proposed, but a sampler must return one
                 return row_values(self._axes, self._grid.encode(self._grid.sample(rng, 1)[0]))
             self._told.expect(trial.number, config)
             study._storage.set_trial_system_attr(trial._trial_id, PROPOSED, self._told.note(config))

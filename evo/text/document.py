@@ -139,14 +139,14 @@ def _toml(value: Any) -> str:
 
 
 def literal_text(value: object, longest: int = 100) -> str:
-    """Return a value as a JSON or TOML document writes it: ``null``, ``true``, ``'text'``, ``[1, "a"]``."""
+    """Return a value as it is written in JSON or TOML, e.g. ``null``, ``true``, ``'text'`` or ``[1, "a"]``."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return f"{value!r:.{longest}}"
     return f"{json.dumps(value, ensure_ascii=False, default=str):.{longest}}"
 
 
 def deeper_than(document: Any, levels: int) -> bool:
-    """Return True if lists and objects are nested in more than `levels` levels."""
+    """Return True if lists and objects are nested more than `levels` levels deep."""
     level: list[Any] = [document]
     for _ in range(levels):
         level = [inner for value in level for inner in _children(value)]

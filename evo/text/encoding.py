@@ -1,4 +1,4 @@
-"""Reading of text files: UTF-8, with or without a byte order mark."""
+"""Reads text files in UTF-8, with or without a byte order mark."""
 
 import codecs
 import re
@@ -28,7 +28,7 @@ def python_text(content: bytes) -> str:
     try:
         lines = decode_source(content).split("\n")
     except SyntaxError:
-        content.decode("utf-8-sig")  # no encoding is named, and this is the reason
+        content.decode("utf-8-sig")  # if no encoding is declared, this error is more specific
         raise
     for number, line in enumerate(lines[:2]):
         if _COOKIE.match(line):

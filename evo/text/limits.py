@@ -1,4 +1,4 @@
-"""Limits of values from users and clients, with the same messages on the command line and in REST."""
+"""Limits of values from users and clients. The command line and REST report violations with the same messages."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Masks passwords in URLs, and checks secrets that are sent in headers."""
+"""Masks passwords in URLs, and checks secrets before they are sent in headers."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Commands that can be pasted into a shell."""
+"""Composes commands that can be pasted into a shell."""
 
 import shlex
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Messages for names that do not exist."""
+"""Error messages for names that do not exist."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Suggests a correction of a line that is not valid TOML."""
+"""Suggests how to correct a line that is not valid TOML."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def _faulty(text: str) -> int | None:
 
 
 def _rewritten(line: str) -> str:
-    """Return the line with values in the syntax of other languages rewritten as TOML."""
+    """Return the line as TOML, if its values have the syntax of other languages."""
     line = "".join(_QUOTES.get(letter, letter) for letter in line)
     if "=" not in line and (colon := re.match(r"\s*([\w.-]+)\s*:\s*", line)) is not None:
         line = f"{colon[1]} = {line[colon.end() :]}"

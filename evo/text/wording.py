@@ -22,7 +22,7 @@ def time_text(time_us: float | None, *, estimated: bool = False) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a number of bytes in a suitable decimal unit: ``48 MB``."""
+    """Return a number of bytes in a suitable decimal unit, e.g. ``48 MB``."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size_bytes >= scale:
             return f"{significant(size_bytes / scale)} {unit}"
@@ -30,7 +30,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as text: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
+    """Return a duration as text, e.g. ``8 s``, ``2 min 05 s`` or ``1 h 03 min``."""
     total_s = max(0, round(min(seconds, LONGEST_S)))
     if total_s < 60:
         return f"{total_s} s"
@@ -79,7 +79,7 @@ def processes_text(count: int) -> str:
 
 
 def timed_text(count: int) -> str:
-    """Return the process in which a time was measured: ``in the first of 5 fresh processes``."""
+    """Return text that states in which process a time was measured, e.g. ``in the first of 5 fresh processes``."""
     return f"in the first of {count} fresh processes" if count > 1 else "in one fresh process"
 
 
@@ -98,12 +98,12 @@ def spaced_text(settings: Mapping[str, bool | int | float | str]) -> str:
 
 
 def value_text(value: object) -> str:
-    """Return a value as users write it: ``true`` and ``false`` in lower case."""
+    """Return a value as users write it, e.g. ``true`` and ``false`` in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return a number with its noun: ``1 trial``, ``12,345 trials``."""
+    """Return a number with its noun, e.g. ``1 trial`` or ``12,345 trials``."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
@@ -123,7 +123,7 @@ def limit_words(cache: str) -> str:
 
 
 def outcome_text(kind: str) -> str:
-    """Return an outcome kind as text: ``wrong_answer`` → ``wrong answer``."""
+    """Return an outcome kind as text, e.g. ``wrong answer`` for ``wrong_answer``."""
     return kind.replace("_", " ")
 
 

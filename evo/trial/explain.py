@@ -31,7 +31,7 @@ _PLACE = re.compile(r": (?:In|At) .*:$|^In file included from |^\s+from \S+:\d+(
 
 
 def detail_text(outcome: Outcome) -> str:
-    """Return the details of an outcome, without its name."""
+    """Return the details of an outcome as text, without the name of the outcome."""
     text = ""
     match outcome:
         case Measured():
@@ -68,7 +68,7 @@ def detail_text(outcome: Outcome) -> str:
 
 
 def _estimate(outcome: Estimated) -> str:
-    """Describe the parts of an estimate in one line."""
+    """Describe the parts of an estimated time in one line."""
     names = ("floor_us", "balance", "hiding", "spill_us", "launch_us", "bytes", "cached_bytes")
     parts = {name: outcome.parts.get(name) for name in names}
     reasons = [

@@ -39,7 +39,7 @@ class History:
         self._ranked: list[tuple[float, int, Trial]] = []
 
     def ask(self, proposal: Proposal) -> Trial:
-        """Append the next trial; its number is its index in `asked`."""
+        """Append the next trial. Its number is its index in `asked`."""
         trial = Trial(number=len(self.asked), proposal=proposal)
         self.asked.append(trial)
         self.seen.append(len(self.finished))

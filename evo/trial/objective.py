@@ -92,7 +92,7 @@ class Objective:
 
     @property
     def goal(self) -> str:
-        """The objective as the command line accepts it: ``time``, or e.g. ``maximise: gflop_s``."""
+        """The objective in the command line's syntax, e.g. ``time`` or ``maximise: gflop_s``."""
         return "time" if self.metric is None else f"{self.direction}: {self.metric}"
 
     @property

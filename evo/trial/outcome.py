@@ -109,7 +109,7 @@ class InvalidConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileFailed:
-    """The compiler rejected the source or ran out of time."""
+    """The compiler rejected the source or exceeded its time limit."""
 
     log: str
     kind: Literal["compile_failed"] = "compile_failed"
@@ -117,7 +117,7 @@ class CompileFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class OverResources:
-    """Compiled, but the target cannot launch it, or it exceeds a resource limit of the policy."""
+    """The kernel was compiled, but the target cannot launch it, or it exceeds a resource limit of the policy."""
 
     resource: str
     used: float
@@ -152,7 +152,7 @@ class ReferenceFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class TimedOut:
-    """A stage exceeded its hard limit and its process was killed."""
+    """A stage exceeded its time limit, and its process was killed."""
 
     stage: str
     limit_s: float

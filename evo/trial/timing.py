@@ -59,7 +59,7 @@ class Timing:
 
     @cached_property
     def iqr_us(self) -> float:
-        """Interquartile range of the samples."""
+        """Interquartile range of the samples in µs."""
         low, high = np.percentile(self.samples_us, (25, 75))
         return float(high - low)
 

@@ -42,7 +42,7 @@ class Roofline:
 
     @property
     def least_us(self) -> float:
-        """Lower bound of a correct kernel's time, within the tolerance."""
+        """Lower bound of a correct kernel's time in µs. It may be too high by the tolerance."""
         return self.floor_us if self.certain_us is None else self.certain_us
 
     def share(self, time_us: float) -> float:
@@ -118,7 +118,7 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
         return None
     kind = kind_of(device.kind)
     cache_bytes = device.limits.get(kind.last_cache, math.inf)
-    # even the largest number of rotated buffer sets fits the cache, so cold calls find them there
+    # if even the largest number of buffer sets fits the cache, cold calls find their data in it
     small = math.isfinite(cache_bytes) and work.bytes * MOST_COLD_SETS < cache_bytes
     kept = cache_bytes if objective.cache == "hot" or small else 0.0
     threads = objective.threads if kind.on_host else 1

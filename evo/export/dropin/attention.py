@@ -62,7 +62,7 @@ def _attention_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Un
                 return Call(
                     problem=problem, results=((tuple(query.shape), _strides_by_tokens(query)),), offsets=offsets
                 )
-            kept = False  # tensors of these strides may be parts of one at another call
+            kept = False  # in another call, tensors with these strides may be views of one tensor
     by_tokens = lies_by_tokens(query)
     family, problem = _attention_problem(query, key, causal=causal, layout="bshd" if by_tokens else "")
     uncontiguous = [

@@ -295,7 +295,7 @@ class _Loaded:
         written, maps = slice(0, count), slice(len(self._arguments), len(pointers))
         mapped = [names.index(each["of"]) for each in self._maps]
         read = itemgetter(*mapped) if mapped else None
-        # integers of 32 bits, and pointers converted once, are passed faster than other objects of ctypes
+        # ctypes passes 32-bit integers, and pointers that were converted before, faster than other objects
         launch = partial(_driver_function("cuLaunchKernel"), _pointer(self._function.value), *self._sizes)
         passed_pointers = ctypes.byref(pointers)
         index, turn = self._device.index, self._lock
@@ -368,7 +368,7 @@ class _FloatState:
             function(*passed)
         finally:
             if _LINUX:
-                self._set(_DEFAULT_STATE)  # glibc restores the x87 precision by this alone
+                self._set(_DEFAULT_STATE)  # only this call makes glibc restore the x87 precision
             self._set(buffer)
 
 

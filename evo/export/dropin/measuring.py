@@ -213,7 +213,7 @@ def as_json(found: Sequence[Measured]) -> str:
 
 
 def report(found: Sequence[Measured]) -> str:
-    """Return the times as a table."""
+    """Return the times as a text table."""
     lines = [f"{'kernel, µs':>12}{'called, µs':>12}{'PyTorch, µs':>13}{'ratio':>8}  problem"]
     lines += [
         f"{each.kernel_us:>12.2f}{each.called_us:>12.2f}{each.torch_us:>13.2f}{each.ratio:>8.2f}  "

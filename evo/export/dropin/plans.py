@@ -65,14 +65,14 @@ class Plan:
     def launched(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
         """Launch the kernel, even if gradients are needed. Return None if an address is not sufficiently aligned."""
         if self.convert:
-            inputs = self.converted(inputs)  # copies live until the launch
+            inputs = self.converted(inputs)  # this name keeps the copies alive until the launch
         addresses, low = [], 0
         try:
             for each in inputs:
                 address = each.data_ptr()
                 addresses.append(address)
                 low |= address
-        except RuntimeError:  # tensors of vmap have the type Tensor, and no memory
+        except RuntimeError:  # vmap passes tensors of the type Tensor that have no memory
             return None
         if self.offsets:
             low = addresses[0]
@@ -132,7 +132,7 @@ def key_of(name: str, inputs: Sequence[torch.Tensor | None], terms: tuple[Any, .
             if each is None:
                 parts.append(None)
             else:
-                # contiguous tensors differ at most in the strides of dimensions of size 1, which no kernel reads
+                # strides of contiguous tensors differ only in dimensions of size 1, where no kernel uses them
                 strides = True if each.is_contiguous() else each.stride()
                 parts += (type(each), each.shape, strides, each.dtype, each.device)
         return tuple(parts)

@@ -47,7 +47,7 @@ def rotated_by_torch(
 
 
 def _rotated_halves(x: torch.Tensor) -> torch.Tensor:
-    """Return (-second half, first half) of the last dimension."""
+    """Return a tensor whose last dimension is (-second half, first half) of the input's last dimension."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((-second, first), dim=-1)
 

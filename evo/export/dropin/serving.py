@@ -137,7 +137,7 @@ class Operation:
         if reason is None:
             found = TABLE.find(self.name, family, inputs[0].device, call.problem)
             if isinstance(found, Fallback):
-                # the number of threads may change between calls, all else is part of the key
+                # the number of threads may change between calls; everything else is part of the key
                 return Plan(found), kept and not found.reason.startswith("searched for ")
             plan = _planned(found, call, inputs)
             if plan is None:

@@ -110,7 +110,7 @@ class Report:
 
 
 class Table:
-    """All kernels of this package, found by problem."""
+    """All kernels of this package. They are found by family, device kind and problem."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         document = json.loads((folder / "kernels.json").read_text(encoding="utf-8"))

@@ -114,7 +114,7 @@ def _dtype(array: Any) -> str:
 
 
 def main() -> None:
-    """Print the kernels."""
+    """Print the kernels with their times and problems."""
     for each in Dispatch().table:
         print(f"{each['folder']:<28}{each['time_us']:>12.4g} µs  {_problem(each)}")
 

@@ -57,7 +57,7 @@ class FloatControl:
     def restore(self) -> None:
         """Set this state in the calling thread."""
         if sys.platform.startswith("linux"):
-            _call("fesetenv", _DEFAULT)  # glibc restores the x87 precision by this alone
+            _call("fesetenv", _DEFAULT)  # only this call makes glibc restore the x87 precision
         _call("fesetenv", self._environment)
 
     def changes(self, since: "FloatControl") -> tuple[str, ...]:

@@ -103,7 +103,7 @@ class Kernel:
         return [each for each in self.arguments if each["role"] in roles]
 
     def _storage(self, each: dict[str, Any], given: np.ndarray | None) -> np.ndarray:
-        """Return the memory for the kernel: the caller's array if it is suitable, else a copy."""
+        """Return the memory to pass for an argument: the caller's array if it is suitable, else a new array."""
         if given is None:
             return self.empty(each["name"])
         if not isinstance(given, np.ndarray) or given.dtype != np.dtype(each["stored"]):

@@ -88,7 +88,7 @@ def encode(
         0,  # not interleaved
         _SWIZZLES[swizzle],
         _PROMOTIONS[l2_promotion],
-        0,  # zeros outside
+        0,  # elements outside the array are zeros
     )
     if status:
         raise TensorMapError(

@@ -55,7 +55,7 @@ def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
 
 
 class _Reader:
-    """Evaluates the expressions that build the configs of a file."""
+    """Evaluates the expressions in a file that build configs."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.unread: list[str] = []

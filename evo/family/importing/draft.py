@@ -313,7 +313,7 @@ class Uses:
         """Return the names that occur in an argument's indices."""
         words, end = set[str](), 0
         for start, closed in self.indexed.get(name, ()):
-            if start >= end:  # an index within an index of the same argument is part of that one
+            if start >= end:  # otherwise, this index is inside an earlier index of the argument
                 words.update(re.findall(r"[A-Za-z_]\w*", self.body[start : closed - 1]))
                 end = closed
         return words

@@ -102,7 +102,7 @@ def _kernels(text: str) -> Iterator[Function]:
     marks, end = Marks(text), 0
     for match in _KERNEL.finditer(text):
         if match.start() < end or (definition := marks.definition(match.end())) is None:
-            continue  # within another kernel, or a declaration
+            continue  # inside another kernel, or only a declaration
         before = text[
             max(marks.before(match.start()), end, text.rfind("__global__", end, match.start())) : match.start()
         ]

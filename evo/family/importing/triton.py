@@ -30,7 +30,7 @@ _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 @dataclass(frozen=True, kw_only=True)
 class _Tuning:
-    """Settings from the decorators of a kernel."""
+    """Settings that a kernel's decorators declare."""
 
     configs: Configs = field(default_factory=lambda: Configs(values=()))
     zeroed: tuple[str, ...] = ()

@@ -157,7 +157,7 @@ def reference_py(draft: Draft, answer: Answer | None = None) -> str:
     if any(each.dtype in FORMATS for each in draft.arguments):
         imports += ["", "from evo.reference.encoding import encoded"]
     lines = [*imports, "", "", text] if text and imports else [text] if text else imports
-    if re.search(r"^from __future__ import ", text, re.MULTILINE):  # must stay at the beginning
+    if re.search(r"^from __future__ import ", text, re.MULTILINE):  # this import must be the first statement
         lines = [text, "", *imports]
     if answer and answer.function == "reference":
         lines += ["", "", "answer = reference"]

@@ -67,7 +67,7 @@ def symbol_of(entry: str, ptx: str) -> str:
 
 
 def entries_in(ptx: str) -> list[str]:
-    """Return the symbols of all entries in PTX."""
+    """Return the symbols of all kernel entries in PTX."""
     return _ENTRY.findall(ptx)
 
 

@@ -243,12 +243,12 @@ def _check_blank(flag: str, name: str, field: str) -> None:
     """Refuse several options in one string, which the compiler would read as one option with a long value."""
     if (match := _JOINED_WITH_BLANK.fullmatch(flag)) is not None:
         parts = [match[1], match[2]]
-    elif name in _FOLDERS or name in _STAGES:  # folders may have such names, and later stages take lists of options
+    elif name in _FOLDERS or name in _STAGES:  # folder names may have blanks; later stages accept lists of options
         return
     else:
         try:
             words = shlex.split(flag)
-        except ValueError:  # an apostrophe in the value of a macro
+        except ValueError:  # the value of a macro contains an apostrophe
             return
         starts = [position for position, word in enumerate(words) if not position or re.match(r"--?[A-Za-z]", word)]
         parts = [" ".join(words[start:end]) for start, end in zip(starts, [*starts[1:], None], strict=True)]

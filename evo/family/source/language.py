@@ -1,4 +1,4 @@
-"""Language of a kernel's source, by the suffix of its file."""
+"""Language of a kernel's source, determined by the suffix of its file."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath

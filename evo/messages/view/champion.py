@@ -1,4 +1,4 @@
-"""A promoted trial with its evidence and history."""
+"""A promoted trial (champion) with its evidence and history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

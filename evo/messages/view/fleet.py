@@ -1,4 +1,4 @@
-"""View messages of families, workers and their slots."""
+"""Views of families, workers and their slots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

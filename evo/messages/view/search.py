@@ -1,4 +1,4 @@
-"""A search as the service shows it."""
+"""View of a search and of its parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

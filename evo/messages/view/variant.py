@@ -99,7 +99,7 @@ class VariantView:
 
     @property
     def quantity(self) -> str:
-        """Name of the quantity that `ratio` compares: ``time``, or e.g. ``cost (maximise: gflop_s)``."""
+        """Name of the quantity that `ratio` compares, e.g. ``time`` or ``cost (maximise: gflop_s)``."""
         return "time" if self.objective.metric is None else f"cost ({self.objective.goal})"
 
     @property
@@ -120,7 +120,7 @@ class VariantView:
 
     @property
     def niche(self) -> str:
-        """The mechanisms as text: ``SIMD 512, FMA``."""
+        """The hardware mechanisms as text, e.g. ``SIMD 512, FMA``."""
         return ", ".join(self.mechanisms) or "not known"
 
     @property

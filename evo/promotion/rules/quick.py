@@ -1,4 +1,4 @@
-"""The rule that reports a large difference between the confirmed and the quick time."""
+"""The rule that warns of a large difference between the confirmed and the quick time."""
 
 import math
 

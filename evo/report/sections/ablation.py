@@ -55,7 +55,7 @@ def by_effect(found: Sequence[AblationView]) -> list[AblationView]:
 
 
 def sentence(timed: Sequence[AblationView]) -> str:
-    """Return the sentence that replaces the chart in formats without charts."""
+    """Return the sentence that replaces the chart in formats that have no charts."""
     parts = [f"{change_text(each.change)} {_ratio(each.effect.ratio.estimate)}" for each in timed if each.effect]
     return f"Time relative to the champion: {', '.join(parts)}."
 

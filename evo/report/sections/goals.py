@@ -34,7 +34,7 @@ class GoalResult:
 
 
 def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
-    """Yield each target with its status, and the decision."""
+    """Yield each target with its status, then the decision and the gains of the search."""
     if terms.goals:
         rows = tuple(_row(goal, material) for goal in terms.goals)
         yield Listed(("target", "wanted", "found", ""), rows)
@@ -110,7 +110,7 @@ def _next(material: Material, terms: Terms) -> str:
 
 
 def _next_attempt(material: Material) -> str:
-    """Suggest how to find a faster kernel."""
+    """Suggest how a faster kernel may be found."""
     search = material.search
     if search.reason == "exhausted":
         return "every valid config was tried, so give the template more values or another algorithm"

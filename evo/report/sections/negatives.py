@@ -78,7 +78,7 @@ def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> li
 
 
 def never_measured(found: Sequence[Found], least: int = 2) -> list[NeverMeasured]:
-    """Return values with which at least `least` trials failed and none was measured."""
+    """Return the values with which at least `least` trials failed and no trial was measured."""
     values: dict[tuple[str, Value], dict[str, int]] = {}
     for each in found:
         for name, value in each.config.items():

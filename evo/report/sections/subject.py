@@ -131,7 +131,7 @@ def command_text(material: Material) -> str:
 
 
 def _is_named(policy: Policy) -> bool:
-    """Return True if the policy is fully described by its name."""
+    """Return True if the policy equals the known policy with its name."""
     try:
         return policy_from(policy.name) == policy
     except InvalidInput:

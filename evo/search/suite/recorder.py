@@ -29,7 +29,7 @@ class Tensor(Protocol):
 
 
 class NotServed(ValueError):
-    """No family computes the call; the message gives the reason."""
+    """No family computes the call. The message contains the reason."""
 
 
 class Recorder:
@@ -46,7 +46,7 @@ class Recorder:
         self._problems: dict[tuple[str, str], Mapping[str, Value]] = {}
 
     def observe(self, function: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-        """Count one call of a function in `FUNCTIONS`; calls of other functions are ignored."""
+        """Count one call of a function in `FUNCTIONS`. Calls of other functions are ignored."""
         recognise = FUNCTIONS.get(function)
         if recognise is None:
             return
@@ -60,7 +60,7 @@ class Recorder:
         self.counts[key] += 1
 
     def suite(self) -> str:
-        """Return the suite as the text of a TOML file, the most frequent calls first."""
+        """Return the suite as the text of a TOML file, with the most frequent calls first."""
         parts = ['goal = "time"\n']
         numbers: Counter[str] = Counter()
         for (family, text), count in self.counts.most_common():

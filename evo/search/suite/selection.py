@@ -1,4 +1,4 @@
-"""Small sets of configs that serve many problems, and the table that picks a config by shape."""
+"""Selects small sets of configs that serve many problems, and the table that assigns a config to each problem."""
 
 import itertools
 import math

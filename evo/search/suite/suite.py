@@ -40,7 +40,7 @@ class Call:
 
     @property
     def text(self) -> str:
-        """The problem as an argument of a command: ``B=1,H=8``."""
+        """The problem as an argument of a command, e.g. ``B=1,H=8``."""
         return problem_key(self.problem)
 
 

@@ -72,7 +72,7 @@ def truth(value: Array) -> Mask:
 
 
 def select(condition: Mask, chosen: Array, other: Array) -> Array:
-    """Return `chosen` where the condition holds, `other` elsewhere."""
+    """Return `chosen` for elements for which the condition is true, and `other` for the others."""
     if is_text(chosen) != is_text(other):
         raise OperationError("would be a text in one case and a number in another")
     if chosen.dtype == other.dtype or is_text(chosen):
@@ -170,7 +170,7 @@ def _through_float(operation: Callable[[Array, Array], Any], left: Array, right:
 def _checked(result: Any, active: Mask, limit: float = np.inf) -> Array:
     array = np.asarray(result)
     bound = INTEGER_LIMIT if array.dtype.kind == "i" else limit
-    if array.size and -bound < array.min() and array.max() < bound:  # the usual case, and the quickest check
+    if array.size and -bound < array.min() and array.max() < bound:  # usual case; this check is the fastest
         return array
     fits = (array > -bound) & (array < bound)
     if np.all(fits | ~active):

@@ -52,7 +52,7 @@ def free_names(tree: ast.expr) -> frozenset[str]:
 
 
 class Evaluation:
-    """One evaluation of a checked tree."""
+    """One evaluation of a checked tree with given values of its names."""
 
     def __init__(self, *, field: str, environment: Environment) -> None:
         self.field = field

@@ -207,7 +207,7 @@ class Expression:
         return reading(self.tree)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_reading"}  # functions are not pickled
+        return {name: value for name, value in vars(self).items() if name != "_reading"}  # functions cannot be pickled
 
     def truth(self, environment: Environment) -> Any:
         """Return the expression's truth value: a bool or an array of bools.
@@ -280,5 +280,5 @@ class Binder(ast.NodeTransformer):
             return node
         try:
             return ast.Constant(value=reading(node)(self.constants))
-        except Unsure:  # a fault: reported when it is evaluated
+        except Unsure:  # the evaluation reports the fault
             return node

@@ -48,7 +48,7 @@ class _Spread(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        return node  # ``max(x or 1, 2)`` is about numbers
+        return node  # the operands in ``max(x or 1, 2)`` are numbers, not conditions
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         return node

@@ -48,7 +48,7 @@ def admit(node: ast.expr, field: str) -> None:
 
 
 def _remedy(node: ast.expr) -> str:
-    # A rewrite would have to guess: some people write `^` for a power, but it means exclusive or in C and Python.
+    # A rewrite would be a guess: some authors write `^` for a power, but in C and Python it means exclusive or.
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         return "the exclusive or of two truth values is `a != b`, a power `a ** b`"
     return available()

@@ -97,7 +97,7 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
     for value in values:
         check_value(value, where)
         once.setdefault(identity(value), value)
-    mixed = len({kind for kind, _ in once}) > 1  # a tunable's values have one type
+    mixed = len({kind for kind, _ in once}) > 1  # values of a tunable must have one type
     spelled = {key: _text(value) if mixed or isinstance(value, str) else value for key, value in once.items()}
     by_text: dict[Value, Value] = {}
     for key, text in spelled.items():
@@ -134,7 +134,7 @@ MICROSECONDS_PER = {
     "µs": 1.0,
     "microseconds": 1.0,
     "ms": 1e3,
-    "miliseconds": 1e3,  # spelling in published files
+    "miliseconds": 1e3,  # published files have this spelling
     "milliseconds": 1e3,
     "s": 1e6,
     "seconds": 1e6,

@@ -45,7 +45,7 @@ def read_cache(document: Mapping[str, Any], name: str) -> Recording:
 
 
 def _check_objective(document: Mapping[str, Any], name: str) -> None:
-    """Refuse a file that records a quantity other than time."""
+    """Refuse a file whose results are a quantity other than time."""
     objective, results = document.get("objective", TIME), document["cache"].values()
     recorded = [result for result in results if isinstance(result, dict)]
     timed = any(TIME in result or "__error__" in result for result in recorded)
@@ -64,14 +64,14 @@ def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
     for key in keys:
         if not isinstance(key, str) or key not in declared:
             raise InvalidInput(f"{name}: tune_params_keys", f"tune_params gives no values for {key!r:.100}")
-    if left_out := [key for key in declared if key not in keys]:  # configs that differ only in these would become equal
+    if left_out := [key for key in declared if key not in keys]:  # configs that differ only in these would be equal
         raise InvalidInput(f"{name}: tune_params_keys", f"leaves out {left_out[0]!r:.100} of tune_params: list it, too")
     lists = {key: read_list(declared[key], f"{name}: tune_params.{key}") for key in keys}
     return read_columns(lists, f"{name}: tune_params")
 
 
 def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
-    # The raw `times` are not used: in some published files they belong to another config than `time`.
+    # The raw `times` are not used, because in some published files they are of a different config than `time`.
     time = result.get("__error__", result.get("time"))
     if TIME not in result and "__error__" not in result:
         raise InvalidInput(f"{where}.{TIME}", f"is missing: give milliseconds, or a failure: {', '.join(FAILURES)}")

@@ -83,7 +83,7 @@ def _describe(document: dict[str, Any]) -> str:
 def _json(text: str, name: str) -> dict[str, Any]:
     try:
         document = _loaded(text.removeprefix("\ufeff"))
-    except ValueError as error:  # also of a number with thousands of digits
+    except ValueError as error:  # also raised for a number with thousands of digits
         document = _closed(text)
         if document is None:
             raise InvalidInput(name, _damage(text, error)) from None

@@ -33,7 +33,7 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Recorded outcome and costs of one config."""
+    """Recorded outcome of one config, and the time that evaluating it took."""
 
     config: Config
     outcome: Outcome
@@ -56,7 +56,7 @@ class Recording:
     entries: Mapping[str, Entry]
 
     def document(self) -> dict[str, Any]:
-        """Return the family document with which a search replays this recording on the ``replay`` device."""
+        """Return the family document with which a search on the ``replay`` device replays this recording."""
         return {
             "name": self.name,
             "recording": True,

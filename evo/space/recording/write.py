@@ -114,7 +114,7 @@ def _invalidity(outcome: Outcome) -> str:
             return "constraints"
         case WrongAnswer() | Impossible() | InvalidMeasurement():
             return "correctness"
-        case TimedOut() | Pruned():  # far too slow: the closest of the schema's words
+        case TimedOut() | Pruned():  # far too slow; the schema has no better word
             return "timeout"
     return "runtime"
 

@@ -51,7 +51,7 @@ class Breeding:
 
 
 def _by_rank(count: int, draws: int, rng: np.random.Generator) -> Places:
-    """Draw positions by linear ranking: the first of `count` is drawn `count` times as often as the last."""
+    """Draw positions by linear ranking: position 0 is drawn `count` times as often as position `count - 1`."""
     weights = np.arange(count, 0, -1, dtype=np.float64)
     return rng.choice(count, size=draws, p=weights / weights.sum())
 

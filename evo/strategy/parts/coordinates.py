@@ -44,7 +44,7 @@ def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
     if not all(isinstance(value, int | float) and value > 0 for value in tunable.values):
         return [_unit(ranks)]
     magnitude = np.log(np.asarray(tunable.values, dtype=np.float64))
-    if magnitude.min() == magnitude.max():  # large, close numbers that are equal in float64
+    if magnitude.min() == magnitude.max():  # large numbers may be equal in float64
         return [_unit(ranks)]
     alignment = _alignment(tunable)
     distinct = aligned and count > FEW and len(set(alignment)) > 1

@@ -81,7 +81,7 @@ class Posterior:
         self._variance = max(float(values @ self._weights) / len(values), 1e-6)
 
     def mean(self, points: Points) -> Floats:
-        """Return the expected value at each point."""
+        """Return the posterior mean at each point."""
         return np.asarray(self._kernel.between(points, self._points) @ self._weights)
 
     def predict(self, points: Points) -> tuple[Floats, Floats]:

@@ -43,7 +43,7 @@ class Neighbourhood:
         return Suggestions.joined(parts)
 
     def around(self, row: Indices, rng: np.random.Generator) -> Indices:
-        """Return the rows that differ from `row` in a single value."""
+        """Return the rows that differ from `row` in a single value; at most `MOST`."""
         changes: Places = np.flatnonzero(self._values != row[self._columns])
         if len(changes) > MOST:
             changes = rng.choice(changes, size=MOST, replace=False)

@@ -58,7 +58,7 @@ class Relinking:
         """
         rows = starts.copy()
         self._take_over(rows, targets, kept, rng)
-        self._take_over(rows, targets, kept, rng)  # a value taken late may make an earlier one possible
+        self._take_over(rows, targets, kept, rng)  # a value copied late may make an earlier one valid
         return rows
 
     def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:

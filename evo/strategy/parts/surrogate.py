@@ -84,7 +84,7 @@ class Outlook:
     best: float
 
     def forecast(self, rows: Indices) -> Forecast:
-        """Return the prediction for each row of ranks."""
+        """Return the prediction for each row of value ranks."""
         points = self.coordinates.of(rows)
         mean, deviation = self.time.predict(points)
         return Forecast(mean=mean, deviation=deviation, best=self.best, success=self._chance(points))
@@ -195,7 +195,7 @@ def single_thread() -> Iterator[None]:
 
 @cache
 def _controller() -> "ThreadpoolController":
-    import scipy.linalg  # noqa: F401  # its own BLAS must be loaded to be found
+    import scipy.linalg  # noqa: F401  # SciPy's BLAS is only found if it is loaded
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

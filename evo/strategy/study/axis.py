@@ -52,7 +52,7 @@ class Axis:
         if not self.tunable.ordinal:
             return next((rank for rank, known in enumerate(self.values) if _same(known, value)), None)
         if not isinstance(value, Real):
-            return None  # the trial used this name for a parameter of another type
+            return None  # in this trial, the parameter has a different type
         if not self.values[0] <= value <= self.values[-1]:
             return None
         above = bisect.bisect_left(self.values, value)
@@ -139,7 +139,10 @@ def _integers(distribution: IntDistribution) -> tuple[int, ...]:
 def _real(distribution: FloatDistribution) -> tuple[float, ...]:
     low, high = distribution.low, distribution.high
     if distribution.step is not None:
-        first, step = Decimal(str(low)), Decimal(str(distribution.step))  # exact, so that a constraint can write 0.3
+        first, step = (
+            Decimal(str(low)),
+            Decimal(str(distribution.step)),
+        )  # exact, so that 0.3 in a constraint equals a value
         count = round((high - low) / distribution.step) + 1
         most = count if count <= MAX_INTS else POINTS
         steps = np.unique(np.rint(np.linspace(0, count - 1, most)).astype(np.int64)).tolist()

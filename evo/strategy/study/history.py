@@ -1,4 +1,4 @@
-"""A history as an Optuna study, for Optuna's own TPE sampler."""
+"""Represents a history as an Optuna study, for Optuna's own TPE sampler."""
 
 from weakref import ref
 
@@ -32,12 +32,12 @@ class OptunaStudy:
         study.ask()
         asking = study.get_trials(deepcopy=False)[-1]
         suggested = sampler.sample_relative(study, asking, self._distributions)
-        study.tell(asking.number, state=TrialState.FAIL)  # the real proposal is added from the history
+        study.tell(asking.number, state=TrialState.FAIL)  # the proposal itself is added from the history
         return np.array([suggested[name] for name in self._space.names], dtype=np.int32)
 
     def _updated(self, history: History) -> Study:
         if self._source is None or self._source() is not history:
-            optuna.logging.disable_default_handler()  # its messages about studies mean nothing to users
+            optuna.logging.disable_default_handler()  # users do not know these studies
             self._study, self._source = optuna.create_study(), ref(history)
             self._numbers: list[int] = []
             self._ended, self._worst = 0, 1.0

@@ -1,7 +1,7 @@
-"""Operators that request a new variant from a model, and the information that they give it.
+"""Operators that request a new variant from a model, and the information that the request contains.
 
-Both follow EvoEngineer (arXiv 2510.03760), which separates the information (the task; the best solutions; insights)
-from the kind of change that is requested.
+Both follow EvoEngineer (arXiv 2510.03760). It separates the information (the task, the best solutions, insights) from
+the kind of change that is requested.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

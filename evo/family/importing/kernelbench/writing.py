@@ -100,7 +100,7 @@ def _cases(found: Described) -> Iterator[Mapping[str, Any]]:
 
 
 def _toml(document: Mapping[str, Any]) -> str:
-    """Return the document with a separate table for each field, argument and case."""
+    """Return the document as TOML, with a separate table for each field, argument and case."""
     plain = {key: value for key, value in document.items() if not isinstance(value, dict | list)}
     lines = [toml_text(plain)]
     for name, value in document["problem"].items():

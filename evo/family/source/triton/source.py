@@ -289,7 +289,7 @@ def needed(text: str, names: Collection[str], file: str) -> str:
 
 
 def _bare(node: ast.stmt) -> ast.AST:
-    """Return a function without its decorators."""
+    """Return a function's body, annotations and defaults, without its decorators; other statements unchanged."""
     if isinstance(node, ast.FunctionDef):
         return ast.Module(body=[*node.body, *(ast.Expr(each) for each in _of_signature(node))], type_ignores=[])
     return node
