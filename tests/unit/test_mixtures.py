@@ -102,7 +102,8 @@ def test_mixture_takes_rows_from_all_distributions() -> None:
 def test_mixed_rows_of_several_inputs_come_from_the_same_distribution() -> None:
     nominal, other = ({"x": normal(seed), "y": normal(seed + 1)} for seed in (1, 5))
     operands = [operand(name, array) for name, array in nominal.items()]
-    *_, rows = mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6)
+    found = mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6)
+    rows = next(each for each in found if each.name == "rows of all distributions")
     of_other = {name: (rows.inputs[name] == other[name]).all(axis=1).tolist() for name in nominal}
     assert of_other["x"] == of_other["y"]
 
@@ -128,6 +129,16 @@ def test_inputs_with_related_elements_are_not_mixed(nominal: NDArray[Any]) -> No
     assert mixtures_of(nominal, nominal[::-1].copy()) == {}
 
 
+def test_integer_inputs_keep_their_elements_while_other_inputs_are_mixed() -> None:
+    nominal, other = ({"x": normal(seed), "at": np.arange(ROWS) + seed} for seed in (1, 2))
+    operands = [operand(name, array) for name, array in nominal.items()]
+    found = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
+    assert len(found) == 6
+    for each in found:
+        assert np.array_equal(each.inputs["at"], nominal["at"])
+        assert not np.array_equal(each.inputs["x"], nominal["x"])
+
+
 def test_single_distribution_is_not_mixed() -> None:
     assert mixtures_of(normal(1)) == {}
 
@@ -137,7 +148,7 @@ def test_input_that_repeats_in_a_second_draw_is_unchanged() -> None:
     nominal, other = {"x": normal(1), "mask": mask}, {"x": normal(2, 9.0), "mask": mask.copy()}
     operands = [operand(name, array) for name, array in nominal.items()]
     found: list[Mixture] = list(mixtures(nominal, [other], operands, np.random.default_rng(0), allowed=1e-6))
-    assert len(found) == 5
+    assert len(found) == 6
     assert all(np.array_equal(each.inputs["mask"], mask) for each in found)
 
 
@@ -152,6 +163,19 @@ def test_mixture_of_nearby_elements_differs_by_more_than_the_tolerance(dtype: st
     assert decoded(nearby.inputs["x"], dtype)[0, 0] == decoded(drawn, dtype)[0, 0]
     assert (np.abs(after) <= np.abs(before)).all()
     assert allowed < np.linalg.norm(after - before) / np.linalg.norm(before) < 0.15
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_mixture_changes_a_few_elements_slightly(seed: int, sign: float) -> None:
+    drawn = sign * np.abs(normal(1, 40.0))
+    given = {"x": drawn}, [{"x": normal(2)}], [operand("x", drawn)]
+    found = mixtures(*given, np.random.default_rng(seed), allowed=1e-6)
+    few = next(each for each in found if each.name == "a few elements near known ones").inputs["x"]
+    assert 1 <= (few != drawn).sum() <= 3
+    change = np.abs(few - drawn).max() / np.sqrt(np.mean(drawn**2))
+    assert 1.5e-5 < change < 0.1
+    assert drawn.min() <= few.min() <= few.max() <= drawn.max()
 
 
 @pytest.fixture(scope="module", params=one_in(2, [15, 60]))
@@ -175,7 +199,7 @@ def rows_with_a_large_element(
             for number, name in enumerate(("normal", "negative"))
         ]
         found = family.mixtures(plans, family.goldens(plans, family.drawn(plans)))
-        assert len(found) == 5
+        assert len(found) == 6
         drawn.extend(found)
     return drawn
 

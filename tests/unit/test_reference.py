@@ -416,6 +416,7 @@ def test_yardstick_with_rounded_or_overflowing_integers_is_refused(tmp_path: Pat
 
 
 NEAR, EQUAL = "nominal with elements near known ones", "nominal with equal elements and zeros"
+FEW = "nominal with a few elements near known ones"
 
 
 def mixed_cases(
@@ -438,6 +439,7 @@ def mixed_cases(
 def test_expected_outputs_include_mixtures_of_the_inputs_of_all_cases(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path) == [
         NEAR,
+        FEW,
         "nominal with a lone largest element",
         "nominal with a lone smallest element",
         EQUAL,
@@ -447,12 +449,12 @@ def test_expected_outputs_include_mixtures_of_the_inputs_of_all_cases(tmp_path: 
 def test_first_case_is_mixed_with_its_second_seed_if_all_other_distributions_are_reduced(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}) == []
     found = mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)))
-    assert found == [NEAR, "nominal with a lone largest element", "nominal with a lone smallest element", EQUAL]
+    assert found == [NEAR, FEW, "nominal with a lone largest element", "nominal with a lone smallest element", EQUAL]
     assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)), distribution="large") == []
 
 
 def test_mixtures_that_the_reference_cannot_compute_are_omitted(tmp_path: Path) -> None:
-    assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == [NEAR, EQUAL]
+    assert mixed_cases(tmp_path, "x if (abs(x) > 5).sum() != 1 else [][0]") == [NEAR, FEW, EQUAL]
 
 
 def test_family_can_exclude_its_inputs_from_mixtures(tmp_path: Path) -> None:

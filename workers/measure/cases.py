@@ -130,11 +130,12 @@ def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) ->
 def _verify_mixtures(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
     """Verify one call on each mixture of the cases' inputs, in the timed buffers.
 
-    Before the first mixture, the kernel is called on the nominal inputs, which differ little from the first mixture.
+    Before the first two mixtures, the kernel is called on the nominal inputs, which differ little from these mixtures.
     """
     kernel, arguments, contents = candidate.kernel, candidate.arguments, bench.buffers.contents(candidate.arguments)
     before, deterministic = contents.of(buffers), bench.terms.objective.deterministic
-    for golden in (*bench.buffers.timed[:1], *bench.mixtures) if bench.mixtures else ():
+    nominal, mixtures = bench.buffers.timed[:1], bench.mixtures
+    for golden in (*nominal, *mixtures[:1], *nominal, *mixtures[1:]) if mixtures else ():
         buffers.renew(golden.inputs_of(arguments))
         contents.note(buffers, HELD_BACK)
         verify(bench.session, kernel, buffers, golden, launches=1, deterministic=deterministic, brief=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evo.family import DRAWN, Operand
+from evo.family import DRAWN, JUDGED, Operand
 from evo.reference.encoding import decoded, encoded, is_floating
 from workers.measure.family.expected_output import Arrays
 
@@ -29,6 +29,9 @@ _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
 """Largest share by which nearby elements differ; smallest and largest factor of that share over the relative error that
 an output may have. The smallest exceeds 1 by far, so that an answer to the nominal inputs is wrong.
 """
+
+_MOST_CHANGED = 3
+"""Number of elements that differ if few do."""
 
 _MOST_BYTES = 1 << 27
 """Maximum size of all inputs; with more, drawing and judging mixtures takes too long."""
@@ -55,19 +58,20 @@ def mixtures(
     *,
     allowed: float,
 ) -> Iterator[Mixture]:
-    """Yield mixed inputs of up to five kinds.
+    """Yield mixed inputs of up to six kinds.
 
     - inputs that are close to the nominal inputs
+    - nominal inputs in which a few elements differ slightly
     - nominal inputs with one outlier as largest element
     - nominal inputs with one outlier as smallest element
     - rows from all distributions
     - equal elements and zeros, unless an output contains integers such as indices, for which equal elements permit
       several answers
 
-    Nothing is yielded if elements cannot be exchanged freely (integer inputs such as indices and lengths, symmetric
-    matrices, rows or elements in ascending order), or if there is only one distribution. Two kinds of inputs are left
-    unchanged: inputs that are equal in every draw, such as a mask, and inputs that repeat themselves, such as a table
-    with equal halves, because kernels may read only one half.
+    Nothing is yielded if elements cannot be exchanged freely (symmetric matrices, rows or elements in ascending order),
+    if all inputs are integers, or if there is only one distribution. Three kinds of inputs are left unchanged:
+    integers, such as indices and lengths; inputs that are equal in every draw, such as a mask; and inputs that repeat
+    themselves, such as a table with equal halves, because kernels may read only one half.
 
     Args:
         nominal: inputs by name.
@@ -77,14 +81,13 @@ def mixtures(
         allowed: relative error that outputs may have.
     """
     dtypes = {each.name: each.dtype for each in operands if each.role in DRAWN}
+    floating = {name: array for name, array in nominal.items() if is_floating(dtypes[name])}
     size = sum(array.nbytes for array in nominal.values())
-    if not others or size > _MOST_BYTES or not all(is_floating(dtype) for dtype in dtypes.values()):
-        return
-    if any(_ordered(array) for array in nominal.values()):
+    if not others or size > _MOST_BYTES or not floating or any(_ordered(array) for array in floating.values()):
         return
     free = {
         name
-        for name, array in nominal.items()
+        for name, array in floating.items()
         if not (any(np.array_equal(array, other[name]) for other in others) or _repeats(array, range(array.ndim)))
     }
     share = min(allowed * _NEAREST * (_FARTHEST / _NEAREST) ** rng.random(), _NEAR)
@@ -92,6 +95,11 @@ def mixtures(
         each: _nearby(array, dtypes[each], share, rng) if each in free else array for each, array in nominal.items()
     }
     yield Mixture(name="elements near known ones", inputs=nearby, lone=False)
+    few = {
+        each: _with_few_changed(array, dtypes[each], share, rng) if each in free else array
+        for each, array in nominal.items()
+    }
+    yield Mixture(name="a few elements near known ones", inputs=few, lone=False)
     for name, sign in (("a lone largest element", 1.0), ("a lone smallest element", -1.0)):
         planted = {
             each: _with_lone(array, [other[each] for other in others], dtypes[each], sign, rng)
@@ -100,9 +108,10 @@ def mixtures(
             for each, array in nominal.items()
         }
         yield Mixture(name=name, inputs=planted, lone=True)
-    if any(array.ndim > 1 for array in nominal.values()):
-        yield Mixture(name="rows of all distributions", inputs=_rows_of_all(nominal, others, rng), lone=False)
-    if all(is_floating(each.dtype) for each in operands):
+    if any(array.ndim > 1 for array in floating.values()):
+        rows = {**nominal, **_rows_of_all(floating, others, rng)}
+        yield Mixture(name="rows of all distributions", inputs=rows, lone=False)
+    if all(is_floating(each.dtype) for each in operands if each.role in JUDGED):
         equal = {
             each: _with_equals(array, dtypes[each], rng) if each in free else array for each, array in nominal.items()
         }
@@ -157,6 +166,24 @@ def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Genera
     with np.errstate(invalid="ignore"):  # infinite elements stay so
         nearby = values * (1.0 - share * rng.random(array.shape))
     return encoded(nearby.astype(values.dtype), dtype)
+
+
+def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
+    """Return a copy in which up to `_MOST_CHANGED` elements differ slightly and stay in the range of the array.
+
+    They differ by at least `share` of a usual element. A single one that differs by `share` times the norm of the array
+    exceeds the tolerance of a relative error, so the largest difference grows with the root of the number of elements.
+    """
+    found, values = array.copy(), decoded(array, dtype).astype(np.float64).reshape(-1)
+    finite = np.flatnonzero(np.isfinite(values))
+    if array.size < 2 or not finite.size:
+        return found
+    chosen = rng.choice(finite, min(finite.size, int(rng.integers(1, _MOST_CHANGED + 1))), replace=False)
+    low, high, scale = values[finite].min(), values[finite].max(), np.sqrt(np.mean(values[finite] ** 2))
+    change = share * scale * array.size ** rng.uniform(0.0, 0.5)
+    changed = np.where(values[chosen] + change <= high, values[chosen] + change, values[chosen] - change)
+    found.reshape(-1)[chosen] = encoded(np.clip(changed, low, high).astype(decoded(array, dtype).dtype), dtype)
+    return found
 
 
 def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] | None:
