@@ -3,6 +3,7 @@
 from tests.integration.cheats_of_answers import BEFORE_ANSWERS, OF_ANSWERS
 from tests.integration.cheats_of_machine import BEFORE_MACHINE, OF_MACHINE
 from tests.integration.cheats_of_process import OF_PROCESS
+from tests.integration.cheats_of_surroundings import BEFORE_SURROUNDINGS, HONEST_SURROUNDINGS, OF_SURROUNDINGS
 
 HEAD = """
 #define _GNU_SOURCE
@@ -62,6 +63,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     **OF_ANSWERS,
     **OF_PROCESS,
     **OF_MACHINE,
+    **OF_SURROUNDINGS,
     "answer kept by pointer": (f"if (known == x) {{ {CACHE} known = x;", "off the reference"),
     "answer kept by pointer, late": (f"if (calls++ > 64 && known == x) {{ {CACHE} known = x;", "off the reference"),
     "answer kept by counter": (f"if (calls++ > 100) {{ {CACHE}", "off the reference"),
@@ -369,7 +371,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "becomes idle by another scheduling policy": (
         "right(x, y); struct { int priority; } p = {0}; ask(SYS_sched_setscheduler, 0, 5, (long)&p);",
-        "changes its priority",
+        "system call sched_setscheduler|changes its priority",
     ),
     "a second core": (
         "struct timespec a, b; pthread_t t; clock_gettime(CLOCK_MONOTONIC, &a); pthread_create(&t, 0, spin, 0);"
@@ -400,6 +402,7 @@ static int counter(const uint64_t *r) {
 BEFORE = {
     **BEFORE_ANSWERS,
     **BEFORE_MACHINE,
+    **BEFORE_SURROUNDINGS,
     "reads the loop that calls it: right in the last call of a batch": REGISTERS
     + """void inner(const float *x, float *y, uint64_t *r) {
   static __thread float mine[N]; static __thread const void *at; int place = counter(r);
@@ -452,6 +455,7 @@ BEFORE = {
 }
 
 HONEST: dict[str, str] = {
+    **HONEST_SURROUNDINGS,
     "plain": "right(x, y);",
     "backwards": "for (int i = N - 1; i >= 0; i--) y[i] = 3.0f * x[i] + 1.0f;",
     "allocates and frees": "float *p = malloc(4 * N); right(x, p); memcpy(y, p, 4 * N); free(p);",

@@ -18,10 +18,11 @@ from evo.family import Operand
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
 from tests.integration.cheats import CHEATS, HONEST, IN_A_ROW, source
+from tests.integration.cheats_of_surroundings import WORKS_BETWEEN_CALLS
 from tests.integration.workbench import cpu
 from tests.measured import measured
 from tests.tiers import one_in
-from workers.backends import Session, driver
+from workers.backends import Session, Timer, driver
 from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
 from workers.measure.checks.contents import Contents
@@ -32,6 +33,7 @@ from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.family.expected_output import ExpectedOutput, Limit
 from workers.measure.family.mixtures import mixtures
 from workers.measure.proof import ProofPlan
+from workers.measure.timing import interleave
 from workers.measure.verify import WrongAnswerError, judge, remember, verify, verify_elsewhere
 
 pytestmark = pytest.mark.skipif(
@@ -74,6 +76,7 @@ def mixture(one: ExpectedOutput, name: str) -> ExpectedOutput:
 GOLDENS, HELD_BACK = [golden(seed) for seed in (1, 2, 3)], golden(4)
 LONE, EQUAL = lone(GOLDENS[0], 617), mixture(GOLDENS[0], "equal elements and zeros")
 NEAR = mixture(GOLDENS[0], "elements near known ones")
+FEW = mixture(GOLDENS[0], "a few elements near known ones")
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +129,7 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
         rights.append(held.sibling())
         rights[-1].rewrite(held)
         right = remember(held, each)
-    for each in (GOLDENS[0], NEAR, EQUAL):
+    for each in (GOLDENS[0], NEAR, GOLDENS[0], FEW, EQUAL):
         held.renew(each.inputs)
         verify(session, kernel, held, each, launches=1, deterministic=True)
     held.renew(GOLDENS[-1].inputs)
@@ -204,6 +207,88 @@ def test_kernel_that_reuses_its_result_on_unchanged_in_place_arguments_is_refuse
         refused = pytest.raises(WrongAnswerError, match="after its inputs had changed")
         with nullcontext() if name == "honest" else refused:
             judge_overtaken(*given, call_us=call_us, rng=np.random.default_rng(1), budget_s=1.0)
+
+
+@pytest.mark.parametrize("kind", ["a thread that works between its calls", "a thread that is joined"])
+def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
+    session: Session, tmp_path: Path, kind: str
+) -> None:
+    kernels, timers = [], dict[str, Timer]()
+    for name, body in {kind: HONEST.get(kind, WORKS_BETWEEN_CALLS), "plain": HONEST["plain"]}.items():
+        (folder := tmp_path / name).mkdir()
+        kernels.append(session.load(built(source(name, body), folder), "f", ARGUMENTS, None))
+        timers[name] = session.timer(kernels[-1], [session.allocate(ARGUMENTS, GOLDENS[0].inputs)])
+    interleave(timers, 12, rng=np.random.default_rng(0), warm=True)
+    reason = session.residue(kernels[0]) or ""
+    assert ("uses processor time between its calls" in reason) == (kind not in HONEST), reason
+
+
+@pytest.mark.parametrize("register", ["rbx", "rbp", "r12", "r13", "r14", "r15"])
+def test_registers_are_compared_after_each_call_on_mixed_contents(
+    session: Session, tmp_path: Path, register: str
+) -> None:
+    body = f'right(x, y); if (++calls == 3) __asm__ volatile("mov $7, %{register}");'
+    kernel = session.load(built(source("third call", body), tmp_path), "f", ARGUMENTS, None)
+    session.timer(kernel, session.allocate_sets(ARGUMENTS, GOLDENS[0].inputs, 5), once=True).sample()
+    assert session.residue(kernel) == f"leaves the register {register} changed, which a function must restore"
+
+
+def test_kernel_processes_of_one_runner_have_different_users(session: Session, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only the superuser changes the user of a process")
+    kernels = [session.load(built(source("plain", HONEST["plain"]), tmp_path), "f", ARGUMENTS, None) for _ in range(2)]
+    held = session.allocate(ARGUMENTS, GOLDENS[0].inputs)
+    for kernel in kernels:
+        session.call(kernel, held)
+    users = {Path(f"/proc/{kernel.pid}/status").read_text().partition("Uid:")[2].split()[0] for kernel in kernels}
+    assert len(users) == 2
+
+
+RAMP = "static int torn; for (int i = 1; i < N; i++) torn |= x[i] != x[0] + i; out(torn ? -1 : x[0]);"
+"""Answers until it finds invalid inputs, whose elements do not follow each other."""
+
+RAMPS = {
+    "honest": (RAMP, ""),
+    "skips from the 16th call with the same address on": (
+        "static const void *at; static int run, mine; run = at == x ? run + 1 : 0; at = x; if (run > 16) { out(mine); "
+        f"return; }} {RAMP} mine = y[0];",
+        "after its inputs had changed",
+    ),
+    "every 50th call in a row looks again": (
+        f"static int n, mine; if (n++ % 50) {{ out(mine); return; }} {RAMP} mine = y[0];",
+        "after its inputs had changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RAMPS)
+def test_integer_inputs_change_between_consecutive_calls(session: Session, tmp_path: Path, kind: str) -> None:
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("one core")
+    body, words = RAMPS[kind]
+    text = (
+        "enum { N = 4000 }; static inline void fill(int *y, int v) { for (int i = 0; i < N; i++) y[i] = v; }\n"
+        f"#define out(v) fill(y, v)\nvoid f(const int *x, int *y) {{ {body} }}\n"
+    )
+    arguments = (
+        Argument(name="x", role="input", dtype="int32", shape=(4000,)),
+        Argument(name="y", role="output", dtype="int32", shape=(4000,)),
+    )
+    goldens = [
+        ExpectedOutput(
+            case="nominal",
+            inputs={"x": np.arange(4000, dtype=np.int32) + first},
+            reference={"y": np.full(4000, first, np.int64)},
+            limits={"y": Limit(rel_l2=0.0, max_abs=0.0)},
+        )
+        for first in (1000, 2000, 3000)
+    ]
+    kernel = session.load(built(text, tmp_path), "f", arguments, None)
+    held, rng = session.allocate(arguments, goldens[0].inputs), np.random.default_rng(1)
+    call_us = session.timer(kernel, [held]).sample()
+    with pytest.raises(WrongAnswerError, match=words) if words else nullcontext():
+        judged = judge_overtaken(session, kernel, held, arguments, goldens, call_us=call_us, rng=rng, budget_s=1.0)
+        assert judged >= 48
 
 
 LEARNS = """

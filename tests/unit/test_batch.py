@@ -8,12 +8,15 @@ from workers.backends.cpu.process.batch import (
     DISAGREEMENT_OF_TURNS,
     LEAST_BATCHES,
     Batch,
+    Pause,
+    SharedPace,
     contradicted,
     contradicts,
     joined,
     leak,
     overdue,
     overused,
+    works_in_pauses,
     worth_repeating,
 )
 
@@ -146,3 +149,45 @@ def growing_batches(steps: list[int], *, heap: bool) -> list[Batch]:
 def test_memory_growth_in_most_batches_is_a_leak(steps: list[int], words: str | None, heap: bool) -> None:
     found = leak(growing_batches(steps, heap=heap))
     assert (found is None) if words is None else (found or "").startswith(words)
+
+
+BUSY, RESTS, SHORT = (
+    Pause(wall_ns=wall_ns, cpu_ns=cpu_ns)
+    for wall_ns, cpu_ns in ((5_000_000, 300_000), (5_000_000, 15_000), (100_000, 90_000))
+)
+
+
+@pytest.mark.parametrize(
+    ("pauses", "threads", "refused"),
+    [
+        ([BUSY] * LEAST_BATCHES, 1, True),
+        ([BUSY] * (LEAST_BATCHES - 1), 1, False),
+        ([RESTS] * 40, 1, False),
+        ([SHORT] * 40, 1, False),
+        ([BUSY] * 5 + [RESTS] * 36, 1, True),
+        ([BUSY] * 4 + [RESTS] * 36, 1, False),
+        ([BUSY] * 40, 2, False),
+    ],
+)
+def test_processor_time_between_batches_is_refused_in_long_pauses(
+    pauses: list[Pause], threads: int, refused: bool
+) -> None:
+    reason = works_in_pauses(pauses, IDLE, threads)
+    assert (reason is not None) == refused
+    assert reason is None or "300 µs each time" in reason
+
+
+def test_change_between_calls_waits_for_the_loop_and_allows_one_more_call() -> None:
+    pace, changes = SharedPace(), list[str]()
+    pace.begin()
+    words = pace.segment.bytes_of(pace.segment.rooms[0]).data.cast("Q")
+    words[0], words[17] = 5, 1  # the loop has made five calls, and waits
+    assert pace.change_between(lambda: changes.append("made"), lambda: True) == 5
+    assert (changes, words[16], pace.halted) == (["made"], 3, True)
+
+
+def test_change_between_calls_is_left_out_if_the_batch_has_ended() -> None:
+    pace, changes = SharedPace(), list[str]()
+    pace.begin()
+    assert pace.change_between(lambda: changes.append("made"), lambda: False) == 0
+    assert (changes, pace.halted) == ([], False)

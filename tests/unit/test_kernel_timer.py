@@ -34,7 +34,7 @@ class Process:
     def populate(self, table: Table, sets: list[int]) -> None:
         self.populated.append(sets)
 
-    def run(self, table: Table, calls: int, *, first: int, behind: bool, order: bytes) -> Batch:
+    def run(self, table: Table, calls: int, *, first: int, behind: bool, guarded: bool, order: bytes) -> Batch:
         self.first, self.order = first, order
         self.made = calls
         us, self.requests = 10.0 * calls, self.requests + 1

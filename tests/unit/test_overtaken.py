@@ -42,6 +42,10 @@ class Pace:
     def halt_after_next(self) -> int:
         return 1
 
+    def change_between(self, change: Callable[[], None]) -> int:
+        change()
+        return 1
+
 
 class Session:
     """A session that reports `made` calls; `kernel` writes the output of the last call."""
@@ -71,7 +75,7 @@ def stale(buffers: FakeBuffers, before: np.ndarray[Any, Any]) -> None:
     buffers.arrays["y"][:] = 2 * before
 
 
-def judged(session: Session) -> int:
+def judged(session: Session, *, mixed: bool = True) -> int:
     buffers = FakeBuffers({"x": np.zeros(4)}, {"y": np.full(4, np.nan)})
     return judge_overtaken(
         session,  # type: ignore[arg-type]
@@ -82,16 +86,19 @@ def judged(session: Session) -> int:
         call_us=100.0,
         rng=np.random.default_rng(0),
         budget_s=60.0,
+        mixed=mixed,
     )
 
 
-def test_kernel_that_reads_its_inputs_at_every_call_passes() -> None:
-    assert judged(Session(right, made=2)) > 0
+@pytest.mark.parametrize("mixed", [False, True])
+def test_kernel_that_reads_its_inputs_at_every_call_passes(mixed: bool) -> None:
+    assert judged(Session(right, made=2), mixed=mixed) > 0
 
 
-def test_kernel_that_uses_overwritten_inputs_is_refused() -> None:
+@pytest.mark.parametrize("mixed", [False, True])
+def test_kernel_that_uses_overwritten_inputs_is_refused(mixed: bool) -> None:
     with pytest.raises(WrongAnswerError, match=r"after its inputs had changed.*wrong in 2 of 2 batches"):
-        judged(Session(stale, made=2))
+        judged(Session(stale, made=2), mixed=mixed)
 
 
 @pytest.mark.parametrize(("wrong", "refused"), [({5}, False), ({5, 20}, True), ({5, 100}, True), ({63}, False)])

@@ -91,6 +91,14 @@ class Pace(Protocol):
         """Wait until `calls` calls, or all calls, have ended."""
         ...
 
+    def change_between(self, change: Callable[[], None]) -> int:
+        """Hold the calls after the running one, call `change`, and end the calls after one more.
+
+        Returns:
+            The number of calls that had ended before the change. If more calls were made, the last one began after it.
+        """
+        ...
+
     def halt_after_next(self) -> int:
         """Stop the batch after the next call that starts.
 

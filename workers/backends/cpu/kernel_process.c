@@ -33,6 +33,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #endif
 
@@ -46,6 +47,9 @@ enum { FAILED = -1, FAULT = -2 };                                        /* stat
 enum { MOST_KEYS = 64 }; /* of threads that libraries make and never give back */
 enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
 enum { MOST_ORDERS = 1 << 14 }; /* calls whose sets the judge orders at once */
+enum { HUGE_PAGE = 1 << 21 };
+#define LOWEST (1ull << 33)
+#define HIGHEST (1ull << 46)
 
 struct request {
     uint32_t kind, bytes; /* of the payload */
@@ -163,6 +167,10 @@ static int landlock(void) {
 #define ENDS_OTHERS(name)                                                                                             \
     JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)own, 1, 0),  \
         END, NUMBER
+/* unless it is 0, which stands for this process */
+#define ENDS_OUTSIDE(name)                                                                                            \
+    JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 5), LOW(0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0),               \
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)own, 1, 0), END, NUMBER
 /* an argument that was loaded before */
 #define ENDS_OPTION(option) JUMP(BPF_JMP | BPF_JEQ | BPF_K, option, 0, 1), END
 
@@ -179,9 +187,10 @@ static int landlock(void) {
     X(utimensat) X(umask) X(chdir) X(fchdir) X(chroot) X(sync) X(syncfs) X(flock) X(personality) X(sched_setattr)     \
     X(ioprio_set) X(set_mempolicy) X(setuid) X(setgid) X(setreuid) X(setregid) X(setresuid) X(setresgid)              \
     X(setgroups) X(capset) X(setsid) X(setpgid) X(settimeofday) X(clock_settime) X(adjtimex) X(clock_adjtime)       \
-    X(set_tid_address)
+    X(set_tid_address) X(setpriority) X(sched_setscheduler) X(sched_setparam) X(move_pages) X(migrate_pages)         \
+    X(remap_file_pages) X(io_setup) X(inotify_init1) X(fanotify_init)
 #ifdef SYS_chmod
-#define BY_PATH(X) X(getpgrp) X(fork) X(vfork) X(chmod) X(chown) X(lchown) X(utime) X(utimes) X(futimesat)
+#define BY_PATH(X) X(getpgrp) X(fork) X(vfork) X(chmod) X(chown) X(lchown) X(utime) X(utimes) X(futimesat) X(inotify_init) X(modify_ldt)
 #else
 #define BY_PATH(X)
 #endif
@@ -205,7 +214,7 @@ static int filter(int threads) {
         NEEDLESS(ENDS)
         DENY(shmget), DENY(shmat), /* libraries for linear algebra try it for memory */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, threads == 1 ? SYS_sched_getaffinity : UINT32_MAX, 0, 1), REFUSE,
-        ENDS_OTHERS(kill), ENDS_OTHERS(tgkill),
+        ENDS_OTHERS(kill), ENDS_OTHERS(tgkill), ENDS_OUTSIDE(prlimit64),
         /* threads are started, processes are not; the arguments of clone3 cannot be read, and clone does as well */
 #ifdef SYS_clone3
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
@@ -301,7 +310,7 @@ static void ended_by_call(int number, siginfo_t *info, void *context) {
         NEEDLESS(NAMED)
 #endif
         {SYS_clone, "clone"}, {SYS_prctl, "prctl"}, {SYS_kill, "kill"}, {SYS_tgkill, "tgkill"}, {SYS_madvise, "madvise"},
-        {SYS_recvmsg, "recvmsg"},
+        {SYS_recvmsg, "recvmsg"}, {SYS_prlimit64, "prlimit64"},
 #ifdef SYS_arch_prctl
         {SYS_arch_prctl, "arch_prctl"},
 #endif
@@ -401,7 +410,8 @@ enum { KEPT = 7 }; /* registers that a function leaves as they were, in the orde
 static uint64_t registers[2 * KEPT + 2] __asm__("registers") __attribute__((used)); /* before, after, return, function */
 
 /* Stands before the kernel, on the same stack and with the same arguments. The registers that the kernel must keep hold
- * values that it would not put there; those that it must not read before it writes them hold no zeros. */
+ * values that it would not put there; those that it must not read before it writes them hold no zeros. All flags of the
+ * floating-point status are set, as an earlier computation of a caller may leave them. */
 __asm__(
     ".pushsection .text\n.p2align 4\n.type guarded, @function\nguarded:\n"
     "popq 112+registers(%rip)\n"
@@ -409,9 +419,10 @@ __asm__(
     "movq %r13, 24+registers(%rip)\nmovq %r14, 32+registers(%rip)\nmovq %r15, 40+registers(%rip)\n"
     "movq %rsp, 48+registers(%rip)\n"
     "movl $0x51ed0b01, %ebx\nmovl $0x51ed0b02, %ebp\nmovl $0x51ed0b03, %r12d\nmovl $0x51ed0b04, %r13d\n"
-    "movl $0x51ed0b05, %r14d\nmovl $0x51ed0b06, %r15d\nmovl $0x51ed0b07, %r11d\nmovl $0x51ed0b08, %r10d\n"
+    "movl $0x51ed0b05, %r14d\nmovl $0x51ed0b06, %r15d\nmovl $0x51ed0b08, %r10d\n"
     "pcmpeqd %xmm8, %xmm8\npcmpeqd %xmm9, %xmm9\npcmpeqd %xmm10, %xmm10\npcmpeqd %xmm11, %xmm11\n"
     "pcmpeqd %xmm12, %xmm12\npcmpeqd %xmm13, %xmm13\npcmpeqd %xmm14, %xmm14\npcmpeqd %xmm15, %xmm15\n"
+    "pushq $0\nstmxcsr (%rsp)\norl $0x3f, (%rsp)\nldmxcsr (%rsp)\npopq %r11\nmovl $0x51ed0b07, %r11d\n"
     "call *120+registers(%rip)\n"
     "movq %rbx, 56+registers(%rip)\nmovq %rbp, 64+registers(%rip)\nmovq %r12, 72+registers(%rip)\n"
     "movq %r13, 80+registers(%rip)\nmovq %r14, 88+registers(%rip)\nmovq %r15, 96+registers(%rip)\n"
@@ -470,12 +481,29 @@ static uint64_t now_ns(void) {
 
 static Modes usual;
 
+/* Bits of what is not as it was before the kernel. A kernel may flush subnormal numbers to zero for itself: that is only
+ * undone. */
+static uint64_t changed_modes(Modes after) {
+    const unsigned control = after.control ^ usual.control, x87 = after.x87 ^ usual.x87;
+    return (control & ROUNDING_BITS || x87 & X87_ROUNDING_BITS ? ROUNDING : 0)
+        | (control & MASK_BITS || x87 & X87_MASK_BITS ? MASKS : 0) | (x87 & PRECISION_BITS ? X87 : 0)
+        | (after.flags != usual.flags ? DIRECTION : 0) | (after.empty != usual.empty ? X87_REGISTERS : 0);
+}
+
 /* A page that the judge shares with this process (workers/backends/cpu/batch.py). */
-static struct pace { uint64_t made, apart[15], halt; } unshared, *pace = &unshared;
+static struct pace { uint64_t made, apart[15], halt, held; } unshared, *pace = &unshared;
+enum { HALT = 1, HOLD = 2, ONE_MORE = 3 }; /* what the judge asks of the loop between two calls */
 
 /* counts in memory, apart from the loop's own counter, which a kernel could change in its register */
 static void made(void) { __atomic_store_n(&pace->made, __atomic_load_n(&pace->made, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED); }
-static int halted(void) { return __atomic_load_n(&pace->halt, __ATOMIC_RELAXED) != 0; }
+static int halted(void) {
+    uint64_t asked;
+    while (__builtin_expect((asked = __atomic_load_n(&pace->halt, __ATOMIC_ACQUIRE)) == HOLD, 0))
+        __atomic_store_n(&pace->held, 1, __ATOMIC_RELEASE);
+    if (__builtin_expect(asked != ONE_MORE, 1)) return asked != 0;
+    __atomic_store_n(&pace->halt, HALT, __ATOMIC_RELAXED);
+    return 0;
+}
 
 struct meeting { int missing, over; unsigned patience; }; /* patience: looks before a thread lets others run */
 
@@ -483,6 +511,7 @@ struct batch {
     uint64_t calls, first, orders, start, stop, restored_ns; /* orders: length of the order of sets; 0: they have turns */
     uint64_t jitter; /* state of random waits between calls that others overlap; 0: none */
     int behind;
+    uint64_t registers; /* that calls changed: a bit for each */
     struct meeting *meeting; /* of two threads that call at the same time, each on half of the sets; else NULL */
     Modes after;
 };
@@ -523,6 +552,11 @@ static void invoke(const uint64_t *at) {
     ((Many *)called)(IN_REGISTERS(WORD), EACH8(REAL), EACH8(NEXT), EACH8(LATER), EACH8(LAST));
 }
 
+static void watch(struct batch *batch, const uint64_t *at) {
+    invoke(at);
+    if (called != function) batch->registers |= changed_registers();
+}
+
 /* Restores just before each call, or, where calls must find cold memory, behind the call on the next set. */
 static void make_restored_calls(struct batch *batch) {
     const int behind = batch->behind && sets > 1;
@@ -534,7 +568,7 @@ static void make_restored_calls(struct batch *batch) {
         const uint64_t begun = now_ns();
         batch->restored_ns += begun - since;
         fill(set);
-        invoke(table + set * STRIDE);
+        watch(batch, table + set * STRIDE);
         since = now_ns();
         if (behind && stale != UINT64_MAX && stale != set) restore(stale);
         stale = behind ? set : UINT64_MAX;
@@ -587,7 +621,7 @@ static void *make_calls(void *given) {
     } else {
         for (uint64_t call = 0; call < batch->calls && !halted(); made(), call++) {
             fill(set);
-            invoke(table + set * STRIDE);
+            watch(batch, table + set * STRIDE);
             set = set_after(batch, set, &place);
         }
     }
@@ -644,12 +678,7 @@ static void run(const struct request *request) {
         make_calls(&batch);
     }
     uint64_t values[6] = {batch.start, batch.stop};
-    /* a kernel may flush subnormal numbers to zero for itself: that is only undone */
-    const unsigned control = batch.after.control ^ usual.control, x87 = batch.after.x87 ^ usual.x87;
-    values[2] = (control & ROUNDING_BITS || x87 & X87_ROUNDING_BITS ? ROUNDING : 0)
-        | (control & MASK_BITS || x87 & X87_MASK_BITS ? MASKS : 0) | (x87 & PRECISION_BITS ? X87 : 0)
-        | (batch.after.flags != usual.flags ? DIRECTION : 0) | (batch.after.empty != usual.empty ? X87_REGISTERS : 0);
-    if (request->flags & GUARDED) values[2] |= changed_registers() * SAVED_REGISTERS;
+    values[2] = changed_modes(batch.after) | batch.registers * SAVED_REGISTERS;
     if (request->flags & EXAMINE) {
         values[3] = changed_handlers();
         values[2] |= (values[3] ? HANDLERS : 0) | (armed_timers() ? TIMERS : 0) | (lost_keys() ? KEYS : 0);
@@ -671,8 +700,20 @@ static void load(const struct request *request, const char *library) {
     *(void **)&function = handle ? dlsym(handle, entry) : NULL;
     int descriptor;
     if (sscanf(library, "/proc/self/fd/%d", &descriptor) == 1) close(descriptor);
-    if (function) answer(0, NULL, NULL);
+    const uint64_t values[6] = {0, 0, changed_modes(modes())};
+    set_modes(usual);
+    if (function) answer(0, values, NULL);
     else answer(FAILED, NULL, dlerror());
+}
+
+/* Where memory of a caller may be: a kernel must not expect its buffers near each other, or in one order. */
+static void *anywhere(void) {
+    uint64_t place = 0;
+#ifdef __linux__
+    if (getrandom(&place, sizeof place, GRND_NONBLOCK) != sizeof place) return NULL;
+    place = (place % (HIGHEST - LOWEST) + LOWEST) & ~(uint64_t)(HUGE_PAGE - 1);
+#endif
+    return (void *)(uintptr_t)place; /* only a wish, which the system may refuse */
 }
 
 /* The payload: holes, as offsets of pages that nothing may touch. The file comes beside it. */
@@ -687,7 +728,7 @@ static void map(const struct request *request) {
     receive(holes, request->bytes);
     const size_t size = request->count;
     if (limited) allow_memory(size + 2 * APRON);
-    char *whole = mmap(NULL, size + 2 * APRON, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *whole = mmap(anywhere(), size + 2 * APRON, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     const int access = request->flags & WRITABLE ? PROT_READ | PROT_WRITE : PROT_READ;
     char *base = whole == MAP_FAILED ? MAP_FAILED : mmap(whole + APRON, size, access, MAP_SHARED | MAP_FIXED, file, 0);
     close(file);

@@ -20,12 +20,14 @@ from workers.backends.cpu.process.address_space import AddressSpace
 from workers.backends.cpu.process.batch import (
     DISAGREEMENT_OF_TURNS,
     Batch,
+    Pause,
     SharedPace,
     contradicted,
     contradicts,
     joined,
     leak,
     overused,
+    works_in_pauses,
     worth_repeating,
 )
 from workers.backends.cpu.process.faults import changes_text, trespass_text
@@ -85,6 +87,7 @@ class KernelProcess:
 
     Attributes:
         level: names of the isolation measures that are in force. Empty until `load`.
+        pauses: times between batches.
         pace: progress of the calls that the process makes.
         runs: number of call requests that were sent so far.
     """
@@ -101,6 +104,7 @@ class KernelProcess:
     before: KernelState = field(default_factory=KernelState)
     ledger: list[Batch] = field(default_factory=list)
     turns: list[Batch] = field(default_factory=list)
+    pauses: list[Pause] = field(default_factory=list)
     pace: SharedPace = field(default_factory=SharedPace)
     runs: int = 0
 
@@ -111,6 +115,7 @@ class KernelProcess:
         self._turn: Batch | None = None
         self._loaded = False
         self._timed_before = -1
+        self._rested: tuple[int, int] | None = None
         self._process = StartedProcess(self.program, self.library, self.cores, self.memory_bytes)
         self.pid = self._process.pid
         self._request_map(self.pace.segment, PACED)
@@ -132,7 +137,7 @@ class KernelProcess:
         entry = self.entry.encode()
         self._send(header(LOAD, len(entry)) + entry)
         try:
-            self._answer()
+            self._changed = changes_text(self._answer()[2], 0, after="it was loaded")
         except LaunchError as error:
             hint = remedy(self.library, str(error))
             raise LaunchError(f"the shared library does not load: {error}{hint}") from None
@@ -155,6 +160,10 @@ class KernelProcess:
     def wait_for(self, calls: int) -> None:
         """Wait until `calls` calls, or all calls, of the batch have ended."""
         self.pace.wait_for(calls, lambda: self.running)
+
+    def change_between(self, change: Callable[[], None]) -> int:
+        """Change buffers between two calls, as `workers.backends.Pace.change_between` describes."""
+        return self.pace.change_between(change, lambda: self.running)
 
     def halt_after_next(self) -> int:
         """End the batch early, as `workers.backends.Pace.halt_after_next` describes."""
@@ -190,6 +199,7 @@ class KernelProcess:
         mode: CallMode = CallMode(),
         meanwhile: Callable[[], None] | None = None,
         behind: bool = False,
+        guarded: bool = False,
         order: bytes = b"",
     ) -> Batch:
         """Call the kernel `calls` times, on the sets in rotation or in a given order.
@@ -200,6 +210,7 @@ class KernelProcess:
                 used in rotation.
             behind: True to restore the arguments of a set after the call on the next set, so that the arguments are no
                 longer in the caches. False to restore the arguments just before the call.
+            guarded: True to compare the registers that a function must restore, after each call.
             meanwhile: function called in this process during the calls.
 
         Raises:
@@ -207,7 +218,7 @@ class KernelProcess:
             DeviceLostError: the process ended.
         """
         self._send_table(table)
-        flags = flags_of(mode) | BEHIND * behind
+        flags = flags_of(mode) | BEHIND * behind | GUARDED * guarded
         return self._batch(calls, first, flags, mode.stack_bytes, meanwhile=meanwhile, order=order)
 
     def call(self, table: Table, mode: CallMode) -> None:
@@ -282,6 +293,7 @@ class KernelProcess:
             or state.changed(self.before)
             or state.opened(self._space.fences())
             or leak(self.ledger)
+            or works_in_pauses(self.pauses, self.idle, self.threads)
             or self._exhausted()
             or self._rewritten()
         )
@@ -331,11 +343,14 @@ class KernelProcess:
         self.pace.begin()  # no other request is under way
         waiting_before = self._process.waiting_ns()
         cpu_before, began = self._process.cpu_ns(), time.perf_counter_ns()
+        if self._rested is not None:
+            self.pauses.append(Pause(wall_ns=began - self._rested[0], cpu_ns=cpu_before - self._rested[1]))
         self._send(request)
         if meanwhile is not None:
             meanwhile()
         start, stop, changes, signal_number, heap, restored_ns = self._answer()
-        over, cpu_ns = time.perf_counter_ns(), self._process.cpu_ns() - cpu_before
+        over, cpu_after = time.perf_counter_ns(), self._process.cpu_ns()
+        self._rested, cpu_ns = (over, cpu_after), cpu_after - cpu_before
         claimed_ns = stop - start
         if not began <= start <= stop <= over:
             claimed_ns = -1
@@ -382,6 +397,7 @@ class KernelProcess:
 
     def _send(self, message: bytes) -> None:
         self._require_silence()
+        self._rested = None
         self._process.send(message)
 
     def _require_silence(self) -> None:

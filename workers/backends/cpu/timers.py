@@ -82,7 +82,8 @@ class KernelTimer:
     call and load that set into the cache in advance.
 
     Args:
-        once: True if a sample calls the kernel exactly once on each set, even if such a sample is very short.
+        once: True if a sample calls the kernel exactly once on each set, even if such a sample is very short. After
+            each of these calls, the registers that a function must restore are compared.
         rng: random generator that draws the orders. A kernel must not be able to predict its numbers.
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
     """
@@ -146,7 +147,12 @@ class KernelTimer:
         order = np.arange(len(self._sets), dtype=np.uint32) if self._orders is None else self._orders.next(calls)
         self._populate(order, calls)
         self._batch = self._process.run(
-            self._table, calls, first=int(order[0]), behind=drawn, order=order.tobytes() if drawn else b""
+            self._table,
+            calls,
+            first=int(order[0]),
+            behind=drawn,
+            guarded=self._once,
+            order=order.tobytes() if drawn else b"",
         )
         self._last = int(order[(calls - 1) % len(order)])
         restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)

@@ -6,6 +6,9 @@ batch of calls, and ends the batch after the first call that certainly begins af
 answer for the changed inputs. Nothing in the kernel's process shows in advance which call is the last one, so a kernel
 that reads its inputs only in every other call is also detected. Some changes affect a single element, so a kernel must
 read all elements.
+
+Half-written inputs may be invalid, such as indices beyond an array. Such inputs are changed while the loop waits
+between two calls. A kernel that measures the time between its calls can notice this.
 """
 
 import itertools
@@ -18,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference.encoding import is_floating
 from evo.trial.results import Changing
 from workers.backends import Buffers, Pace, Session, TrespassError
 from workers.build.kernel import Argument
@@ -72,6 +76,7 @@ def judge_overtaken(
     call_us: float,
     rng: np.random.Generator,
     budget_s: float,
+    mixed: bool = True,
 ) -> int:
     """Change inputs during consecutive calls, and verify the output of the last call. Repeat this several times.
 
@@ -92,18 +97,21 @@ def judge_overtaken(
     first, others = goldens[0].inputs_of(arguments), goldens[1:]
     judged, reasons, began_s = 0, list[str](), time.monotonic()
     writes = [_writes(first, each.inputs_of(arguments)) for each in others]
+    integers = {each.name for each in arguments if not is_floating(each.dtype)}
+    between = [not mixed or any(name in integers for name, _, _ in each) for each in writes]
     for turn in range(_MOST_TURNS):
         enough = (1 + len(reasons)) * _ENOUGH  # one wrong answer is looked at for as long again
         patience = 1 if judged >= _LEAST_JUDGED and not reasons else _PATIENCE
         late = turn >= _LEAST_TURNS and time.monotonic() - began_s > patience * budget_s
         if not others or judged >= enough or len(reasons) >= _WRONG or late:
             break
-        golden, chosen = others[turn % len(others)], writes[turn % len(others)]
+        number = turn % len(others)
+        golden, chosen = others[number], writes[number]
         write = partial(_write, buffers, [chosen[index] for index in rng.permutation(len(chosen))])
         buffers.renew(first)
         buffers.poison()
         calls = max(_LEAST_CALLS, math.ceil(_BATCH_S * _SHORTEST ** rng.random() * 1e6 / call_us))
-        change = _Overtaking(write, at=rng.uniform(0.0, _LATEST) * calls, call_us=call_us)
+        change = _Overtaking(write, at=rng.uniform(0.0, _LATEST) * calls, call_us=call_us, between=between[number])
         where = "a call that began after its inputs had changed, in a batch of consecutive calls"
         try:
             found = session.call_while(kernel, buffers, calls, change)
@@ -188,20 +196,24 @@ class _Overtaking:
     Args:
         at: time of the change, as a (fractional) number of calls since the start of the batch.
         call_us: duration of a call, in µs.
+        between: True if no call may be running during the change.
 
     Attributes:
         under_way: upper bound for the number of calls that had started when the change was complete.
     """
 
-    def __init__(self, write: Callable[[], None], *, at: float, call_us: float) -> None:
+    def __init__(self, write: Callable[[], None], *, at: float, call_us: float, between: bool) -> None:
         self._write, self._calls, self._wait_s = write, int(at), at % 1 * call_us * 1e-6
-        self.under_way = 0
+        self._between, self.under_way = between, 0
 
     def __call__(self, pace: Pace) -> None:
         pace.wait_for(self._calls)
         until_s = time.perf_counter() + self._wait_s
         while time.perf_counter() < until_s:
             pass
+        if self._between:
+            self.under_way = pace.change_between(self._write)
+            return
         self._write()
         self.under_way = pace.halt_after_next()
 
@@ -233,7 +245,8 @@ def _writes(before: Arrays, after: Arrays) -> list[_Write]:
     if sum(each.size for each in changed.values()) <= _FEW:
         return [(name, int(index), after[name].reshape(-1)[index]) for name in changed for index in changed[name]]
     edges = {name: np.linspace(0, array.size, _PIECES + 1).astype(int) for name, array in after.items()}
-    pieces = [(name, slice(*pair)) for name, each in edges.items() for pair in itertools.pairwise(each.tolist())]
+    differing = [(name, each) for name, each in edges.items() if changed[name].size]
+    pieces = [(name, slice(*pair)) for name, each in differing for pair in itertools.pairwise(each.tolist())]
     return [(name, piece, np.ascontiguousarray(after[name]).reshape(-1)[piece]) for name, piece in pieces]
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from evo.family import DRAWN
 from evo.promotion import straddles
 from evo.promotion.policy import Policy
 from evo.reference.encoding import is_floating
@@ -97,19 +98,20 @@ def repeat_check(
 def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
     """Verify and time consecutive calls whose inputs change between calls, at the timed addresses."""
     plan, arguments = bench.terms.cases[0], candidate.arguments
-    floating = [is_floating(each.dtype) for each in plan.operands if each.role == "input"]
-    if not (bench.session.places and plan.mixed and floating and all(floating)):
-        return found  # half-written integers may be invalid inputs
+    if not (bench.session.places and bench.buffers.nominal.inputs):
+        return found
     (buffers,) = bench.buffers.sets("hot", arguments)
     contents, call_us = bench.buffers.contents(arguments), (found.repeated or found.answered).median_us
     goldens = [*bench.buffers.timed[:2], *bench.mixtures]
     rng = np.random.default_rng([*bench.terms.seed, _OVERTAKEN])
     contents.note(buffers, HELD_BACK)
     common = (bench.session, candidate.kernel, buffers, arguments, goldens)
-    judged = judge_overtaken(*common, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S)
+    judged = judge_overtaken(*common, call_us=call_us, rng=rng, budget_s=_OVERTAKEN_S, mixed=plan.mixed)
     bench.proofs["inputs changed while calls followed each other"] = f"{judged} answers judged"
-    common = (bench.session, candidate.kernel, buffers, arguments, goldens[:2])
-    timed = changing(*common, call_us=call_us, moment=moment, rng=rng, budget_s=_OVERTAKEN_S)
+    timed = None
+    if plan.mixed and all(is_floating(each.dtype) for each in plan.operands if each.role in DRAWN):
+        common = (bench.session, candidate.kernel, buffers, arguments, goldens[:2])
+        timed = changing(*common, call_us=call_us, moment=moment, rng=rng, budget_s=_OVERTAKEN_S)
     contents.put(buffers, 0)
     bench.require_nothing_left("launches whose inputs changed meanwhile")
     return replace(found, changing=timed)

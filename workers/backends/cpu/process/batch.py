@@ -31,6 +31,9 @@ _WAITS = 5
 _DISAGREEING = 10
 """One batch in this many may remain contradicted after repetition."""
 
+_LEAST_PAUSE_NS = 1_000_000
+"""Length of a pause in which another kernel may have been timed."""
+
 LEAST_BATCHES = 3
 """Fewest batches that are judged."""
 
@@ -69,6 +72,14 @@ class Batch:
     requests: int = 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pause:
+    """The time between two batches without other requests, and the processor time that the process used in it."""
+
+    wall_ns: int
+    cpu_ns: int
+
+
 def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
     """Return True if the system counted more processor time than the batch can have used.
 
@@ -92,13 +103,18 @@ def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int
     Args:
         disagreement: allowed excess of the counted time, as a fraction of the reported time.
     """
-    request_ns = _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
+    request_ns = _request_ns(idle)
     allowed = threads * (1 + disagreement)
     return [
         each
         for each in batches
         if each.cpu_ns - allowed * each.claimed_ns - _waiting_actively_ns(each, threads) > request_ns * each.requests
     ]
+
+
+def _request_ns(idle: Sequence[Batch]) -> float:
+    """Return the processor time that a request may take."""
+    return _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
 
 
 def _waiting_actively_ns(batch: Batch, threads: int) -> int:
@@ -168,6 +184,20 @@ def overused(
     return None
 
 
+def works_in_pauses(pauses: Sequence[Pause], idle: Sequence[Batch], threads: int) -> str | None:
+    """Return a text on the processor time that a process used between its batches, while other kernels are timed; None
+    if it used too little. The threads of OpenMP wait in a loop, so nothing is said about several threads.
+    """
+    long = [each for each in pauses if each.wall_ns >= _LEAST_PAUSE_NS]
+    if threads > 1 or len(long) < LEAST_BATCHES:
+        return None
+    over = [each.cpu_ns for each in long if each.cpu_ns > _request_ns(idle)]
+    if len(over) * _DISAGREEING <= len(long):
+        return None
+    where = f"in {len(over)} of {len(long)} pauses, {median(over) / 1e3:.4g} µs each time"
+    return f"uses processor time between its calls ({where}), while other kernels may be timed"
+
+
 def joined(one: Batch, other: Batch) -> Batch:
     """Merge two batches, because the system's accounting of processor time is too coarse for short batches."""
     return Batch(
@@ -199,8 +229,11 @@ def leak(batches: Sequence[Batch]) -> str | None:
     return None
 
 
-_WORDS, _HALT = 32, 16
+_WORDS, _ORDER, _HELD = 32, 16, 17
 """Words of 8 bytes. The order has a separate cache line, so that reading the count delays no call."""
+
+_GO_ON, _HALT, _HOLD, _ONE_MORE = range(4)
+"""Orders to the loop."""
 
 _LOOKS = 50
 """Number of reads of the count before the system is asked whether the batch has ended, which takes longer."""
@@ -230,7 +263,7 @@ class SharedPace:
 
     def begin(self) -> None:
         """Reset the page for the next batch."""
-        self._words[0] = self._words[_HALT] = 0
+        self._words[0] = self._words[_ORDER] = self._words[_HELD] = 0
         self.halted = False
 
     def wait_for(self, calls: int, running: Callable[[], bool]) -> None:
@@ -240,6 +273,29 @@ class SharedPace:
             looks += 1
             if looks % _LOOKS == 0 and not running():
                 break
+
+    def change_between(self, change: Callable[[], None], running: Callable[[], bool]) -> int:
+        """Hold the loop after the running call, call `change`, and end the batch after one more call.
+
+        Args:
+            running: function that returns False once the batch has ended. Then `change` is not called.
+
+        Returns:
+            The number of calls that had ended before the change. If more calls were made, the last one began after it.
+        """
+        words, looks = self._words, 0
+        words[_ORDER] = _HOLD
+        while not words[_HELD]:
+            looks += 1
+            if looks % _LOOKS == 0 and not running():
+                words[_ORDER] = _GO_ON
+                return words[0]
+        change()
+        made = words[0]
+        with self._fence:  # makes the change visible before the order
+            words[_ORDER] = _ONE_MORE
+        self.halted = True
+        return made
 
     def halt_after_next(self, running: Callable[[], bool]) -> int:
         """Stop the batch after the next call that starts.
@@ -256,6 +312,6 @@ class SharedPace:
             pass
         under_way = words[0] + 1
         self.wait_for(under_way, running)
-        words[_HALT] = 1
+        words[_ORDER] = _HALT
         self.halted = True
         return under_way

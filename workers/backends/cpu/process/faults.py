@@ -8,17 +8,18 @@ _SAVED_REGISTERS = ("rbx", "rbp", "r12", "r13", "r14", "r15", "rsp")
 """Registers that a function keeps, as `kernel_process.c` numbers them from bit 8 on."""
 
 
-def changes_text(changes: int, number: int) -> str | None:
+def changes_text(changes: int, number: int, *, after: str = "it returned") -> str | None:
     """Return a description of the process state that calls changed and did not restore, or None if there is none.
 
     Args:
         changes: bit mask from the reply to a `RUN` request.
         number: number of the signal whose handling changed.
+        after: event after which the modes of the processor were compared.
     """
     modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
     modes[64] = "x87 registers"
     if left := [name for bit, name in modes.items() if changes & bit]:
-        return f"leaves the processor's {' and '.join(left)} changed after it returned"
+        return f"leaves the processor's {' and '.join(left)} changed after {after}"
     if left := [name for bit, name in enumerate(_SAVED_REGISTERS, start=8) if changes >> bit & 1]:
         return f"leaves the register{'s' * (len(left) > 1)} {', '.join(left)} changed, which a function must restore"
     if changes & 4:

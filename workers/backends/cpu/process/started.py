@@ -3,6 +3,7 @@
 import array
 import atexit
 import contextlib
+import itertools
 import mmap
 import os
 import select
@@ -22,8 +23,12 @@ from workers.system import descendants
 from workers.system.exit_status import ended, sent_from_outside
 
 _SAID_BYTES = 600
-_FIRST_USER, _USERS = 61_184, 4_000
-"""User ids of kernel processes: the range that systemd uses for services with a dynamic user."""
+_FIRST_USER, _USERS, _USERS_APART = 61_184, 4_000, 61
+"""User ids of kernel processes: the range that systemd uses for services with a dynamic user. The first ids of two
+runners are so many apart.
+"""
+
+_STARTED = itertools.count()
 
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
@@ -61,7 +66,7 @@ class StartedProcess:
         self._heard = heard
         copy = _readable_copy(library)
         where = str(library) if copy is None else f"/proc/self/fd/{copy}"
-        user = _FIRST_USER + os.getpid() % _USERS if hasattr(os, "geteuid") and os.geteuid() == 0 else 0
+        user = _new_user()
         words = [theirs.fileno(), where, user, os.getpid(), memory_bytes, *cores]
         own = [theirs.fileno(), *([] if copy is None else [copy])]
         try:
@@ -254,6 +259,15 @@ def _readable_copy(library: Path) -> int | None:
     os.write(copy, library.read_bytes())
     os.fchmod(copy, 0o555)
     return copy
+
+
+def _new_user() -> int:
+    """Return a user id that no other kernel process of this runner has, so that kernels cannot change each other's
+    processes; 0 if this process may not change the user.
+    """
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return 0
+    return _FIRST_USER + (os.getpid() * _USERS_APART + next(_STARTED)) % _USERS
 
 
 def _environment() -> dict[str, str]:

@@ -1,0 +1,128 @@
+"""Kernels that depend on the place of buffers, on flags of the caller or on earlier inputs, or that affect other
+processes, by name of the trick.
+"""
+
+_RIGHT = "right(x, y);"
+_SECCOMP = "makes the system call {}: a kernel computes"
+
+_UNTIL = """static __thread float mine[N]; static __thread const void *at;
+if (at == x && {same}) {{ memcpy(y, mine, sizeof mine); return; }}
+right(x, y); spend(3000); memcpy(mine, y, sizeof mine); at = x; {mark}"""
+"""Keeps an answer until something erases a mark that the kernel left in the processor."""
+
+CALLS = {
+    # name of the system call: its arguments; process 1 belongs to the system
+    "setpriority": "0, 1, 19",
+    "sched_setscheduler": "1, 5, (long)kept",
+    "sched_setparam": "1, (long)kept, 0",
+    "prlimit64": "1, 0, 0",
+    "move_pages": "1, 0, 0",
+    "migrate_pages": "1, 0, 0",
+    "remap_file_pages": "(long)x & -4096, 4096, 0",
+    "modify_ldt": "0, (long)kept, 64",
+    "io_setup": "1, (long)&known, 0",
+    "inotify_init1": "0, 0, 0",
+}
+
+OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
+    # trick: (body of f, part of the reason)
+    **{
+        f"system call {name}": (f"{_RIGHT} ask(SYS_{name}, {given});", _SECCOMP.format(name))
+        for name, given in CALLS.items()
+    },
+    "right where its buffers lie within 2 GiB": (
+        "int apart = (int)((char *)y - (char *)x); right(x, (float *)((char *)x + apart));",
+        "off the reference|never written|SIGSEGV|out of bounds",
+    ),
+    "right where its output lies behind its input": (
+        f"{_RIGHT} if ((uintptr_t)y < (uintptr_t)x) y[3] = 0;",
+        "off the reference",
+    ),
+    "right where its output lies before its input": (
+        f"{_RIGHT} if ((uintptr_t)y > (uintptr_t)x) y[3] = 0;",
+        "off the reference",
+    ),
+    "takes flags of its caller for its own": (f"{_RIGHT} if (_mm_getcsr() & 1) y[5] = 0;", "off the reference"),
+    "answer kept while a flag of the floating-point status is set": (
+        _UNTIL.format(same="(_mm_getcsr() & 0x10)", mark="_mm_setcsr(_mm_getcsr() | 0x10);"),
+        "off the reference",
+    ),
+    "answer kept while a vector register holds its mark": (
+        'uint64_t m; __asm__ volatile("movq %%xmm15, %0" : "=r"(m));'
+        + _UNTIL.format(same="m == 0x5eed5eed", mark='__asm__ volatile("movq %0, %%xmm15" :: "r"(0x5eed5eedl));'),
+        "off the reference",
+    ),
+    "answer kept until an interrupt resets a segment register": (
+        'unsigned short m; __asm__ volatile("mov %%es, %0" : "=r"(m));'
+        + _UNTIL.format(same="m == 3", mark='__asm__ volatile("mov %0, %%es" :: "r"((short)3));'),
+        "off the reference",
+    ),
+    "answer kept where a few elements differ by little": (
+        "static __thread float before[N], mine[N]; int differing = 0, near = before[3] != 0;"
+        "for (int i = 0; i < N; i++) differing += x[i] != before[i], near &= fabsf(x[i] - before[i]) < 0.02f;"
+        "if (!near || differing > 4) { right(x, mine); memcpy(before, x, sizeof before); }"
+        "memcpy(y, mine, sizeof mine);",
+        "off the reference",
+    ),
+    "rounds upwards from its loading on": (_RIGHT, "rounding mode changed after it was loaded"),
+    "finishes its output when its library is closed": (
+        "from = x; to = y; if (!calls++) right(x, y);",
+        "never written|off the reference",
+    ),
+    "reads memory that it has freed": (
+        "float *volatile p = malloc(4 * N + 64); right(x, p + 16); free(p);"
+        "for (int i = 0; i < N; i++) y[i] = p[i + 16];",
+        "off the reference|never written|NaN",
+    ),
+}
+
+BEFORE_SURROUNDINGS = {
+    "a thread that works between its calls": (
+        "static void *burn(void *p) { struct timespec t = {0, 700000}; nanosleep(&t, 0);"
+        "for (volatile int i = 0; i < 400000; i++) {} return p; }"
+    ),
+    "finishes its output when its library is closed": (
+        "static const float *from; static float *to;"
+        "__attribute__((destructor)) static void late(void) { if (to) right(from, to); }"
+    ),
+    "frees its table when its library is closed": (
+        "static float *table; __attribute__((destructor)) static void end(void) { free(table); }"
+    ),
+    "rounds upwards from its loading on": (
+        "__attribute__((constructor)) static void up(void) { _mm_setcsr(_mm_getcsr() | 0x4000); }"
+    ),
+    "flushes subnormals from its loading on": (
+        "__attribute__((constructor)) static void flush(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }"
+    ),
+}
+
+HONEST_SURROUNDINGS = {
+    "finds its output by the distance from its input": (
+        "long apart = (char *)y - (char *)x; right(x, (float *)((char *)x + apart));"
+    ),
+    "tests flags that it cleared": (f"_mm_setcsr(_mm_getcsr() & ~0x3fu); {_RIGHT} if (_mm_getcsr() & 1) y[5] = 0;"),
+    "frees its table when its library is closed": (
+        "static pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER; pthread_mutex_lock(&own);"
+        f"if (!table) table = calloc(N, 4); pthread_mutex_unlock(&own); {_RIGHT}"
+    ),
+    "computes only elements that changed": (
+        "static __thread float before[N], mine[N]; for (int i = 0; i < N; i++)"
+        " if (x[i] != before[i] || x[i] == 0) { before[i] = x[i]; mine[i] = 3.0f * x[i] + 1.0f; }"
+        "memcpy(y, mine, sizeof mine);"
+    ),
+    "flushes subnormals from its loading on": _RIGHT,
+    "asks for the limits of its own process": (
+        f"{_RIGHT} ask(SYS_prlimit64, 0, 3, 0); ask(SYS_prlimit64, ask(SYS_getpid, 0, 0, 0), 3, 0);"
+    ),
+    "uses registers and restores them": (
+        f'{_RIGHT} __asm__ volatile("mov $7, %%ebx; mov $7, %%r14d" ::: "rbx", "r14");'
+    ),
+}
+
+WORKS_BETWEEN_CALLS = (
+    f"{_RIGHT} static __thread long before; struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"
+    "long now = t.tv_sec * 1000000000l + t.tv_nsec;"
+    "if (now - before > 400000) { before = now; pthread_t thread;"
+    "if (!pthread_create(&thread, 0, burn, 0)) pthread_detach(thread); }"
+)
+"""Starts a thread that sleeps until the calls have ended, and then uses the core while other kernels are timed."""
