@@ -190,7 +190,7 @@ def test_floating_point_modes_changed_by_a_kernel_are_restored_and_reported(
 ) -> None:
     source = f"""
     #include <xmmintrin.h>
-    __attribute__((constructor)) static void loaded(void) {{ _mm_setcsr(_mm_getcsr() | 0xe040); }}
+    __attribute__((constructor)) static void loaded(void) {{ _mm_setcsr(_mm_getcsr() | 0x8040); }}
     void f(float *y) {{ y[0] = 1; _mm_setcsr(_mm_getcsr() | {bits}); }}
     """
     with preserved():
