@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Json, SearchId, examples
+from evo.cli.console.output import print_json, table
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import Conflict
@@ -37,7 +38,6 @@ def ablate(
     Each change is timed in turn with the champion in a fresh process. No trial is promoted. The results are stored and
     appear in the search's report.
     """
-    from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
 
     out = progress(as_json)
@@ -108,7 +108,6 @@ def table_of(found: "Sequence[AblationView]") -> "RenderableType":
     """Return a table of the effect of each change, the largest slowdown first."""
     from rich.text import Text
 
-    from evo.cli.console.output import table
     from evo.report.sections.ablation import HEAD, by_effect, row
 
     what, says, *figures = HEAD

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from evo.cli.arguments.options import Json, examples
+from evo.cli.console.output import console, print_json, styled, table
+from evo.cli.exits import Exit
+from evo.cli.service.locations import LocalDatabase
 from evo.cli.service.options import Db
 from evo.device.separation import LANDLOCK, OTHER_USER, SECCOMP, level, missing
+from evo.errors import EvoError
 
 if TYPE_CHECKING:
     from evo.cli.service.locations import LocalDatabase
@@ -42,10 +46,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(db: Db = None, as_json: Json = False) -> None:
     """Check devices, compilers and tools; report what is missing, which feature needs it, and how to get it."""
-    from evo.cli.console.output import print_json
-    from evo.cli.exits import Exit
     from evo.cli.service.devices import local_devices
-    from evo.cli.service.locations import LocalDatabase
 
     devices = local_devices()
     findings = list(look_around(LocalDatabase.of(db), devices))
@@ -83,7 +84,6 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
 
 
 def _compiler() -> Finding:
-    from evo.errors import EvoError
     from workers.backends.cpu.compiler import CCompiler, find_compiler
 
     try:
@@ -103,7 +103,6 @@ _REMEDIES = {
 def _separation() -> Finding:
     """Check how CPU candidates are isolated from the judging process on this machine; it runs an empty kernel."""
     from evo.cli.service.devices import cache_folder
-    from evo.errors import EvoError
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.backends.cpu.support import separation_here
 
@@ -126,7 +125,6 @@ def _sandbox() -> Finding:
     """Check which sandbox can confine compilers of proposed code on this machine. If there is a C compiler, it is run
     in the sandbox.
     """
-    from evo.errors import EvoError
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.system.sandbox import sandbox_here
 
@@ -240,8 +238,6 @@ def _service(location: "LocalDatabase") -> Finding:
 def print_findings(devices: "list[Device]", findings: list[Finding]) -> None:
     """Print the devices and the result of each check."""
     from rich.text import Text
-
-    from evo.cli.console.output import console, styled, table
 
     out = console()
     rows = table("device", "model", "architecture", "limits", "ceilings")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Json, examples
+from evo.cli.console.output import console, print_json, styled, table, written
 from evo.errors import InvalidInput
 from evo.text.shell import command
 from evo.text.wording import spaced_text, value_text
@@ -58,7 +59,6 @@ def new(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the family's.")],
 ) -> None:
     """Create a family to start from: a small kernel that runs and can be searched."""
-    from evo.cli.console.output import console, styled, written
     from evo.cli.files.new_family import write_scaffold
     from evo.cli.files.writing import shown_path
 
@@ -112,7 +112,6 @@ def import_(
 
 
 def _import_kernelbench(file: Path, folder: Path | None) -> None:
-    from evo.cli.console.output import console, styled, written
     from evo.cli.files.kernelbench import write_kernelbench
     from evo.cli.files.writing import shown_path
 
@@ -135,7 +134,6 @@ def _import_kernelbench(file: Path, folder: Path | None) -> None:
 
 
 def _import_source(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> None:
-    from evo.cli.console.output import console, styled, written
     from evo.cli.files.imported import write_imported
     from evo.cli.files.writing import shown_path
     from evo.family.importing.writing import MARK
@@ -158,15 +156,11 @@ def _import_source(file: Path, folder: Path | None, *, entry: str | None, refere
 
 
 def _print_documents(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
-    from evo.cli.console.output import print_json
-
     read = [{"digest": each.digest, "path": each.path, "document": each.family.document} for each in packages]
     print_json([*read, *({"name": each.name, "error": each.reason} for each in broken)])
 
 
 def _list(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
-    from evo.cli.console.output import console, styled, table
-
     rows = table("family", "what it computes", "runs on")
     for package in packages:
         family = package.family
@@ -179,8 +173,6 @@ def _list(packages: "Iterable[Package]", broken: "Iterable[Broken]") -> None:
 
 
 def _describe(package: "Package") -> None:
-    from evo.cli.console.output import console, styled
-
     out, family = console(), package.family
     out.print(styled((family.name, "bold cyan"), f"  {family.title}"))
     if family.description:
@@ -196,8 +188,6 @@ def _describe(package: "Package") -> None:
 
 
 def _print_fields(out: "Console", fields: "Iterable[Field]") -> None:
-    from evo.cli.console.output import table
-
     rows = table("field", "default", "accepts", "", title="Problem")
     for field in fields:
         default = "required" if field.default is None else value_text(field.default)
@@ -206,8 +196,6 @@ def _print_fields(out: "Console", fields: "Iterable[Field]") -> None:
 
 
 def _print_cases(out: "Console", cases: "Iterable[Case]") -> None:
-    from evo.cli.console.output import table
-
     rows = table("case", "inputs", "problem", "", title="Correctness cases, all passed before anything is timed")
     for case in cases:
         changes = ", ".join(f"{name} = {expression.text}" for name, expression in case.changes.items())
@@ -218,8 +206,6 @@ def _print_cases(out: "Console", cases: "Iterable[Case]") -> None:
 
 def _print_implementation(out: "Console", implementation: "Implementation") -> None:
     from math import prod
-
-    from evo.cli.console.output import table
 
     combinations = prod(len(tunable.values) for tunable in implementation.tunables)
     what = implementation.file or "a recorded space"
@@ -253,7 +239,6 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
 
 def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
     """Print the fault that would stop a search of this implementation before its first trial, if there is one."""
-    from evo.cli.console.output import styled
     from templates.errors import RenderError
     from templates.render import check
 

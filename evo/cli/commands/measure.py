@@ -19,9 +19,13 @@ from evo.cli.arguments.options import (
     Threads,
     examples,
 )
+from evo.cli.console.output import console, print_json
+from evo.cli.exits import Exit
+from evo.device import kind_of
 from evo.errors import InvalidInput
 from evo.text.shell import command
 from evo.text.visible import visible
+from evo.text.wording import spaced_text
 
 if TYPE_CHECKING:
     from evo.device import Device
@@ -64,14 +68,11 @@ def measure(
     """Render, compile, verify and time one config on this machine, and print every result."""
     from rich.text import Text
 
-    from evo.cli.console.output import console, print_json
     from evo.cli.console.steps import print_climb
-    from evo.cli.exits import Exit
     from evo.cli.service.devices import cache_folder, cache_trouble
     from evo.cli.session.request import read_policy
     from evo.device.estimate.roofline import device_roofline
     from evo.promotion.policy import policy_from
-    from evo.text.wording import spaced_text
     from evo.trial.objective import Objective
     from evo.trial.outcome import Measured
     from workers.jobs.single import evaluate_config
@@ -193,8 +194,6 @@ def _refuse_several(problem: str) -> None:
 
 def _refuse_threads(objective: "Objective", device: "Device") -> None:
     """Refuse invalid thread counts before anything is compiled."""
-    from evo.device import kind_of
-
     cores = int(device.limits.get("cores", objective.threads))
     if kind_of(device.kind).on_host and objective.threads > cores:
         raise InvalidInput("--threads", f"{objective.threads} is out of range; accepted: 1 … {cores}")

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evo.cli.arguments.options import Force, WarmStart, examples
-from evo.cli.service.locations import ServiceRef
+from evo.cli.console.output import console, written
+from evo.cli.exits import Exit
+from evo.cli.service.locations import LocalDatabase, ServiceRef
 from evo.cli.service.options import Db
 from evo.errors import EvoError
 from evo.text.limits import MOST
@@ -65,11 +67,8 @@ def mission(
     contains the results so far.
     """
     from evo.cli.commands.doctor import look_around, print_findings
-    from evo.cli.console.output import console, written
-    from evo.cli.exits import Exit
     from evo.cli.files.writing import require_place, write_or_show
     from evo.cli.service.devices import local_devices
-    from evo.cli.service.locations import LocalDatabase
     from evo.cli.session.warm_start import read_warm_start
     from evo.report.mission import MISSION, REHEARSAL
 

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evo.cli.arguments.options import Cache, DeviceName, Problem, Threads, examples
+from evo.cli.arguments.usage import refuse_with_resume
+from evo.cli.console.output import console, written
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
@@ -80,8 +83,6 @@ def record(
     interruption, only the remaining configs are measured. A search can later read these files in place of measuring on
     a device.
     """
-    from evo.cli.arguments.usage import refuse_with_resume
-    from evo.cli.service.connection import connect
     from evo.cli.session import session
     from evo.cli.session.request import Request
     from evo.search.lifecycle import TERMINAL
@@ -114,7 +115,6 @@ def record(
 
 def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     """Write both files and print their paths."""
-    from evo.cli.console.output import console, written
     from evo.device.estimate.target import aimed_at
     from evo.family import Family
     from evo.space.recording import cache_document, results_document

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from evo.cli.arguments.options import Force, Json, SearchId, examples
+from evo.cli.console.output import console, print_json, written
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import Conflict
@@ -59,9 +61,7 @@ def report(
 
     The report is made from the database, without a worker.
     """
-    from evo.cli.console.output import console, print_json, written
     from evo.cli.files.writing import write_file, writing_to
-    from evo.cli.service.connection import connect
     from evo.report import parse_goals
 
     parse_goals(targets, "--targets")

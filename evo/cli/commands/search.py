@@ -22,7 +22,9 @@ from evo.cli.arguments.options import (
     listing,
     strategies,
 )
-from evo.cli.service.locations import ServiceRef
+from evo.cli.arguments.usage import refuse_with_resume, typed_options
+from evo.cli.console.output import console, print_json
+from evo.cli.service.locations import LocalDatabase, ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
 from evo.text.limits import MOST
@@ -229,9 +231,7 @@ def search(
     as one object, and several shapes as a list of objects. After one Ctrl-C, running trials finish, and the report is
     printed. A second Ctrl-C cancels the search.
     """
-    from evo.cli.arguments.usage import refuse_with_resume, typed_options
     from evo.cli.commands import ablation
-    from evo.cli.service.locations import LocalDatabase
     from evo.cli.session import background, session, shapes
     from evo.cli.session.request import Request
     from evo.cli.session.warm_start import read_warm_start
@@ -321,7 +321,6 @@ def _search_suite(
     """Search a suite, print its result, and return the exit code."""
     from dataclasses import replace
 
-    from evo.cli.console.output import console, print_json
     from evo.cli.console.suite_result import print_suite, suite_document
     from evo.cli.session import suites
     from evo.cli.session.request import Request

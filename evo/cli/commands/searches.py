@@ -6,10 +6,13 @@ import typer
 
 from evo.cli.arguments.options import Json, SearchId, examples
 from evo.cli.commands import report, trials
+from evo.cli.console.output import console, print_json, styled, table
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
 from evo.text.limits import MOST
+from evo.text.wording import factor_text, spaced_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,9 +55,6 @@ def searches(
     as_json: Json = False,
 ) -> None:
     """List searches, the latest first."""
-    from evo.cli.console.output import print_json
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         page = connection.client.searches(state=state, limit=limit)
     if as_json:
@@ -65,8 +65,6 @@ def searches(
 
 def _print_searches(views: "Iterable[SearchView]") -> None:
     from evo.cli.console.display import best_time_text
-    from evo.cli.console.output import console, styled, table
-    from evo.text.wording import factor_text, spaced_text
 
     rows = table(">search", "state", "family", "problem", "device", ">trials", ">best", ">speed-up")
     for view in views:
@@ -113,9 +111,6 @@ def cancel(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> 
 
 
 def _command(search_id: int, command: "SearchCommand", where: ServiceRef, as_json: bool) -> None:
-    from evo.cli.console.output import console, print_json
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         view = connection.client.command(search_id, command)
     if as_json:
@@ -140,9 +135,6 @@ def edit(
     as_json: Json = False,
 ) -> None:
     """Change a search's notes or priority, or archive it."""
-    from evo.cli.console.output import console, print_json
-    from evo.cli.service.connection import connect
-
     if notes is None and priority is None and archive is None:
         raise InvalidInput("edit", "nothing to change: give --notes, --priority, --archive or --unarchive")
     with connect(where) as connection:
@@ -157,9 +149,6 @@ def edit(
 @on_service
 def delete(search_id: SearchId, *, where: ServiceRef) -> None:
     """Delete an ended search with its trials, unless a champion's evidence depends on it."""
-    from evo.cli.console.output import console
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         connection.client.delete_search(search_id)
     console().print(f"Search {search_id} is deleted.")
@@ -186,9 +175,6 @@ def gc(
     as_json: Json = False,
 ) -> None:
     """Delete old searches and artefacts, but never the evidence of a champion."""
-    from evo.cli.console.output import console, print_json
-    from evo.cli.service.connection import connect
-
     if keep_days is None and artefacts_gb is None:
         raise InvalidInput("gc", "nothing to collect: give --keep-days or --artefacts-gb")
     with connect(where) as connection:

@@ -6,6 +6,10 @@ from typing import Annotated
 import typer
 
 from evo.cli.arguments.options import Force, Json, examples
+from evo.cli.console.output import console, print_json, table, written
+from evo.errors import EvoError, NotFound
+from evo.text.shell import command
+from evo.text.wording import count_text, spaced_text
 
 
 def register(app: typer.Typer) -> None:
@@ -33,12 +37,8 @@ def record(
     The suite contains calls of scaled_dot_product_attention, linear, rms_norm, layer_norm and softmax by any module,
     and calls of modules whose class name ends in RMSNorm. Calls that no family computes are listed with the reason.
     """
-    from evo.cli.console.output import console, written
     from evo.cli.files.writing import require_place, shown_path, write_file, writing_to
     from evo.cli.session.watching import watch
-    from evo.errors import EvoError, NotFound
-    from evo.text.shell import command
-    from evo.text.wording import count_text
 
     require_place(to, force=force)
     recorder, trouble = watch(script, arguments or [])
@@ -63,8 +63,6 @@ def show(
     as_json: Json = False,
 ) -> None:
     """List the calls of a suite, with ranges of lengths expanded."""
-    from evo.cli.console.output import console, print_json, table
-    from evo.text.wording import spaced_text
     from templates.suites import find
 
     found = find(suite)

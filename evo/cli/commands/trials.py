@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from evo.cli.arguments.options import Json, SearchId, examples
+from evo.cli.console.output import console, print_json, table
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
 from evo.text.limits import MOST
 from evo.text.visible import visible
+from evo.text.wording import outcome_text, spaced_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -77,8 +80,6 @@ def trials(
     """List the trials of a search: config, outcome and time."""
     from itertools import islice
 
-    from evo.cli.console.output import print_json
-    from evo.cli.service.connection import connect
     from evo.messages.view.metric import weighed
 
     if form != "table" and limit is not None:
@@ -117,9 +118,7 @@ def _print_weighed(found: "Sequence[Weighed]", device: str) -> None:
     """Print the trials that have both metrics; trials of the Pareto front are marked."""
     from rich.text import Text
 
-    from evo.cli.console.output import console, table
     from evo.messages.view.metric import TIME
-    from evo.text.wording import spaced_text, time_text
 
     shown = [name for name in (found[0].metrics if found else ()) if name != TIME]
     rows = table(">trial", ">time", *(f">{name}" for name in shown), "front", "config")
@@ -143,9 +142,7 @@ def _print_trials(found: "Iterable[TrialView]", device: str, objective: "Objecti
     from rich.text import Text
 
     from evo.cli.console.display import duplicates_text
-    from evo.cli.console.output import console, table
     from evo.messages.view.trial import same_binary
-    from evo.text.wording import outcome_text, spaced_text, time_text
 
     metric = () if objective.metric is None else (f">{objective.metric}",)
     second = objective.second

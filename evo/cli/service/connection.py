@@ -1,12 +1,17 @@
-"""Connects a command to a remote service by its address, or to the service of the local database."""
+"""Connects a command to a remote service by its address, or to the service of the local database.
+
+The client is imported on use, because its libraries take a second to import, which would delay the help.
+"""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from evo.cli.service.locations import LocalDatabase, ServiceRef
-from evo.client import Client, ServiceUnreachable
+
+if TYPE_CHECKING:
+    from evo.client import Client
 
 T = TypeVar("T")
 TIMEOUT_S = 60.0
@@ -29,20 +34,24 @@ class Connection:
         self._client: Client | None = None
 
     @property
-    def client(self) -> Client:
+    def client(self) -> "Client":
+        from evo.client import Client
+
         url = self._find()
         if self._client is None or self._client.url != url:
             self.close()
             self._client = Client(url, token=self.token())
         return self._client
 
-    def ask(self, question: Callable[[Client], T]) -> T:
+    def ask(self, question: "Callable[[Client], T]") -> T:
         """Send a request and return the answer. The request is repeated while the service is unavailable, so a
         repetition must do no harm.
 
         Raises:
             ServiceUnreachable: the service was unavailable for `TIMEOUT_S`.
         """
+        from evo.client import ServiceUnreachable
+
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -72,6 +81,8 @@ def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = Fal
         ServiceUnreachable: no service answers at the address.
         EvoError: the local service does not start.
     """
+    from evo.client import Client
+
     if where.url is None:
         from db.engine.key import local_key
         from evo.cli.service.local import Local  # imports the database, which a remote service does not need

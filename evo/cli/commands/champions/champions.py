@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Json, examples
+from evo.cli.console.output import console, print_json, styled, table, written
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import Conflict, InvalidInput, NotFound
 from evo.text.shell import joined
 from evo.text.suggestion import unknown
+from evo.text.wording import factor_text, spaced_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,9 +67,6 @@ def show(
     as_json: Json = False,
 ) -> None:
     """List the champions, or show one with every rule of its verdict."""
-    from evo.cli.console.output import print_json
-    from evo.cli.service.connection import connect
-
     none = ""
     with connect(where) as connection:
         if champion is None:
@@ -80,7 +80,6 @@ def show(
     elif search is None:
         _list(found, none)
     else:
-        from evo.cli.console.output import console
         from evo.cli.console.search_result import champion_text, verdict_text
 
         console().print(champion_text(found[0], search))
@@ -120,9 +119,7 @@ def export(
     select the kernel by shape. With --top, the folder contains a folder for the champion and for each runner-up, with
     the available evidence.
     """
-    from evo.cli.console.output import console, print_json, styled, written
     from evo.cli.files.champion import fetch, ranking, successor, write
-    from evo.cli.service.connection import connect
     from evo.export.compiled import LOADER
     from evo.export.dispatch import DISPATCH, dispatch_files
     from evo.export.runner_up import ranking_files
@@ -172,9 +169,7 @@ def rollback(
     as_json: Json = False,
 ) -> None:
     """Retire the current champion; the champion that it replaced becomes current again."""
-    from evo.cli.console.output import console, print_json
     from evo.cli.files.champion import successor
-    from evo.cli.service.connection import connect
 
     with connect(where) as connection:
         chosen = connection.client.champion(champion)
@@ -201,9 +196,7 @@ def restore(
 
     The champion that is current now is retired. The history contains both decisions.
     """
-    from evo.cli.console.output import console, print_json
     from evo.cli.files.champion import successor
-    from evo.cli.service.connection import connect
 
     with connect(where) as connection:
         client = connection.client
@@ -239,8 +232,6 @@ def called(
     An exported package measures the time of its own functions and of PyTorch's functions. `champion show` and the
     reports show both times next to the kernel's time.
     """
-    from evo.cli.console.output import console, print_json
-    from evo.cli.service.connection import connect
     from evo.export.called import called_text, check_same, read_measurements
 
     measured = read_measurements(file)
@@ -287,9 +278,6 @@ def _prompt_reason(done: str) -> str:
 
 def _list(champions: "Iterable[ChampionView]", none: str) -> None:
     from rich.text import Text
-
-    from evo.cli.console.output import console, table
-    from evo.text.wording import factor_text, spaced_text, time_text
 
     rows = table(
         *(">champion", "family", "problem", "device", ">time, first process", ">as PyTorch calls it"),

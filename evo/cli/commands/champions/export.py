@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Json, examples
+from evo.cli.console.output import console, print_json, written
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
+from evo.device.kind import implemented_kinds
 from evo.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -49,9 +52,7 @@ def export(
     The functions of the package have the signatures of torch.nn.functional, and call PyTorch if there is no kernel for
     a call. `patch(model)` makes a model use these functions. `report()` counts the calls that found no kernel.
     """
-    from evo.cli.console.output import console, print_json, written
     from evo.cli.files.champion import fetch, write
-    from evo.cli.service.connection import connect
     from evo.export.called import SERVED
     from evo.export.package import faster, package_files
     from templates.suites import find
@@ -89,7 +90,6 @@ def export(
 
 def _champions(client: "Client", call: "Call", device: str | None) -> "Iterator[ChampionView]":
     """Yield the latest champion of a call for each device model."""
-    from evo.device.kind import implemented_kinds
     from templates import registry
 
     family = registry.find(call.family).family

@@ -10,8 +10,13 @@ import typer
 
 from evo.cli.arguments.naming import VARIABLES
 from evo.cli.arguments.options import ServedDb, examples
+from evo.cli.console.output import console, styled
+from evo.cli.service.locations import LocalDatabase, data_folder
 from evo.cli.service.options import Token
-from evo.text.limits import MOST
+from evo.device import kinds
+from evo.errors import InvalidInput
+from evo.text.limits import MOST, refuse_unaddressable
+from evo.text.suggestion import unknown
 
 if TYPE_CHECKING:
     from evo.device import DeviceKind
@@ -62,9 +67,7 @@ def serve(
         from api.server import serve as serve_until_told
         from api.settings import Settings
         from db.engine.location import Location
-        from evo.cli.console.output import console, styled
         from evo.cli.service.child import follow_parent
-        from evo.cli.service.locations import LocalDatabase
 
     follow_parent(parent_pid)
     location = Location.of(db or LocalDatabase.of(None).database)
@@ -155,8 +158,6 @@ def worker(
         from api.operations.logs import configure
         from evo.cli.service.child import follow_parent
         from evo.cli.service.devices import cache_folder
-        from evo.cli.service.locations import data_folder
-        from evo.text.limits import refuse_unaddressable
         from workers.daemon.daemon import Settings
         from workers.daemon.daemon import serve as work_until_told
 
@@ -179,8 +180,6 @@ def worker(
 
 def _token(option: str | None, file: Path | None) -> str | None:
     """Return the token, given directly or in a file; a file keeps it out of the process list."""
-    from evo.errors import InvalidInput
-
     if file is None:
         return option
     if option is not None:
@@ -195,10 +194,6 @@ def _token(option: str | None, file: Path | None) -> str | None:
 
 
 def _kinds(names: list[str] | None) -> "list[DeviceKind]":
-    from evo.device import kinds
-    from evo.errors import InvalidInput
-    from evo.text.suggestion import unknown
-
     for name in names or ():
         if name not in kinds():
             raise InvalidInput("--kind", unknown(name, kinds(), "kinds"))

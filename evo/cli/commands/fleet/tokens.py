@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Json, examples
+from evo.cli.console.output import console, print_json, table
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
+from evo.errors import InvalidInput
+from evo.text.suggestion import unknown
 
 if TYPE_CHECKING:
     from evo.messages.access import IssuedToken, Role, TokenView
@@ -59,8 +63,6 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create an access token. Its secret is shown only once."""
-    from evo.cli.service.connection import connect
-
     roles, expires_in_s = _roles(role), None if days is None else days * DAY_S
     with connect(where, beginning=True) as connection:
         issued = connection.client.create_token(name, roles, worker_id=worker, expires_in_s=expires_in_s)
@@ -81,8 +83,6 @@ def join(
     """Create a join token, which a new worker exchanges once for a token of its own. Pass the join token to `kernel-evo
     worker --token`.
     """
-    from evo.cli.service.connection import connect
-
     with connect(where, beginning=True) as connection:
         issued = connection.client.create_join_token(name, worker_id=worker, expires_in_s=hours * HOUR_S)
     _show(issued, as_json)
@@ -91,9 +91,6 @@ def join(
 @on_service
 def list_(*, where: ServiceRef, as_json: Json = False) -> None:
     """List all tokens, the newest first. Secrets are shown only when a token is created."""
-    from evo.cli.console.output import console, print_json, table
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         tokens = connection.client.tokens().items
     if as_json:
@@ -110,9 +107,6 @@ def list_(*, where: ServiceRef, as_json: Json = False) -> None:
 @on_service
 def revoke(token_id: TokenId, *, where: ServiceRef, as_json: Json = False) -> None:
     """Revoke a token, and end its browser sessions."""
-    from evo.cli.console.output import console, print_json
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         view = connection.client.revoke_token(token_id)
     if as_json:
@@ -133,17 +127,13 @@ def rotate(
     as_json: Json = False,
 ) -> None:
     """Replace a token by a new token with the same roles and expiry; the old token is refused."""
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         issued = connection.client.rotate_token(token_id, grace_s=grace * MINUTE_S)
     _show(issued, as_json)
 
 
 def _roles(names: list[str] | None) -> "list[Role]":
-    from evo.errors import InvalidInput
     from evo.messages.access import MEANING, ROLES
-    from evo.text.suggestion import unknown
 
     if not names:
         ways = "; ".join(f"{role}: {meaning}" for role, meaning in MEANING.items())
@@ -155,8 +145,6 @@ def _roles(names: list[str] | None) -> "list[Role]":
 
 
 def _show(issued: "IssuedToken", as_json: bool) -> None:
-    from evo.cli.console.output import console, print_json
-
     if as_json:
         print_json(issued)
         return

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Json, examples
+from evo.cli.console.output import console, print_json, table
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
+from evo.errors import Conflict, NotFound
+from evo.text.suggestion import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,9 +49,6 @@ def list_workers(*, where: ServiceRef, as_json: Json = False) -> None:
 
 
 def _list(where: ServiceRef, *, as_json: bool) -> None:
-    from evo.cli.console.output import print_json
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         found = connection.client.workers().items
     if as_json:
@@ -111,9 +112,6 @@ def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
         NotFound: no worker has the id or the name.
         Conflict: several workers have the name.
     """
-    from evo.errors import Conflict, NotFound
-    from evo.text.suggestion import unknown
-
     known = list(workers)
     found = [each for each in known if each.id == name] or [each for each in known if each.name == name]
     found = [each for each in found if each.left_at is None] or found
@@ -130,8 +128,6 @@ def device_uuid(worker: "WorkerView", wanted: str) -> str:
     Raises:
         NotFound, Conflict: no device matches, or several devices match.
     """
-    from evo.errors import Conflict, NotFound
-
     text = wanted.lower()
     fitting = [each for each in worker.devices if each.uuid.lower().startswith(text) or each.model.lower() == text]
     if len(fitting) == 1:
@@ -145,9 +141,6 @@ def device_uuid(worker: "WorkerView", wanted: str) -> str:
 def _decide(
     where: ServiceRef, name: str, decision: "Callable[[Client, WorkerView], WorkerView]", *, as_json: bool
 ) -> None:
-    from evo.cli.console.output import print_json
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         client = connection.client
         after = decision(client, named(name, client.workers().items))
@@ -160,7 +153,6 @@ def _decide(
 def _print(workers: "Iterable[WorkerView]") -> None:
     from rich.text import Text
 
-    from evo.cli.console.output import console, table
     from evo.messages.worker_state import slot_text, worker_text
 
     rows = table("worker", "id", "state", "device", "uuid", "does")

@@ -20,6 +20,7 @@ from evo.cli.arguments.options import (
     listing,
     proposers,
 )
+from evo.cli.console.output import console, print_json
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
@@ -81,7 +82,6 @@ def kernelbench(
     model apply to each problem separately.
     """
     from evo.cli.commands.variants.evolve import prices_of
-    from evo.cli.console.output import console, print_json
     from evo.cli.files.variant import read_variant_files
     from evo.cli.session.kernelbench import Contest, problems_in
     from evo.cli.session.session import ended_by_signals, progress, reached

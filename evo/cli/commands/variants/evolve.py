@@ -15,9 +15,12 @@ from evo.cli.arguments.options import (
     Problem,
     examples,
 )
+from evo.cli.console.output import print_json
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import InvalidInput
+from evo.text.visible import visible
+from evo.text.wording import count_text, time_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,10 +113,8 @@ def evolve(
 
     Prompts, answers, numbers of tokens and costs are stored with the search. --search continues a stopped run.
     """
-    from evo.cli.console.output import print_json
     from evo.cli.session.session import ended_by_signals, progress, reached
     from evo.search.lifecycle import TERMINAL
-    from evo.text.wording import count_text
     from evo.variants.evolve.chat import chat_of
     from evo.variants.evolve.evolution import Evolution, Limits
 
@@ -198,9 +199,6 @@ def _waited(connection: "Connection", variant: "VariantView") -> "VariantView":
 
 
 def _print_proposal(out: "Console", proposal: "ProposalView", variant: "VariantView | None") -> None:
-    from evo.text.visible import visible
-    from evo.text.wording import time_text
-
     what = f"{proposal.number}. {proposal.operator}, {proposal.usd:.4f} USD: "
     if variant is None:
         what += f"no variant: {(proposal.error or '').splitlines()[0] if proposal.error else ''}"
@@ -216,7 +214,6 @@ def _conclude(
     out: "Console", end: str, variants: "tuple[VariantView, ...]", proposals: "tuple[ProposalView, ...]"
 ) -> None:
     from evo.cli.commands.variants.variants import show_table
-    from evo.text.wording import count_text
 
     out.print()
     show_table(out, variants)

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evo.cli.arguments.options import Json, ProposerName, SearchId, examples, listing, proposers
+from evo.cli.console.output import console, facts, print_json, table, written
+from evo.cli.service.connection import connect
 from evo.cli.service.locations import ServiceRef
 from evo.cli.service.options import on_service
 from evo.errors import EvoError
+from evo.text.visible import visible
+from evo.text.wording import count_text, outcome_text, percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,7 +119,6 @@ def propose(
 
     The proposer `folder:PATH` submits the variants in PATH/FAMILY. The options for a language model belong to `evolve`.
     """
-    from evo.cli.console.output import console, print_json
     from evo.cli.files.variant import read_variant_files
     from evo.cli.session.session import ended_by_signals, progress, reached
     from evo.variants.proposers import Context, build
@@ -139,9 +142,6 @@ def propose(
 @on_service
 def list_(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
     """List the variants of a search, with their best times."""
-    from evo.cli.console.output import console, print_json
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         found = connection.client.variants(search_id)
     if as_json:
@@ -153,8 +153,6 @@ def list_(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> N
 @on_service
 def show(search_id: SearchId, number: Number, *, where: ServiceRef, as_json: Json = False) -> None:
     """Show one variant: its figures, and why its trials failed."""
-    from evo.cli.service.connection import connect
-
     with connect(where) as connection:
         view = connection.client.variant(search_id, number)
     _show(view, as_json=as_json)
@@ -172,10 +170,6 @@ def source(
     as_json: Json = False,
 ) -> None:
     """Print the source of a variant, or write it to a folder."""
-    from evo.cli.console.output import console, print_json, written
-    from evo.cli.service.connection import connect
-    from evo.text.visible import visible
-
     with connect(where) as connection:
         found = connection.client.variant_source(search_id, number)
     if out is not None:
@@ -202,8 +196,6 @@ def brief(
     as_json: Json = False,
 ) -> None:
     """Print the brief for a proposer of variants: contract, device, and earlier attempts with their results."""
-    from evo.cli.console.output import print_json
-    from evo.cli.service.connection import connect
     from evo.report.brief import brief_markdown
 
     with connect(where) as connection:
@@ -225,9 +217,6 @@ def waited(connection: "Connection", view: "VariantView") -> "VariantView":
 
 def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
     """Print the variants of a search with their best times."""
-    from evo.cli.console.output import table
-    from evo.text.wording import percent_text
-
     rows = table("variant", "name", "made from", "author", "state", "trials", "best", "to family", "of the limit")
     for view in views:
         ratio = "" if view.ratio is None else f"{view.ratio:.2f}×"
@@ -249,9 +238,6 @@ def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
 
 
 def _show(view: "VariantView", *, as_json: bool) -> None:
-    from evo.cli.console.output import console, facts, print_json
-    from evo.text.wording import count_text, outcome_text, percent_text
-
     if as_json:
         print_json(view)
         return
@@ -299,7 +285,6 @@ def mcp(
     The tools are brief, submit, result, compare and source. Without --url, the local service and a worker run as long
     as the agent's session.
     """
-    from evo.cli.service.connection import connect
     from evo.cli.session.session import ended_by_signals
     from evo.variants.agents.tools import Tools
 
