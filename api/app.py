@@ -18,7 +18,7 @@ from api.auth.throttle import Rate
 from api.dependencies import Service
 from api.events.feed import Feed
 from api.events.webhooks.delivery import WebhookDelivery
-from api.families.builtin import BuiltinFamilies
+from api.families import BuiltinFamilies
 from api.http import errors
 from api.http.middleware.body import BodyLimit
 from api.http.middleware.cookies import OwnCookies

@@ -9,7 +9,7 @@ from api.auth.authentication import Gate
 from api.events.feed import Feed
 from api.events.stream import Listeners
 from api.events.webhooks.delivery import WebhookDelivery
-from api.families.builtin import BuiltinFamilies
+from api.families import BuiltinFamilies
 from api.operations.metrics import Metrics
 from api.operations.periodic import Collector
 from api.operations.readiness import Readiness

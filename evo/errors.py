@@ -67,3 +67,7 @@ class Conflict(EvoError, RuntimeError):
 
 class CannotJudge(EvoError):
     """No kernel can be checked because the family's reference.py fails or breaks its contract."""
+
+
+class RenderError(EvoError, ValueError):
+    """A template could not be rendered. The message contains the file, the line and the error."""

@@ -13,12 +13,11 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from evo.errors import InvalidInput
+from evo.errors import InvalidInput, RenderError
 from evo.family import Family
 from evo.text.archive import DirectoryTooLarge, open_zip
 from evo.text.document import read_toml
 from evo.text.encoding import not_utf8
-from templates.errors import RenderError
 from templates.registry import (
     MAX_FILES,
     MAX_FOLDER_BYTES,

@@ -10,6 +10,7 @@ from jinja2 import BaseLoader, StrictUndefined, TemplateError, TemplateNotFound,
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from evo.device import DeviceKind, kind_of
+from evo.errors import RenderError
 from evo.family import Implementation
 from evo.family.problem import Problem
 from evo.family.source.language import PREDEFINED
@@ -17,7 +18,6 @@ from evo.text.encoding import not_utf8
 from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 from templates import triton
-from templates.errors import RenderError
 from templates.registry import Package
 from templates.source import Fate, all_read, fates, near_miss, words_of
 

@@ -4,14 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evo.errors import InvalidInput
+from evo.errors import InvalidInput, RenderError
 from evo.family import Implementation
 from evo.family.launch.descriptor import DescriptorFormula
 from evo.family.problem import Problem
 from evo.family.source.triton import OPTIONS, Kernel, Parameter, kernels_of, sliced
 from evo.text.suggestion import unknown
 from evo.trial import Value
-from templates.errors import RenderError
 
 BUILD = "# kernel-evo build: "
 """Start of the last line of a generated source, which contains the compile settings as JSON."""

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
 from api.views import source_of
-from api.views.summaries import search_summaries
+from api.views.tally import search_summaries
 from db.engine.events import EventPosition, Events, position_of
 from db.models import EventRow, TrialRow, WorkerRow
 from db.models.columns import adapter

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from api.auth.caller import caller
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.families.catalogue import parsed
+from api.families import parsed
 from api.http.paging import TEXT, PageQuery, page_of, parse_cursor
 from api.http.routing import rest_router
 from api.schemas import Digest, FamilyBody

@@ -7,7 +7,7 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue
+from api.families import Catalogue
 from db.queries.leaderboard import PagePosition
 from db.queries.selection import KEYS, Condition, Operator, Order, Selection
 from db.repositories.archive import Archive

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from api.auth.caller import caller
 from api.auth.permission import allow
 from api.dependencies import Service, ServiceDep
-from api.families.files import files_of
+from api.families import files_of
 from api.http.paging import Ordinal
 from api.http.routing import rest_router
 from api.scheduler.variants import VariantDesk

@@ -6,7 +6,7 @@ from datetime import datetime
 import numpy as np
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue
+from api.families import Catalogue
 from db.engine.events import Events
 from db.engine.session import Database
 from db.engine.signals import WORK, announce

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue, goal_of, second_goal_of
+from api.families import Catalogue, goal_of, second_goal_of
 from db.models import ChampionRow, FamilyRow, SearchRow
 from db.repositories.archive import Archive
 from db.repositories.coordination import Coordination, LockedSearch

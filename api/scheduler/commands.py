@@ -7,7 +7,7 @@ from datetime import datetime
 import structlog
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue
+from api.families import Catalogue
 from api.scheduler import ablation, lifecycle
 from api.scheduler.active import Clock
 from api.scheduler.leasing.transaction import SearchTransaction

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue
+from api.families import Catalogue
 from api.operations.failures import Failures
 from api.scheduler import lifecycle
 from api.scheduler.active import Clock, Lost, nothing_lost, utc_now

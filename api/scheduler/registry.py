@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import structlog
 
-from api.families.catalogue import Catalogue
+from api.families import Catalogue
 from api.scheduler.active import ActiveSearch, Clock, Lost, nothing_lost
 from api.scheduler.leasing.transaction import SearchTransaction
 from api.scheduler.lifecycle import drop_open, is_due

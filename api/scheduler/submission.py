@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue, goal_of, second_goal_of
+from api.families import Catalogue, goal_of, second_goal_of
 from api.scheduler.active import beginning
 from api.schemas import SearchRequest, WarmStart
 from db.models import ChampionRow, DeviceRow, SearchRow, SpaceSize

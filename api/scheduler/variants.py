@@ -9,8 +9,7 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue
-from api.families.files import files_of
+from api.families import Catalogue, files_of
 from api.scheduler.active import Clock
 from api.scheduler.submission import add_predicted, terms_of
 from api.schemas import SearchRequest, VariantBody

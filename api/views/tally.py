@@ -1,6 +1,6 @@
-"""Computes the progress of a search for the view and the summary of the search."""
+"""Computes the progress of a search for the view of the search and for its summary in live lists."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 
 from db.models import SearchRow, TrialRow
 from db.repositories.archive import Archive
+from db.repositories.champions import Champions
+from evo.messages.event import SearchEvent
 from evo.messages.view import BestView
 from evo.promotion.leading import fastest_of, leading_speedup, leading_time
 from evo.trial.outcome import Estimated
@@ -81,4 +83,32 @@ def _best_view(row: TrialRow | None, baselines: Mapping[str, Timing]) -> BestVie
         interval=time.interval,
         quick_us=row.quick_us,
         speedup=leading_speedup(row.time_us, row.confirmed, baselines, estimated=estimated),
+    )
+
+
+def search_summaries(session: Session, search_ids: Sequence[int], now: datetime) -> tuple[SearchEvent, ...]:
+    """Return the current summaries of searches. Deleted searches are left out."""
+    counts = Archive(session).counts(search_ids)
+    return tuple(_summary(session, row, counts[row.id], now) for row in Archive(session).searches_of(search_ids))
+
+
+def _summary(session: Session, row: SearchRow, counts: dict[str | None, int], now: datetime) -> SearchEvent:
+    tally, champion = Tally.of(session, row, counts), Champions(session).incumbent(row)
+    return SearchEvent(
+        id=row.id,
+        state=row.state,
+        reason=row.reason,
+        family=row.family.name,
+        problem_key=row.problem_key,
+        device_model=row.device.model,
+        asked=tally.asked,
+        finished=tally.finished,
+        counts=tally.by_kind,
+        best=tally.best,
+        speedup=tally.speedup,
+        champion_id=None if champion is None else champion.id,
+        champion_us=None if champion is None else champion.time_us,
+        elapsed_s=elapsed_s(row, now),
+        started_at=row.started_at,
+        finished_at=row.finished_at,
     )

@@ -1,7 +1,6 @@
 """Typed client of the REST API, for workers, the command line and users: ``from evo.client import Client``."""
 
 from evo.client.client import Client
-from evo.client.leases import Acceptance, Leases
 from evo.client.searches import SearchCommand
 from evo.client.transport import (
     AccessDenied,
@@ -11,6 +10,7 @@ from evo.client.transport import (
     ServiceUnreachable,
     TooLarge,
 )
+from evo.client.workers import Acceptance, Leases
 
 __all__ = [
     "Acceptance",

@@ -10,11 +10,9 @@ import httpx
 
 from evo.client.calls import Calls
 from evo.client.events import Events
-from evo.client.leases import Work
-from evo.client.searches import Searches
+from evo.client.searches import Searches, Variants
 from evo.client.transport import ATTEMPTS, ServiceError, Transport, parse
-from evo.client.variants import Variants
-from evo.client.workers import Workers
+from evo.client.workers import Work, Workers
 from evo.messages.access import IssuedToken, Role, TokenView
 from evo.messages.view import ChampionView, Collected, FamilyView, Page
 

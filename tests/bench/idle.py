@@ -21,8 +21,7 @@ from evo.trial.results import EvaluateReport, Report
 from evo.trial.timing import Timing
 from workers.build.build import Built
 from workers.build.families import Assignment
-from workers.daemon.claims import WorkerContext
-from workers.daemon.leases import Held
+from workers.daemon.claims import Held, WorkerContext
 from workers.daemon.slot import Slot
 from workers.delivery.outbox import Outbox
 from workers.jobs.evaluation import Preparation

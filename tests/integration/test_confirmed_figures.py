@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from sqlalchemy import select
 
-from api.views.summaries import search_summaries
+from api.views.tally import search_summaries
 from api.web.pages.search_report.sheet import read
 from db.models import TrialRow
 from db.repositories.archive import Archive

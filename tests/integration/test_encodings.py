@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from evo.cli.files.imported import write_imported
-from evo.errors import InvalidInput
+from evo.errors import InvalidInput, RenderError
 from templates import registry
-from templates.errors import RenderError
 from templates.render import check
 from tests.unit.family_document import write_family
 from tests.unit.test_importing import CONVOLUTION, REFERENCE, imported

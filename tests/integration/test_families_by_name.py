@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import text
 
-from api.families.builtin import BuiltinFamilies
+from api.families import BuiltinFamilies
 from api.scheduler.active import utc_now
 from db.engine.location import Location
 from db.engine.session import Database, StoreUnavailable

@@ -3,7 +3,7 @@
 import psutil
 import pytest
 
-from templates.errors import RenderError
+from evo.errors import RenderError
 from templates.render import render
 from tests.unit.test_variant_builds import family
 from workers.build.rendering import Renderer

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from api.families.files import files_of
+from api.families import files_of
 from api.scheduler import variants as variants_module
 from api.scheduler.variants import VariantDesk
 from api.schemas import SearchRequest, VariantBody

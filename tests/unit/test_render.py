@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from evo.errors import EvoError, InvalidInput
-from templates.errors import RenderError
+from evo.errors import EvoError, InvalidInput, RenderError
 from templates.registry import Package, find
 from templates.render import check, render, used_names
 from tests.unit.family_document import SPEC, TEMPLATES, write_family

@@ -18,8 +18,7 @@ from evo.trial.timing import Timing
 from tests.unit.test_pipeline import lease as any_lease
 from workers.build.build import Built
 from workers.build.families import Assignment, Copy, FamilyMismatch
-from workers.daemon.claims import POLL_S, WorkerContext
-from workers.daemon.leases import Held
+from workers.daemon.claims import POLL_S, Held, WorkerContext
 from workers.daemon.slot import FEW_JOBS, MAX_BREAKS, Slot
 from workers.delivery.outbox import Outbox
 from workers.jobs.evaluation import Preparation

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from evo.device.estimate.target import known
-from evo.errors import EvoError, InvalidInput
+from evo.errors import EvoError, InvalidInput, RenderError
 from evo.family import Candidate
 from evo.family.source.triton import Compiled, kernels_of, noted, read_note, sliced
 from evo.trial.objective import Objective
-from templates.errors import RenderError
 from templates.registry import Package, find
 from templates.render import check, render
 from templates.triton import BUILD

@@ -12,7 +12,7 @@ from typing import Literal
 
 from evo.device import Device
 from evo.device.estimate.target import aimed_at
-from evo.errors import InvalidInput
+from evo.errors import InvalidInput, RenderError
 from evo.family import Candidate, CaseProblem, coverage
 from evo.family.launch.entry import symbol_of
 from evo.family.problem import Problem, problem_key
@@ -20,7 +20,6 @@ from evo.messages.job import SearchTerms
 from evo.promotion.policy import Policy
 from evo.trial import Config
 from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome, OverResources
-from templates.errors import RenderError
 from templates.outside import outside
 from workers.build import Artefact, Compiler, Launch, Resources, Unit
 from workers.build.advice import Macros, advised, redefinition

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from evo.device import DeviceKind
+from evo.errors import RenderError
 from evo.family import Family
 from evo.family.problem import Problem
 from evo.lru_cache import LruCache
 from evo.trial import Config, Value
-from templates.errors import RenderError
 from templates.registry import SPEC, Package
 from templates.render import render
 from workers.system.line_process import LineProcess

@@ -21,10 +21,9 @@ from evo.device import Device, DeviceKind, kinds
 from evo.errors import Conflict, EvoError
 from workers.backends import driver
 from workers.build.families import Families
-from workers.daemon.claims import WorkerContext
+from workers.daemon.claims import Held, WorkerContext
 from workers.daemon.identity import claim_identity, own_token
 from workers.daemon.idle_clock import Ending
-from workers.daemon.leases import Held
 from workers.daemon.slot import LONGEST_PAUSE_S, PAUSE_S, Slot
 from workers.delivery.outbox import Outbox
 from workers.jobs.estimated import Estimator

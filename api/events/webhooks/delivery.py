@@ -23,7 +23,7 @@ from api.events.webhooks.signature import signed, signing_key
 from api.http.public_url import PublicUrl
 from api.scheduler.active import Clock
 from api.schemas import Webhook as WebhookRequest
-from api.views.summaries import search_summaries
+from api.views.tally import search_summaries
 from db.engine.session import Database, StoreUnavailable
 from db.models import DeliveryRow, Webhook
 from db.models.columns import adapter

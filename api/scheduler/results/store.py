@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import goal_of
+from api.families import goal_of
 from api.scheduler import ablation
 from api.scheduler.active import ActiveSearch, family_ref
 from api.scheduler.leasing.transaction import SearchTransaction

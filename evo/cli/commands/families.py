@@ -239,7 +239,7 @@ def _print_implementation(out: "Console", implementation: "Implementation") -> N
 
 def _print_fault(out: "Console", package: "Package", kind: "DeviceKind") -> None:
     """Print the fault that would stop a search of this implementation before its first trial, if there is one."""
-    from templates.errors import RenderError
+    from evo.errors import RenderError
     from templates.render import check
 
     try:

@@ -160,8 +160,8 @@ def resolve(
     from evo.cli.arguments.config import parse_config
     from evo.cli.service.devices import choose, local_devices
     from evo.device.estimate.target import known
+    from evo.errors import RenderError
     from templates import registry
-    from templates.errors import RenderError
     from templates.render import check_source
 
     package = registry.find(family)

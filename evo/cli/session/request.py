@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evo.client import AccessDenied, Client
-from evo.errors import InvalidInput
+from evo.errors import InvalidInput, RenderError
 from evo.family.problem import Problem
 from evo.messages.view import SearchView
 from evo.promotion.policy import policy_from
@@ -14,7 +14,6 @@ from evo.text.document import literal_text, read_json, read_toml
 from evo.text.encoding import not_utf8
 from templates import registry
 from templates.bundle import pack
-from templates.errors import RenderError
 from templates.registry import Package
 from templates.render import check
 

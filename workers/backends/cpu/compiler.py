@@ -21,9 +21,9 @@ from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.backends.cpu.imports import is_elf, symbols
 from workers.build import Artefact, Launch, Resources, Unit
+from workers.build.cached import surroundings
 from workers.build.contents import listed_files, search_list
 from workers.build.prefixed import replaced_macros, write_source
-from workers.build.surroundings import surroundings
 from workers.system.interruption import Interruption
 from workers.system.program import run
 from workers.system.sandbox import environment, sandbox_here, sandboxed

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from api.families.catalogue import Catalogue
+from api.families import Catalogue
 from api.views import ablation_views, trial_view, trial_views
 from api.web.drawings.forest import Forest, forest
 from api.web.drawings.samples import WHOLE, Drawing, drawing

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.dependencies import Service
-from api.families.catalogue import parsed
+from api.families import parsed
 from db.repositories.archive import Archive
 from evo.family import Family
 from templates import registry

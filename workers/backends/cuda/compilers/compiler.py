@@ -10,7 +10,7 @@ from workers.backends.cuda.compilers.nvcc import NvccCompiler
 from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler, figures
 from workers.backends.cuda.compilers.triton_library import installed_version
 from workers.build import Artefact, Unit
-from workers.build.surroundings import surroundings
+from workers.build.cached import surroundings
 
 
 class CudaCompiler(NvrtcCompiler):

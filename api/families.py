@@ -1,0 +1,160 @@
+"""Families of the service: loads registered families, reads their files, and registers the built-in families."""
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import structlog
+from sqlalchemy.orm import Session
+
+from db.engine.session import Database, StoreUnavailable
+from db.models import FamilyRow, SearchRow
+from db.repositories.archive import BUNDLE, Archive, Registration
+from db.repositories.artefacts import Artefacts
+from evo.device.estimate.target import aimed_at
+from evo.errors import Conflict, EvoError
+from evo.family import Family
+from evo.lru_cache import LruCache
+from evo.promotion.goal import Goal
+from evo.space import Space
+from templates import bundle, registry
+
+KEPT_FAMILIES = 256
+KEPT_SPACES = 8
+"""Number of spaces kept in memory. Enumerating the valid configs of a large space takes a second."""
+
+
+class Catalogue:
+    """Cache of families and spaces. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._families: LruCache[str, Family] = LruCache(KEPT_FAMILIES)
+        self._spaces: dict[tuple[str, ...], Space] = {}
+        self._lock = threading.Lock()
+
+    def family(self, row: FamilyRow) -> Family:
+        with self._lock:
+            return self._families.get(row.digest, lambda: parsed(row.document))
+
+    def space(self, search: SearchRow) -> Space:
+        """Return the space of a search. The row of the search need not be in the database yet.
+
+        Raises:
+            EmptySpace: no config is valid.
+        """
+        family = self.family(search.family)
+        key = (search.family.digest, search.problem_key, repr(search.device), search.objective.key)
+        with self._lock:
+            if (space := self._spaces.get(key)) is None:
+                device = aimed_at(search.device, search.objective)
+                space = family.space(search.problem, device, search.objective)
+                while len(self._spaces) >= KEPT_SPACES:
+                    del self._spaces[next(iter(self._spaces))]
+                self._spaces[key] = space
+            return space
+
+
+def goal_of(search: SearchRow) -> Goal | None:
+    """Return the metric that a search optimises, or None if the search minimises the time. The row need not be in the
+    database yet.
+
+    Raises:
+        InvalidInput: the metric is not a valid expression.
+    """
+    flops, moved = _work(search, search.objective.metric)
+    return Goal.of(search.objective, search.problem, flops=flops, moved=moved)
+
+
+def second_goal_of(search: SearchRow) -> Goal | None:
+    """Return the second objective of a search, or None if the search has one objective. The row need not be in the
+    database yet.
+
+    Raises:
+        InvalidInput: the second objective is not a valid expression, or equals the first objective.
+    """
+    flops, moved = _work(search, search.objective.second_metric)
+    return Goal.second(search.objective, search.problem, flops=flops, moved=moved)
+
+
+def _work(search: SearchRow, metric: str | None) -> tuple[float | None, float | None]:
+    """Return the operations and bytes of one call, if there is a metric that may use them; else (None, None)."""
+    work = None if metric is None else parsed(search.family.document).work(search.problem)
+    return (None, None) if work is None else (work.flops, work.bytes)
+
+
+def parsed(document: Mapping[str, Any]) -> Family:
+    """Return the family that a document describes.
+
+    Raises:
+        InvalidInput: a field of the document is invalid.
+    """
+    return Family.from_document(dict(document), where="document")
+
+
+def files_of(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[str, bytes]:
+    """Return the files of a family by name, without the header files that all families share.
+
+    Raises:
+        Conflict: the family was not uploaded, and its files on this machine are missing or have changed.
+    """
+    if (family.location or "").startswith(BUNDLE):
+        _, content = artefacts.get(session, (family.location or "").removeprefix(BUNDLE))
+        return bundle.unpack(content)
+    try:
+        package = registry.find(family.location or family.name)
+    except EvoError as error:
+        raise Conflict(f"the files of family {family.name} cannot be read by the service: {error}") from error
+    if package.digest != family.digest:
+        raise Conflict(f"family {family.name} has changed on this machine since the search began: start a new search")
+    return registry.own_files(package)
+
+
+log = structlog.get_logger("families")
+
+
+class BuiltinFamilies:
+    """Registers built-in families when a request first needs them, and again after their files change.
+
+    Reading the families takes a second, so it is not done when the service starts. Several threads may use one object.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._registered: frozenset[str] = frozenset()
+
+    def ensure(self, name: str | None = None) -> None:
+        """Register the built-in families that are not in the database.
+
+        Args:
+            name: family name from a request. If it names a built-in recording, the recording is registered too.
+                Registering all recordings in advance would take seconds.
+
+        Raises:
+            StoreUnavailable: the database accepts no writes.
+        """
+        packages = registry.builtin()
+        if name in registry.recordings():
+            packages = [*packages, registry.find(name)]
+        digests = frozenset(package.digest for package in packages)
+        with self._lock:
+            if digests <= self._registered:
+                return
+            with self._database.write() as session:
+                Archive(session).register_missing(
+                    [
+                        Registration(digest=each.digest, name=each.family.name, document=dict(each.family.document))
+                        for each in packages
+                    ],
+                    now=self._clock(),
+                )
+            self._registered |= digests
+
+    def try_to_ensure(self, name: str | None = None) -> None:
+        """Call `ensure` before a read. If the database accepts no writes, log that and continue."""
+        try:
+            self.ensure(name)
+        except StoreUnavailable as error:
+            log.warning("built-in families not registered", reason=str(error))
