@@ -173,7 +173,7 @@ def array_facts(operand: Operand) -> dict[str, Any]:
 
 def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
     """Return the description of a launch for the loader. For a single launch, it omits the function's name."""
-    described = asdict(launch)
+    described = {key: value for key, value in asdict(launch).items() if key != "programmatic"}
     if not launch.entry:
         return {key: value for key, value in described.items() if key not in _OF_SEVERAL}
     further = [_launch(each, ptx) for each in launch.further]

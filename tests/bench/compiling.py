@@ -17,6 +17,7 @@ import numpy as np
 
 from evo.device.estimate.target import known
 from evo.errors import InvalidInput
+from evo.family import Launch
 from evo.promotion.policy import Policy
 from evo.trial import Config
 from evo.trial.objective import Objective
@@ -25,7 +26,7 @@ from templates.registry import find
 from templates.render import render
 from tests.bench.strategy.tables import table
 from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
-from workers.build import Launch, Unit
+from workers.build import Unit
 from workers.build.build import gate
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")

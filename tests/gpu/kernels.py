@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from evo.device import Device
+from evo.family import Launch
 from evo.trial.objective import Objective
 from evo.trial.results import EvaluateReport
 from templates.registry import find
 from tests.integration.workbench import QUICK
 from workers.backends.cuda.device import DRIVER, CudaSession
-from workers.build import Artefact, Launch, Unit
+from workers.build import Artefact, Unit
 from workers.build.kernel import Argument
 from workers.jobs.single import evaluate_config
 

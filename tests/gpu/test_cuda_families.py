@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.family import Candidate
+from evo.family import Candidate, Launch
 from evo.family.problem import Problem
 from evo.trial import Config
 from evo.trial.objective import Objective
@@ -18,7 +18,6 @@ from templates.render import render
 from tests.bench.steps import steps
 from tests.gpu.kernels import Workbench, compiled
 from workers.backends.cuda.device import DRIVER
-from workers.build import Launch
 from workers.build.build import call_arguments
 from workers.build.cache import Cache
 from workers.measure.baselines import prepare_baselines

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from evo.device.counters import FIGURES
+from evo.family import Launch
 from evo.trial.results import Profiled, Sanitized
 from workers.backends.cuda.tools import profiler, sanitizer
 from workers.backends.cuda.tools.profiler import NcuProfiler, value_of
 from workers.backends.cuda.tools.sanitizer import TOOLS, CudaSanitizer
 from workers.backends.cuda.tools.toolkit import find_tool
 from workers.backends.tools import Subject
-from workers.build import Launch, Unit
+from workers.build import Unit
 from workers.build.kernel import Argument, KernelFile
 
 RECORDED = Path(__file__).parent.parent / "data" / "tools"

@@ -6,10 +6,10 @@ import pytest
 
 from evo.device import Device
 from evo.device.estimate.target import known
-from evo.family import TensorMap
+from evo.family import Launch, TensorMap
 from evo.trial.outcome import LaunchFailed, OverResources
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
-from workers.build import Artefact, Launch, Unit
+from workers.build import Artefact, Unit
 from workers.build.kernel import Argument, steps
 from workers.build.launch_checks import Declared, Parameter, launch_refusal, read_declared
 

@@ -19,7 +19,7 @@ import pytest
 from evo.device import Device
 from evo.device.estimate.target import known
 from evo.errors import InvalidInput
-from evo.family import Candidate, Family
+from evo.family import Candidate, Family, Launch
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed
@@ -30,7 +30,7 @@ from tests.tiers import one_in
 from workers.backends.cuda.compilers import nvrtc_library
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler, default_flags, failures, figures
 from workers.backends.cuda.compilers.occupancy import blocks_per_sm, occupancy
-from workers.build import Artefact, Launch, Unit, toolkit
+from workers.build import Artefact, Unit, toolkit
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
 from workers.system import line_process

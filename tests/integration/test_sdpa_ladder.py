@@ -5,6 +5,7 @@ import re
 import pytest
 
 from evo.device.estimate.target import known
+from evo.family import Launch
 from evo.trial.objective import Objective
 from templates.registry import find
 from templates.render import render
@@ -12,7 +13,7 @@ from tests.bench.steps import Step, steps
 from tests.builds import compiled
 from tests.tiers import one_in
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
-from workers.build import Artefact, Launch, Unit
+from workers.build import Artefact, Unit
 
 PACKAGE = find("sdpa_ladder")
 STEPS = steps(PACKAGE)

@@ -10,6 +10,7 @@ import pytest
 
 from evo.device import Device
 from evo.device.estimate.target import known
+from evo.family import Launch
 from evo.messages.job import Baseline, Evaluate, FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
 from evo.trial.objective import Objective
@@ -17,7 +18,7 @@ from evo.trial.outcome import CompileFailed, Estimated, InvalidConfig, OverResou
 from evo.trial.results import BaselineReport, EvaluateReport
 from templates.registry import find
 from workers.backends.cuda.compilers.nvrtc import NvrtcCompiler
-from workers.build import Artefact, Launch, Resources, Unit
+from workers.build import Artefact, Resources, Unit
 from workers.build.build import Builder, Built
 from workers.build.cache import Cache
 from workers.build.families import Assignment, Families

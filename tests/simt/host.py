@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.device import Device
-from evo.family import Operand, TensorMap
+from evo.family import Launch, Operand, TensorMap
 from evo.family.argument import JUDGED
 from evo.family.problem import Problem
 from evo.reference.encoding import decoded, stored
@@ -27,7 +27,6 @@ from templates.registry import Package
 from templates.render import render
 from tests.builds import LIMIT_BYTES, ROOT
 from workers.backends.cpu.memory import HostBuffers
-from workers.build import Launch
 from workers.build.cache import Cache, cache_key
 from workers.build.kernel import Argument
 
@@ -145,7 +144,7 @@ def build(package: Package, config: Config, problem: Problem, device: Device) ->
     for function in functions:
         function.restype = ctypes.c_char_p
     assert candidate.launch is not None
-    return HostKernel(operands=candidate.operands, launch=Launch.of(candidate.launch), functions=functions)
+    return HostKernel(operands=candidate.operands, launch=candidate.launch, functions=functions)
 
 
 @cache

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.family import Launch
 from workers.backends import Buffers, CallMode, Placement, Remembered, Timer
 from workers.backends.distance import POISON, Distance, distance
-from workers.build import Launch
 from workers.build.kernel import Argument
 from workers.measure.family.expected_output import ExpectedOutput, Limit
 

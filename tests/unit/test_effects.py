@@ -8,6 +8,7 @@ import pytest
 
 from evo.device import Device
 from evo.device.estimate.target import known
+from evo.family import Launch
 from evo.messages.job import Baseline, FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
 from evo.space import Constraint, Space, Tunable
@@ -18,7 +19,7 @@ from evo.trial.outcome import CompileFailed
 from evo.trial.results import BaselineReport
 from templates.registry import find
 from tests.unit.family_document import write_family
-from workers.build import Artefact, Launch, Resources, Unit, effects
+from workers.build import Artefact, Resources, Unit, effects
 from workers.build.cache import Cache
 from workers.build.effects import Effects, Idle, OutOfTime, idle_tunables
 from workers.build.families import Assignment, Families

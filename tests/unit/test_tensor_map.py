@@ -15,7 +15,7 @@ from evo.device.estimate.target import known
 from evo.errors import InvalidInput
 from evo.export.compiled import Compiled
 from evo.export.loader import tensor_map
-from evo.family import Family, TensorMap
+from evo.family import Family, Launch, TensorMap
 from evo.trial.objective import Objective
 from templates.registry import find
 from tests.unit.family_document import edited
@@ -23,7 +23,6 @@ from tests.unit.test_cuda_export import Array, loaded
 from tests.unit.views import view
 from workers.backends import LaunchError
 from workers.backends.cuda.launch import BoundKernel
-from workers.build import Launch
 from workers.build.kernel import Argument, Step, dynamic_shared_bytes
 
 DEVICE = known("sm_90")

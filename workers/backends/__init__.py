@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from evo.device import Device, DeviceKind, kind_of
 from evo.device.kind import BUILTIN
 from evo.errors import EvoError
+from evo.family import Launch
 from evo.plugins import offered
 from evo.trial.objective import Objective
 from workers.backends.distance import POISON, Distance
 from workers.backends.tools import Profiler, Sanitizer
-from workers.build import Compiler, Launch
+from workers.build import Compiler
 from workers.build.kernel import Argument
 
 GROUP = "kernel_evo.backends"

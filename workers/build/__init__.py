@@ -2,58 +2,17 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from evo import family
 from evo.device import Device
-from evo.family import TensorMap
-from evo.family.launch.entry import is_instance, symbol_of
+from evo.family import Launch
+from evo.family.launch.entry import is_instance
 from evo.family.source.flags import anchored, header_folders, linked_files
 from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
-
-
-@dataclass(frozen=True, kw_only=True)
-class Launch:
-    """Launch configuration of a GPU kernel. For CPU kernels, None takes the place of this object.
-
-    Attributes:
-        grid, block: number of blocks in the grid, and number of threads in a block, each as (x, y, z).
-        shared_memory_bytes: dynamic shared memory per block, in bytes.
-        tensor_maps: tensor maps of arguments, passed after the arguments.
-        programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
-        entry: kernel function of the launch. If empty, the entry of the unit is launched.
-        arguments: names of the function's arguments in order. If empty, the function gets all arguments of the call.
-        further: launches of the same call after this launch, in order.
-    """
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_memory_bytes: int = 0
-    tensor_maps: tuple[TensorMap, ...] = ()
-    programmatic: bool = False
-    entry: str = ""
-    arguments: tuple[str, ...] = ()
-    further: tuple["Launch", ...] = ()
-
-    @classmethod
-    def of(cls, resolved: family.Launch, *, programmatic: bool = False) -> "Launch":
-        """Return the launch for a family's resolved launch of a config."""
-        further = tuple(cls.of(each, programmatic=programmatic) for each in resolved.further)
-        return cls(**{**vars(resolved), "further": further}, programmatic=programmatic)
-
-    def named(self, ptx: str) -> "Launch":
-        """Return a copy in which the entries are symbols of the PTX."""
-        further = tuple(each.named(ptx) for each in self.further)
-        return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
-
-    @property
-    def each(self) -> tuple["Launch", ...]:
-        """All launches of a call, in order."""
-        return (self, *self.further)
 
 
 @dataclass(frozen=True, kw_only=True)

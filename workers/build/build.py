@@ -21,7 +21,7 @@ from evo.promotion.policy import Policy
 from evo.trial import Config
 from evo.trial.outcome import CompileFailed, InvalidConfig, Outcome, OverResources
 from templates.outside import outside
-from workers.build import Artefact, Compiler, Launch, Resources, Unit
+from workers.build import Artefact, Compiler, Resources, Unit
 from workers.build.advice import Macros, advised, redefinition
 from workers.build.cache import Cache
 from workers.build.cached import compile_cached
@@ -243,9 +243,8 @@ class _Build:
         artefact = self._compile(unit)
         ptx = artefact.ptx.decode(errors="replace")
         candidate = candidate.compiled(ptx)
-        launch = self._launch(candidate)
         entry = symbol_of(self.copy.family.implementation(self.terms.device.kind).entry, ptx)
-        launch = launch.named(ptx) if launch else None
+        launch = candidate.launch.named(ptx) if candidate.launch else None
         arguments = call_arguments(candidate)
         launched: Sequence[Step | None] = steps(entry, arguments, launch) or (None,)
         used = [
@@ -320,11 +319,6 @@ class _Build:
             file=implementation.file,
             text=self.copy.package.files[implementation.file].decode("utf-8-sig", errors="replace"),
         )
-
-    def _launch(self, candidate: Candidate) -> Launch | None:
-        if candidate.launch is None:
-            return None
-        return Launch.of(candidate.launch, programmatic=self.terms.objective.launch == "pdl")
 
     def _sources(self, covered: Collection[str]) -> dict[str, str]:
         problems = {each.case.name: each.problem for each in self.cases if each.problem is not None}

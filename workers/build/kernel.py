@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from evo.family import DRAWN, JUDGED, Role
+from evo.family import DRAWN, JUDGED, Launch, Role
 from evo.reference.encoding import encoded, stored
-from workers.build import Artefact, Launch
+from workers.build import Artefact
 from workers.system.program import run
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import prod
 
 from evo.device import Device
+from evo.family import Launch
 from evo.family.launch.entry import entries_in
 from evo.trial.outcome import LaunchFailed, OverResources
-from workers.build import Launch
 from workers.build.kernel import Argument, Step
 
 _TENSOR_MAP_BYTES = 128

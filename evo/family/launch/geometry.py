@@ -7,7 +7,7 @@ from evo.device import kind_of
 from evo.errors import InvalidInput
 from evo.family.argument import Argument, Operand
 from evo.family.launch.descriptor import DescriptorFormula, read_descriptors
-from evo.family.launch.entry import read_entry
+from evo.family.launch.entry import read_entry, symbol_of
 from evo.family.launch.tensor_map import MapFormula, TensorMap, read_maps
 from evo.family.scope import TERMS
 from evo.family.table import Table
@@ -27,6 +27,7 @@ class Launch:
         grid, block: numbers of blocks and of threads, as (x, y, z).
         shared_memory_bytes: dynamic shared memory of a block.
         tensor_maps: tensor maps that are passed after the arguments of the call.
+        programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
         entry: function to start. If empty, the implementation's entry is used.
         arguments: names of the function's arguments in order. If empty, all arguments of the call are passed.
         further: launches that follow, in order.
@@ -36,9 +37,20 @@ class Launch:
     block: tuple[int, int, int]
     shared_memory_bytes: int = 0
     tensor_maps: tuple[TensorMap, ...] = ()
+    programmatic: bool = False
     entry: str = ""
     arguments: tuple[str, ...] = ()
     further: tuple["Launch", ...] = ()
+
+    def named(self, ptx: str) -> "Launch":
+        """Return a copy in which the entries are symbols of the PTX."""
+        further = tuple(each.named(ptx) for each in self.further)
+        return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
+
+    @property
+    def each(self) -> tuple["Launch", ...]:
+        """All launches of a call, in order."""
+        return (self, *self.further)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +99,7 @@ class Geometry:
             block=_three(self.block, scope),
             shared_memory_bytes=_size(self.shared_memory, scope),
             tensor_maps=tuple(each.resolve(scope, operands) for each in self.maps if each.when.truth(scope)),
+            programmatic=bool(scope["programmatic"]),
             entry=self.entry,
             arguments=self.arguments,
             further=tuple(each.resolve(scope, operands) for each in self.further),

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evo.device import Device
+from evo.family import Launch
 from evo.trial.outcome import CompileFailed, OverResources
-from workers.build import Artefact, Compiler, Launch, Resources, Unit
+from workers.build import Artefact, Compiler, Resources, Unit
 
 MOST_CODE_BYTES, MOST_STACK_BYTES = 1 << 14, 1 << 12
 """Ranges of more than a page each, so that lines, cache sets and pages all differ."""

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from evo.device import Device
 from evo.errors import EvoError
+from evo.family import Launch
 from evo.family.source.flags import c_steps, header_folders, linked_files, native_flag
 from evo.family.source.language import Language
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.backends.cpu.imports import is_elf, symbols
-from workers.build import Artefact, Launch, Resources, Unit
+from workers.build import Artefact, Resources, Unit
 from workers.build.cached import surroundings
 from workers.build.contents import listed_files, search_list
 from workers.build.prefixed import replaced_macros, write_source

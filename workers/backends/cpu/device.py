@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from evo.device import ENERGY, Device, DeviceKind, without_meter
 from evo.errors import InvalidInput
+from evo.family import Launch
 from evo.trial.objective import Objective
 from workers.backends import Buffers, CallMode, Change, LaunchError, Overlap, Remembered, Timer
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
@@ -29,7 +30,6 @@ from workers.backends.cpu.sanitizer import CSanitizer
 from workers.backends.cpu.support import isolation, kernel_program, load_ceilings, load_support
 from workers.backends.cpu.timers import CallTimer, KernelTimer
 from workers.backends.energy import EnergyMeter, NoMeterError
-from workers.build import Launch
 from workers.build.kernel import Argument
 from workers.system import descendants, machine
 from workers.system.scratch import scratch

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from evo.device import ENERGY, Device, DeviceKind, without_meter
 from evo.device.gpu import capability, ceilings, limits
 from evo.device.separation import SANDBOX
+from evo.family import Launch
 from evo.trial.objective import Objective
 from workers.backends import Buffers, CallMode, LaunchError, Timer
 from workers.backends.cuda.buffers import DeviceBuffers, GuardedBuffer
@@ -31,7 +32,6 @@ from workers.backends.cuda.support import SupportKernels, checksum, support_bina
 from workers.backends.cuda.tools.profiler import NcuProfiler
 from workers.backends.cuda.tools.sanitizer import CudaSanitizer
 from workers.backends.energy import EnergyMeter, NoMeterError
-from workers.build import Launch
 from workers.build.kernel import Argument, Step, dynamic_shared_bytes, steps
 from workers.system.log import log
 from workers.system.sandbox import sandbox_here

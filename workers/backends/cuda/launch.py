@@ -11,10 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from evo.export.loader.tensor_map import TensorMapError, encode
-from evo.family import TensorMap
+from evo.family import Launch, TensorMap
 from workers.backends import DeviceLostError, LaunchError
 from workers.backends.scalars import scalar
-from workers.build import Launch
 from workers.build.kernel import Argument, Step
 
 OUT_OF_MEMORY = 2

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.device import Device
+from evo.family import Launch
 from evo.trial.outcome import CompileFailed
 from workers.backends import Timer
 from workers.backends.cuda.buffers import MOST_BUFFERS, GuardedBuffer, Span
@@ -20,7 +21,7 @@ from workers.backends.cuda.graph import GraphTimer
 from workers.backends.cuda.launch import BoundKernel, cuda_errors
 from workers.backends.cuda.machine.survey import CudaUnusableError
 from workers.backends.distance import Distance
-from workers.build import Launch, Unit
+from workers.build import Unit
 from workers.build.cache import Cache, cache_key
 from workers.build.kernel import Argument
 

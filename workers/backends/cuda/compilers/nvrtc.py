@@ -7,13 +7,14 @@ from pathlib import Path
 
 from evo.device import Device
 from evo.errors import EvoError
+from evo.family import Launch
 from evo.family.launch.entry import symbol_of
 from evo.family.source.flags import header_folders
 from evo.trial.outcome import CompileFailed, OverResources
 from workers.backends.cuda.compilers.compile_process import CompileProcesses
 from workers.backends.cuda.compilers.nvrtc_library import Nvrtc, NvrtcMissingError
 from workers.backends.cuda.compilers.occupancy import occupancy, registers_of_block
-from workers.build import Artefact, Launch, Resources, Unit
+from workers.build import Artefact, Resources, Unit
 from workers.build.contents import files_below
 from workers.build.prefixed import removal_test, removal_warnings, removals
 from workers.build.toolkit import include_folders
