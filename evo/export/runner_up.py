@@ -33,7 +33,7 @@ class RunnerUpEvidence:
     """Evidence on a runner-up, i.e. a trial that is not the champion.
 
     Attributes:
-        rank: rank among the trials of the search by confirmed or else quick time, from 1.
+        rank: rank among the trials of the search, from 1, by confirmed time or, without a confirmation, quick time.
         time: confirmed time or, without a confirmation, quick time.
         outcome: outcome with samples, correctness cases and resources.
         verdicts: verdicts on the trial's challenges, all negative; empty if it never challenged a champion.

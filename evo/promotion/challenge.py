@@ -120,7 +120,7 @@ class Challenge:
     Attributes:
         number: number of the trial.
         seen: number of trials that had ended when the challenge began.
-        time_us: confirmed time in µs; None if it is not known (yet).
+        time_us: confirmed time in µs; None while it is unknown.
     """
 
     number: int

@@ -38,8 +38,8 @@ def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
 def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """Return True if one more process is needed.
 
-    With an incumbent, it is needed while the decision on a promotion is open; otherwise, until enough processes have
-    run for a prediction.
+    With an incumbent, one more is needed while the decision on a promotion is open; without one, until enough processes
+    have run for a prediction.
     """
     try:
         prediction = predict(report if costs is None else costs.report(report), policy)

@@ -94,8 +94,8 @@ class Policy:
         confirming_share: fraction of a search's running time that confirmations may take before it ends.
         other_unit_s: seconds that a confirmation waits for a device other than the one that measured the challenger, if
             such a device is connected.
-        challenge_every: minimum number of trials between two challenges of the incumbent while a search runs. A search
-            always ends with a challenge.
+        challenge_every: minimum number of trials between two challenges of the incumbent while a search runs. A
+            challenge is also due after the last trial.
         max_registers, max_shared_memory_bytes, min_occupancy: limits in addition to the target's limits; None means no
             limit.
         max_stack_bytes, max_spill_bytes: limits of stack frame and spills, 0 by default; None means no limit.

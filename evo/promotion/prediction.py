@@ -89,7 +89,7 @@ def _within(ratios: Sequence[Samples]) -> float:
 def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
     """Predict the challenger's time in a further process.
 
-    None if a speed-up is reported in its place, or if only one process ran.
+    The result is None if a speed-up is reported in its place, or if only one process ran.
     """
     return None if report.repeated_against is not None else predict_time(report, policy.confidence)
 

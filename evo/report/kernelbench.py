@@ -79,7 +79,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Figures over all problems.
+    """Results over all problems.
 
     Attributes:
         fast: fast_p by p.

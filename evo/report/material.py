@@ -130,7 +130,7 @@ class Material:
     def samples(self) -> dict[str, Timing]:
         """Sample series for the chart, by name.
 
-        They are from the champion's confirmation or, without one, from the fastest trial and the baselines.
+        The samples are from the champion's confirmation or, without one, from the fastest trial and the baselines.
         """
         report = None if self.champion is None else self.champion.report
         if report is not None and report.challenger is not None:

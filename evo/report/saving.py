@@ -72,7 +72,7 @@ class Saving:
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
     """Return the comparison with the fastest baseline; None if there is no baseline or no time.
 
-    It is from the confirmation or, without one, from the search's own jobs.
+    The comparison is from the confirmation or, without one, from the search's own jobs.
     """
     if reached_us is None:
         return None

@@ -204,8 +204,7 @@ class Space:
         return next(self._valid.draws(rng, count))[:count]
 
     def varied(self, rng: np.random.Generator, count: int) -> Indices:
-        """Return rows of at most `count` random valid configs in which all mechanisms are equally frequent, if
-        possible.
+        """Return rows of at most `count` random valid configs, with all mechanisms equally frequent if possible.
 
         Uniform sampling would miss most mechanisms in a large space: for example, 0.1 % of gemm's configs use warpgroup
         products.

@@ -1,4 +1,6 @@
-"""Known GPUs for which a search can tune without having one, with their attributes as reported by CUDA.
+"""Known GPUs as targets, with their attributes as reported by CUDA.
+
+A search can tune for such a GPU on a machine without it.
 
 Sources: CUDA C++ Programming Guide, "Compute Capabilities", and NVIDIA's datasheets.
 """
@@ -74,7 +76,7 @@ _MEMORY_GB: Mapping[str, int] = {
 def known(target: str) -> Device:
     """Return the GPU of a target, which is a model name or an architecture such as ``sm_89``.
 
-    The returned device only has limits and ceilings; nothing can be measured on it.
+    The returned device has only limits and ceilings; nothing can be measured on it.
 
     Raises:
         NotFound: the target is unknown. The message contains the closest name, and all models and architectures.

@@ -241,7 +241,7 @@ class SearchView(Deferred):
     def not_compared(self) -> str | None:
         """List of the baselines that could not be timed, with reasons, as text.
 
-        None if all were timed, and in searches of estimates.
+        None if all were timed, or in a search of estimates.
         """
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():

@@ -89,7 +89,7 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
 def _in_use(saving: Saving, calls: float) -> str:
     """Describe the savings at a rate of calls.
 
-    They are stated as time of one device or, if one is not enough, as a number of devices.
+    The savings are stated as time of one device or, if one is not enough, as a number of devices.
     """
     own, theirs, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
     if theirs <= 1.0:

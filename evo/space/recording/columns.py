@@ -65,8 +65,8 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
         where: key of the lists in the file, for errors.
 
     Raises:
-        InvalidInput: a value is a list, an object or an infinite number, or two different names or texts of the file
-            would be equal in a space.
+        InvalidInput: a value is a list, an object or a number that is not finite, or two different names or texts of
+            the file would be equal in a space.
     """
     columns = tuple(
         Column(recorded=recorded, name=_name(recorded), spelled=_spelled(values, f"{where}.{recorded}"))
