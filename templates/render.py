@@ -86,7 +86,7 @@ def check_source(package: Package, kind: DeviceKind) -> None:
 
 
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
-    """Return the free variables of a template, or the words of a source. Included files are searched as well.
+    """Return the free variables of a template, or the identifiers in a source. Included files are searched as well.
 
     Variables that the family does not declare are left out if the template has a default for them.
     """

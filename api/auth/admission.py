@@ -196,7 +196,7 @@ def _no_token_yet(request: Request, sign: str) -> Response:
     token exists.
 
     Args:
-     sign: the header that shows that the client is on another machine.
+        sign: the header that shows that the client is on another machine.
     """
     host, port = request.scope["server"]
     there = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -59,7 +59,7 @@ class Feed:
         At least once a minute, a batch is yielded, which may be empty, so that the caller can end an old stream.
 
         Args:
-         search_id: search whose events are yielded. If None, all events are yielded.
+            search_id: search whose events are yielded. If None, all events are yielded.
         """
         with self._listening():
             while not self._news.closed:

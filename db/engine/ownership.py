@@ -103,7 +103,7 @@ class Ownership:
                 self._lock.flush()
 
     def _refuse_emptied(self) -> None:
-        """Check that the file is not empty if it had content before. Otherwise it would become a new database.
+        """Check that the file is not empty if it had content before. SQLite would make an empty file a new database.
 
         Raises:
             StoreUnavailable: the file has 0 bytes, but a service has used it.

@@ -50,7 +50,7 @@ class Store(Protocol):
         """Check that the files of the database are intact.
 
         Raises:
-            StoreUnavailable: a file was lost or cut while it was in use.
+            StoreUnavailable: a file was removed, replaced or truncated while the database was open.
         """
 
     def closing(self) -> AbstractContextManager[None]:

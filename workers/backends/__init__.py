@@ -1,4 +1,4 @@
-"""Contract of a backend: a driver discovers devices; a session, opened in a runner only, calls and times kernels."""
+"""Contract of a backend. A driver discovers devices. A session, which only runners open, calls and times kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -403,7 +403,7 @@ class Driver(Protocol):
         """Return the compiler for devices of this kind.
 
         Raises:
-            EvoError: no compiler is installed. The message says how to install one.
+            EvoError: no compiler is installed.
         """
         ...
 

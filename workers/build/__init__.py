@@ -91,7 +91,8 @@ class Artefact:
         log: complete output of the compiler, including warnings.
         figures: resource use that the compiler reported, by the compiler's names. It does not depend on the launch.
         ptx: PTX of a CUDA kernel. Drivers compile it for GPUs that cannot run the binary.
-        reads: absolute paths of the files that the compiler read in addition to the source; None if unknown.
+        reads: absolute paths of the files that the compiler read in addition to the source. None if
+            unknown.
         searched: absolute paths of the compiler's header folders, without those of the unit.
     """
 

@@ -62,7 +62,7 @@ class Taken:
     """Samples of one candidate: average time of a call in µs, for each sample.
 
     Attributes:
-     pruned: True if sampling stopped early because the candidate is slow.
+        pruned: True if sampling stopped early because the candidate is slow.
     """
 
     samples_us: tuple[float, ...]

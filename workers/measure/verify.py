@@ -44,7 +44,7 @@ class HopelessError(EvoError, RuntimeError):
     """The candidate is too slow to be of interest. The kernel process remains usable.
 
     Attributes:
-     outcome: outcome of the trial.
+        outcome: outcome of the trial.
     """
 
     def __init__(self, outcome: Pruned) -> None:
@@ -225,7 +225,7 @@ def _launch(
     """Call the kernel once, and return the duration of the call in µs.
 
     Raises:
-     WrongAnswerError: the kernel accessed forbidden memory, or left threads, processes or changed state behind.
+        WrongAnswerError: the kernel accessed forbidden memory, or left threads, processes or changed state behind.
     """
     began_ns = time.perf_counter_ns()
     try:

@@ -155,8 +155,8 @@ class Measure:
     """Request to time a verified candidate in the quick gate.
 
     Attributes:
-     samples: number of samples in the cache mode that ranks trials.
-     other_samples: number of samples in the second cache mode.
+        samples: number of samples in the cache mode that ranks trials.
+        other_samples: number of samples in the second cache mode.
     """
 
     candidate: str

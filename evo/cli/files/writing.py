@@ -25,7 +25,7 @@ def check_place(folder: Path, option: str) -> str:
 
     Raises:
         InvalidInput: the folder's name is not a valid family name.
-        Conflict: the folder is not empty; nothing is overwritten.
+        Conflict: the folder exists and is not empty.
     """
     place = Path(os.path.normpath(Path.cwd() / folder))
     if WORD.fullmatch(place.name) is None:

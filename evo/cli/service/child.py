@@ -105,7 +105,7 @@ def follow_parent(parent_pid: int | None) -> None:
     was killed.
 
     Args:
-     parent_pid: id of the parent process. If None, nothing is done.
+        parent_pid: id of the parent process. If None, nothing is done.
     """
     if parent_pid is not None:
         threading.Thread(target=_watch, args=(parent_pid,), name="parent", daemon=True).start()

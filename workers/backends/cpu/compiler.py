@@ -50,7 +50,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
     """Return the command of the C compiler: ``$CC``, gcc, clang, or the compiler in the Python package `ziglang`.
 
     Raises:
-     NoCompilerError: there is no C compiler.
+        NoCompilerError: there is no C compiler.
     """
     chosen = shlex.split(environment.get("CC", ""))
     if chosen:

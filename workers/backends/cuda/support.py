@@ -58,8 +58,8 @@ class SupportKernels:
         """Return two timers of copies between buffers: one copies with a kernel, the other with the driver.
 
         Args:
-         size: number of bytes per copy, a multiple of 16.
-         sets: number of buffer pairs, which are used in rotation.
+            size: number of bytes per copy, a multiple of 16.
+            sets: number of buffer pairs, which are used in rotation.
         """
         source, target = (Argument(name=name, role="output", dtype="uint8", shape=(size,)) for name in ("from", "to"))
         count = Argument(name="count", role="scalar", dtype="int64", value=size // 16)

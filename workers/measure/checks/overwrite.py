@@ -108,8 +108,8 @@ def disagreement(
     None.
 
     Args:
-        slow, fast: samples of calls on separate buffers, and samples of repeated calls. None if the latter were not
-            taken.
+        slow, fast: samples of calls on separate buffers, and samples of repeated calls. None if no repeated calls were
+            timed.
         limit: maximum ratio of the time of calls on separate buffers to the time of repeated calls.
         confidence: a kernel is rejected only if the ratio exceeds the limit with this confidence.
         what: word for the buffers that differ between calls, used in the returned reason.

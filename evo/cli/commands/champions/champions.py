@@ -262,7 +262,7 @@ def _checked_reason(reason: str | None, done: str) -> str:
     """Return the reason for a decision. If no reason was given, ask the user.
 
     Args:
-     done: the decision as a verb, used in the question and the error message.
+        done: the decision as a verb, used in the question and the error message.
     """
     why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:

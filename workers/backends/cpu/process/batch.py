@@ -141,8 +141,8 @@ def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch]
     """Return True if the reported time of a batch is suspicious, and a repetition may show that other programs caused
     the deviation.
 
-    Other programs disturb single batches. With a wrong clock, the system's figures contradict every batch. Once
-    `ledger` has enough contradicted batches for a verdict, the batch is not repeated.
+    Other programs disturb single batches. With a wrong clock, every batch is contradicted. Once `ledger` has enough
+    contradicted batches for a verdict, the batch is not repeated.
 
     Args:
         ledger: the batches that were accepted so far, after their repetitions.

@@ -1,7 +1,7 @@
 """Lets kernel processes access the folders of libraries that a kernel is linked with.
 
 A worker that runs as root starts kernels as another user. That user cannot enter folders below ``/root`` (mode 0700),
-where a toolchain and its libraries may be installed. An open descriptor gives access to one such folder; the modes of
+where a toolchain and its libraries may be installed. An open descriptor gives access to one such folder. The modes of
 the folder itself and of its files still apply.
 """
 

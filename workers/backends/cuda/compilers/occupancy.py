@@ -1,7 +1,8 @@
 """Theoretical occupancy: the share of a multiprocessor's warps that can be resident.
 
-Source: CUDA C++ Programming Guide, "Compute Capabilities"; granularities and register allocation as in NVIDIA's
-occupancy calculator, `cuda_occupancy.h` of the CUDA toolkit (`cudaOccMaxBlocksPerSMRegsLimit`).
+The granularities and the register allocation are those of NVIDIA's occupancy calculator, `cuda_occupancy.h` of the CUDA
+toolkit (`cudaOccMaxBlocksPerSMRegsLimit`). All other numbers are from the CUDA C++ Programming Guide, "Compute
+Capabilities".
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ _WARP = 32
 
 
 def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> int:
-    """Return the number of blocks of a kernel that can be resident on a multiprocessor; 0 if none can.
+    """Return the number of blocks of a kernel that can be resident on a multiprocessor, or 0 if no block can.
 
     All registers of a warp are in one of the four partitions of a multiprocessor. The number of warps is therefore four
     times the number that fit into one partition.

@@ -97,7 +97,7 @@ def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
     use.
 
     Args:
-     page: values of one launch as text, by metric name.
+        page: values of one launch as text, by metric name.
     """
     found = [number for name in metric.names if (number := _number(page.get(name))) is not None]
     if metric.alternatives:
