@@ -51,12 +51,12 @@ _PAIRED = ("-D", "-U", "-I", "-l")
 
 
 def outside(text: str) -> str | None:
-    """Return the reason if a C or C++ source may read files outside the family; None if it does not."""
+    """Return the reason if a C or C++ source may read files outside the family, or None if it does not."""
     return next(_faults(_SPLICED.sub("", text)), None)
 
 
 def outside_flag(flags: Sequence[str]) -> str | None:
-    """Return the first compiler flag that variants may not use; None if all are accepted."""
+    """Return the first compiler flag that variants may not use, or None if all are accepted."""
     for option in options(flags):
         paired = len(option.flags) == 2 and option.name in _PAIRED
         word = f"{option.name}{option.value}" if paired else " ".join(option.flags)

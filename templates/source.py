@@ -150,7 +150,7 @@ def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
 
 
 def near_miss(name: str, files: Mapping[str, str], implementation: Implementation) -> str | None:
-    """Return the word of the source that is most similar to a name; None if no word is."""
+    """Return the word of the source that is most similar to a name, or None if no word is."""
     found = get_close_matches(name, sorted(words_of(files, implementation)), n=1, cutoff=0.7)
     return found[0] if found else None
 

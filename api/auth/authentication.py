@@ -79,7 +79,7 @@ class Gate:
         return not self._closed
 
     def by_token(self, secret: str) -> Caller | None:
-        """Return the caller of a token; None if the token is not valid."""
+        """Return the caller of a token, or None if the token is not valid."""
         if len(secret) > LONGEST_SECRET:
             return None
         if self._key is not None and hmac.compare_digest(secret.encode(), self._key.encode()):
@@ -87,17 +87,17 @@ class Gate:
         return self._remembered("token", secret)
 
     def by_session(self, secret: str) -> Caller | None:
-        """Return the caller of a session; None if the session is not valid."""
+        """Return the caller of a session, or None if the session is not valid."""
         return None if len(secret) > LONGEST_SECRET else self._remembered("session", secret)
 
     def lately(self, kind: str, secret: str) -> Caller | None:
-        """Return the cached caller of a token or session; None if the database must be read."""
+        """Return the cached caller of a token or session, or None if the database must be read."""
         with self._lock:
             at_s, caller = self._known.get((kind, secret), (None, None))
         return caller if at_s is not None and time.monotonic() - at_s < KEPT_S else None
 
     def known_before(self, kind: str, secret: str) -> Caller | None:
-        """Return the caller that a token or session had when the database was last read; None if it is unknown."""
+        """Return the caller that a token or session had when the database was last read, or None if it is unknown."""
         with self._lock:
             return self._known.get((kind, secret), (0.0, None))[1]
 

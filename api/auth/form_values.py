@@ -32,5 +32,5 @@ def keep(request: Request, form: FormData) -> None:
 
 
 def typed_of(request: Request) -> dict[str, str]:
-    """Return the kept fields of a request; empty if no form was kept."""
+    """Return the kept fields of a request. The result is empty if no form was kept."""
     return dict(getattr(request.state, "typed", {}))

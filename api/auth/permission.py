@@ -45,7 +45,7 @@ def _marked(rule: Rule) -> Callable[[F], F]:
 
 
 def rule_of(endpoint: object) -> Rule | None:
-    """Return the access rule of a route function; None if it has no rule."""
+    """Return the access rule of a route function, or None if it has no rule."""
     return getattr(endpoint, _MARK, None)
 
 

@@ -119,7 +119,7 @@ class Feed:
         self._news.wake()
 
     def _remembered(self, after: EventPosition) -> list[ServerEvent] | None:
-        """Return the events after a position from memory; None if memory lacks some of them."""
+        """Return the events after a position from memory, or None if memory lacks some of them."""
         if self._since is None or after < self._since:
             return None
         heard = dropwhile(lambda kept: kept[1][-1].place <= after, self._recent)

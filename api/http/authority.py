@@ -21,7 +21,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(authority: str) -> str | None:
-    """Return the host of ``host:port`` in lower case; None if the text contains no host."""
+    """Return the host of ``host:port`` in lower case, or None if the text contains no host."""
     try:
         return urlsplit(f"//{authority.strip()}").hostname
     except ValueError:
@@ -56,7 +56,7 @@ def sign_of_outside(headers: Headers) -> str | None:
 
 
 def _address(text: str) -> str | None:
-    """Return the address in ``127.0.0.1``, ``127.0.0.1:80``, ``::1`` or ``"[::1]:80"``; None if there is none."""
+    """Return the address in ``127.0.0.1``, ``127.0.0.1:80``, ``::1`` or ``"[::1]:80"``, or None if there is none."""
     bare = text.strip().strip('"')
     try:
         return str(ipaddress.ip_address(bare))

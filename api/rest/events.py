@@ -33,7 +33,7 @@ async def _place(
     last_event_id: Annotated[str | None, Header(description="id of the last event received")] = None,
     after: Annotated[str | None, Query(description="the same, as a query parameter for the first connection")] = None,
 ) -> EventPosition | None:
-    """Return the position at which the client continues; None if the client wants future events only."""
+    """Return the position at which the client continues, or None if the client wants future events only."""
     if last_event_id:
         return EventPosition.parse(last_event_id, "last-event-id")
     return EventPosition.parse(after, "after") if after else None

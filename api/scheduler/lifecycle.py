@@ -103,7 +103,7 @@ def _may_grow(active: ActiveSearch, variant: VariantRow) -> bool:
 
 
 def _more_trials(session: Session, variant: VariantRow) -> int | None:
-    """Return the new limit on a variant's trials; None if it gets no more trials."""
+    """Return the new limit on a variant's trials, or None if it gets no more trials."""
     variants = Variants(session)
     progress_by_search = {each: _progress(variants, each) for each in variants.searches_of(variant.search_id)}
     mine = progress_by_search.pop(variant.tuning_id)

@@ -114,8 +114,9 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
 
 
 def add_predicted(session: Session, row: SearchRow, request: SearchRequest, catalogue: Catalogue) -> None:
-    """Predict configs from the results of other problems, and add these configs as warm starts. Do nothing if the request
-    contains warm starts, or if it asks to begin from the default config.
+    """Predict configs from the results of other problems, and add these configs as warm starts.
+
+    Do nothing if the request contains warm starts, or if it asks to begin from the default config.
 
     This is not a part of `terms_of`, because predicting can take a second and is not needed to check a request.
     """

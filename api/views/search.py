@@ -85,7 +85,7 @@ def _is_default(row: TrialRow, default: Config | None) -> bool:
 
 
 def _timing(row: TrialRow) -> Timing | None:
-    """Return the quick samples of a trial, including a trial that was stopped early; None if it has none."""
+    """Return the quick samples of a trial, including a trial that was stopped early, or None if it has none."""
     return row.outcome.timing if isinstance(row.outcome, Measured | Pruned) else None
 
 

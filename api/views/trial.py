@@ -58,7 +58,7 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
 
 
 def source_of(row: TrialRow) -> Source | None:
-    """Return the source of a trial's time (quick, confirmed or estimated); None if it has no time."""
+    """Return the source of a trial's time (quick, confirmed or estimated), or None if it has no time."""
     time = leading_time(row.time_us, row.confirmed, estimated=row.outcome_kind == "estimated")
     return None if time is None else time.source
 

@@ -99,7 +99,7 @@ def _mechanisms(trial: TrialRow | None) -> tuple[str, ...]:
 
 
 def _same_as(session: Session, trial: TrialRow, numbers: Mapping[int, int]) -> int | None:
-    """Return the number of the first earlier variant that has the binary of a trial; None if no variant has it."""
+    """Return the number of the first earlier variant that has the binary of a trial, or None if no variant has it."""
     if trial.binary_digest is None:
         return None
     earlier = [search for search, number in numbers.items() if number < numbers[trial.search_id]]

@@ -79,13 +79,13 @@ class PostgreSQL:
         refuse_foreign(str(self.location), inspect(connection).get_table_names())
 
     def refuse_lost(self) -> None:
-        """Do nothing: the server checks its files."""
+        """Do nothing, because the server checks its files."""
 
     def closing(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def rebuilding(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
-        """Do nothing: the server alters tables in place."""
+        """Do nothing, because the server alters tables in place."""
         return contextlib.nullcontext()
 
     def number_events(self, session: Session) -> None:

@@ -119,7 +119,7 @@ class Artefacts:
         return removed
 
     def _size(self, digest: str) -> int | None:
-        """Return the size of a file in bytes; None if it does not exist."""
+        """Return the size of a file in bytes, or None if it does not exist."""
         try:
             return self._path(digest).stat().st_size
         except OSError:

@@ -122,7 +122,7 @@ class Coordination:
         self.session.execute(update(table(SearchRow)).where(*_TICKING).values(alive_at=now))
 
     def alive_at(self) -> datetime | None:
-        """Return the last time a service recorded that it was running; None if the clock of no search is running."""
+        """Return the last time a service recorded that it was running, or None if the clock of no search is running."""
         latest: datetime | None = self.session.scalar(select(func.max(_SEARCHES.alive_at)).where(*_TICKING))
         return latest
 

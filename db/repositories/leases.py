@@ -132,7 +132,7 @@ class Leases:
         return self.session.scalars(ordered.with_for_update(skip_locked=True, of=JobRow)).all()
 
     def measured_on(self, trial_id: int) -> str | None:
-        """Return the UUID of the device that measured a trial; None if no device did."""
+        """Return the UUID of the device that measured a trial, or None if no device did."""
         query = select(AttemptRow.device_uuid).join(AttemptRow.job)
         done = query.where(JobRow.trial_id == trial_id, JobRow.kind == "evaluate", AttemptRow.state == "done")
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()

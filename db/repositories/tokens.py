@@ -167,7 +167,7 @@ class Tokens:
         return secret
 
     def session_holder(self, secret: str, now: datetime) -> TokenRow | None:
-        """Return the token of a session; None if the session or the token has expired or was revoked."""
+        """Return the token of a session, or None if the session or the token has expired or was revoked."""
         row = self.session.get(SessionRow, _digest(secret))
         if row is None or row.expires_at <= now:
             return None

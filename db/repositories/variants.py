@@ -30,7 +30,7 @@ class Variants:
         return self.session.scalars(query).all()
 
     def tuned_by(self, search_id: int) -> VariantRow | None:
-        """Return the variant that a search tunes; None if the search tunes the family's own implementation."""
+        """Return the variant that a search tunes, or None if the search tunes the family's own implementation."""
         return self.session.scalars(select(VariantRow).where(VariantRow.tuning_id == search_id)).first()
 
     def base_id(self, search_id: int) -> int:
@@ -89,7 +89,7 @@ class Variants:
         return list(self.session.scalars(select(self._cost(search_id)).where(ended).order_by(*order)).all())
 
     def best(self, search_id: int) -> TrialRow | None:
-        """Return the trial with the least cost in a search; None if no trial has a cost."""
+        """Return the trial with the least cost in a search, or None if no trial has a cost."""
         measured = (TrialRow.search_id == search_id) & TrialRow.cost.is_not(None)
         return self.session.scalars(
             select(TrialRow).where(measured).order_by(TrialRow.cost, TrialRow.number).limit(1)

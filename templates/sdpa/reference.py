@@ -321,7 +321,7 @@ def _distances(problem: Mapping[str, Any]) -> Array:
 
 
 def _bias(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array | None:
-    """Return what ALiBi takes from the scores, (H, S, S_KV); None if nothing."""
+    """Return what ALiBi takes from the scores, (H, S, S_KV), or None if nothing."""
     if not problem.get("alibi"):
         return None
     bias: Array = inputs["slopes"][:, None, None].astype(dtype) * _distances(problem).astype(dtype)
@@ -430,7 +430,7 @@ def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dic
 
 
 def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
-    """Return a mask (1 or B, 1, S, S_KV), True where a query must not attend; None if there is no mask."""
+    """Return a mask (1 or B, 1, S, S_KV), True where a query must not attend, or None if there is no mask."""
     hidden: Array | None = None
     keys, window = np.arange(_keys(problem)), problem.get("window", 0)
     if problem["causal"]:

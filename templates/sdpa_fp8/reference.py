@@ -216,5 +216,5 @@ def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:
-    """Return a mask (S, S), True where a query must not attend; None if there is no mask."""
+    """Return a mask (S, S), True where a query must not attend, or None if there is no mask."""
     return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None

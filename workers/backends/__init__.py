@@ -24,7 +24,9 @@ GROUP = "kernel_evo.backends"
 
 
 class LaunchError(EvoError, RuntimeError):
-    """The kernel could not be loaded or started; the device is unaffected. The outcome is LaunchFailed."""
+    """The kernel could not be loaded or started. The device is not affected. The outcome of the trial is
+    LaunchFailed.
+    """
 
 
 class DeviceLostError(EvoError, RuntimeError):
@@ -40,15 +42,19 @@ class DeviceLostError(EvoError, RuntimeError):
 
 
 class DeviceUnfitError(EvoError, RuntimeError):
-    """The device cannot be opened, or gives wrong results for a known kernel, so it cannot judge candidates."""
+    """The device cannot be opened, or gives wrong results for a known-good kernel, so it cannot judge candidates."""
 
 
 class TrespassError(EvoError, RuntimeError):
-    """The kernel accessed forbidden memory, which the message names. The outcome is WrongAnswer."""
+    """The kernel accessed forbidden memory. The message describes the access. The outcome of the trial is
+    WrongAnswer.
+    """
 
 
 class InvalidMeasurementError(EvoError, RuntimeError):
-    """Other clocks contradict the measured times of a kernel. The outcome is InvalidMeasurement."""
+    """The clock of the system contradicts the measured times of a kernel. The outcome of the trial is
+    InvalidMeasurement.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +121,7 @@ Change: TypeAlias = Callable[[Pace], None]
 
 
 Remembered: TypeAlias = int | NDArray[Any]
-"""The bytes of an output at some moment, or a hash of them."""
+"""Copy of the bytes of an output at one moment, or a hash of these bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +215,7 @@ class Buffers(Protocol):
         ...
 
     def damage(self) -> str | None:
-        """Return which guard band or input the kernel changed; None if it changed none."""
+        """Return which guard band or input the kernel changed, or None if it changed none."""
         ...
 
 
@@ -227,7 +233,7 @@ class Timer(Protocol):
         ...
 
     def sample(self) -> float:
-        """Take one sample. Return its microseconds per call."""
+        """Take one sample, and return the average time of a call in µs."""
         ...
 
 
@@ -342,11 +348,13 @@ class Session(Protocol):
         ...
 
     def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
-        """Return a timer as `timer` does, with `calls` calls per sample. Requires `places`."""
+        """Return a timer like `timer`, but with `calls` calls per sample. Requires `places`."""
         ...
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
-        """Return a timer of a baseline, given one zero-argument call per buffer set. The calls are made in rotation."""
+        """Return a timer of a baseline. `calls` contains one function without arguments per buffer set, called in
+        rotation.
+        """
         ...
 
     def anchor(self) -> Timer:
@@ -408,11 +416,11 @@ class Driver(Protocol):
         ...
 
     def sanitizer(self) -> Sanitizer | None:
-        """Return the sanitizer that checks candidates for forbidden behaviour; None if there is none."""
+        """Return the sanitizer that checks candidates for forbidden behaviour, or None if there is none."""
         ...
 
     def profiler(self) -> Profiler | None:
-        """Return the profiler that counts how a kernel uses the device; None if there is none."""
+        """Return the profiler that counts how a kernel uses the device, or None if there is none."""
         ...
 
     def open(self, device: Device, objective: Objective, folder: Path) -> Session:

@@ -63,5 +63,5 @@ class Profiler(Protocol):
     """
 
     def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
-        """Profile one launch. With `cold`, the caches are emptied before the launch."""
+        """Profile one launch. If `cold` is True, the caches are emptied before the launch."""
         ...

@@ -119,7 +119,7 @@ class Compiler(Protocol):
 
     @property
     def version(self) -> str:
-        """Name, version and default flags: all settings that affect the binary, except the unit."""
+        """Name, version and default flags, which are all settings that affect the binary besides the unit."""
         ...
 
     @property
@@ -137,7 +137,7 @@ class Compiler(Protocol):
 
     @property
     def sandbox(self) -> str:
-        """Name of the sandbox for compilations of untrusted units; empty if the compiler does not work in a sandbox."""
+        """Name of the sandbox for compilations of untrusted units. Empty if the compiler does not work in a sandbox."""
         ...
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:

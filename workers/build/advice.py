@@ -63,7 +63,7 @@ def _of_c(name: str) -> bool:
 
 
 def counterpart(name: str) -> str | None:
-    """Return the header of CUDA's C++ library that replaces a standard header; None if it is not installed."""
+    """Return the header of CUDA's C++ library that replaces a standard header, or None if it is not installed."""
     cpp = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
     found = any((Path(folder) / "cuda/std" / cpp).is_file() for folder in include_folders())
     return f"cuda/std/{cpp}" if found and is_standard(name) else None
@@ -160,7 +160,7 @@ _CPP20 = re.compile(
     r">\s*requires\b|\bconcept\s+\w+\s*=|\b(?:consteval|constinit)\s+\w",
     re.MULTILINE,
 )
-"""Matches what C++20 has and C++17 lacks."""
+"""Matches features of C++20 that C++17 does not have."""
 _CPP_SOURCE = re.compile(r"^[ \t]*(template\s*<|namespace\b|using\s+\w)", re.MULTILINE)
 
 

@@ -89,7 +89,7 @@ class Built:
     compile_s: float = 0.0
 
     def discard(self) -> None:
-        """Delete the files. Kernels that are loaded stay loaded."""
+        """Delete the files of the build. Loaded kernels stay loaded."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -223,7 +223,7 @@ class _Build:
             yield case, self._kernel(problem)
 
     def _unfit(self, problem: Problem) -> str | None:
-        """Return the constraints that the config violates on a problem; None if it is valid."""
+        """Return the constraints that the config violates on a problem, or None if it is valid."""
         key, terms = problem_key(problem), self.terms
         if key not in self.broken:
             self.broken[key] = self.copy.family.unfit(self.config, problem, terms.device, terms.objective)

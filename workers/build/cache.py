@@ -44,7 +44,7 @@ class Cache:
         self._held_bytes: int | None = None
 
     def get(self, key: str) -> bytes | None:
-        """Return the content stored under `key`; None if it is absent, unreadable or corrupt."""
+        """Return the content stored under `key`, or None if it is absent, unreadable or corrupt."""
         path = self._path(key)
         try:
             stored = path.read_bytes()

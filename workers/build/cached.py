@@ -126,7 +126,7 @@ def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
 
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
-    """Return the key of the artefact, from the contents of all files that were read; None if these are unknown."""
+    """Return the key of the artefact, from the contents of all files that were read, or None if these are unknown."""
     digests = digests_of_files(_places(portable, unit))
     return None if digests is None else cache_key("binary", question, *digests)
 

@@ -30,7 +30,7 @@ _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """Return the SHA-256 of each file, in order; None if a file can cause unlisted files to be read."""
+    """Return the SHA-256 of each file, in order, or None if a file can cause unlisted files to be read."""
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -41,7 +41,7 @@ def digests_of_files(paths: Sequence[str]) -> list[str] | None:
 
 
 def listed_files(dependencies: Path) -> list[str] | None:
-    """Return the absolute paths in a dependency file in Make's syntax; None if the file does not exist."""
+    """Return the absolute paths in a dependency file in Make's syntax, or None if the file does not exist."""
     try:
         text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
@@ -81,7 +81,7 @@ def _lasting(folder: str) -> str | None:
 
 
 def files_below(folders: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the paths of all files below these folders; None if there are too many."""
+    """Return the paths of all files below these folders, or None if there are too many."""
     found: list[str] = []
     for folder in folders:
         for parent, _, files in os.walk(folder, followlinks=True):
@@ -151,7 +151,7 @@ _OWN_FRAMEWORKS = " (framework directory)"
 
 
 def asked_headers(source: str) -> list[str] | None:
-    """Return the headers that a source tests with ``__has_include``; None if a macro forms a name."""
+    """Return the headers that a source tests with ``__has_include``, or None if a macro forms a name."""
     plain = _UNSEEN.sub(lambda seen: " " if seen[0].startswith("/") else "", source)
     found = _ASKS.finditer(plain)
     names = [
@@ -202,7 +202,7 @@ def search_list(said: str) -> Iterator[str]:
 
 
 def _below(path: str, roots: Iterable[str]) -> str | None:
-    """Return the path of a file relative to a folder, of which all paths are given; None if the file is outside."""
+    """Return the path of a file relative to a folder, of which all paths are given, or None if the file is outside."""
     for root in roots:
         if path.startswith(f"{root}{os.sep}"):
             return path[len(root) + 1 :]
@@ -210,7 +210,7 @@ def _below(path: str, roots: Iterable[str]) -> str | None:
 
 
 def _missing(path: str, exists: Callable[[str], bool]) -> str | None:
-    """Return the topmost missing folder of a path, or the path itself; None if the path exists."""
+    """Return the topmost missing folder of a path, or the path itself, or None if the path exists."""
     folder = _above(path)
     if exists(folder):
         return None if exists(path) else path

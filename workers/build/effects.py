@@ -40,7 +40,7 @@ from workers.build.families import Assignment
 from workers.build.rendering import RENDERER
 
 VALUES = 3
-"""Maximum number of other values of a tunable that are compared with its default."""
+"""Maximum number of values of a tunable that are compared with its default."""
 
 CONTEXTS = 12
 """Number of further configs in which a tunable is tested that has no effect at the default config."""
@@ -195,7 +195,7 @@ class _Kernels:
         return replace(unit, flags=flags), repr((candidate.launch, call_arguments(candidate)))
 
     def _digest(self, unit: Unit) -> str | None:
-        """Return the digest of a unit's binary; None if it does not compile."""
+        """Return the digest of a unit's binary, or None if it does not compile."""
         left_s = self.ends_s - _now_s()
         if left_s <= 0:
             raise OutOfTime
@@ -279,7 +279,7 @@ def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator
 
 
 def _closed(path: Path) -> Path | None:
-    """Return the topmost parent folder of a path that other users may not enter; None if there is none."""
+    """Return the topmost parent folder of a path that other users may not enter, or None if there is none."""
     for folder in reversed(path.parents):
         try:
             mode = folder.stat().st_mode

@@ -98,7 +98,7 @@ def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
 
 
 def read_declared(ptx: str, entry: str) -> Declared | None:
-    """Return the declarations of one kernel in PTX; None if the PTX does not contain the kernel."""
+    """Return the declarations of one kernel in PTX, or None if the PTX does not contain the kernel."""
     found = re.search(rf"\.entry\s+{re.escape(entry)}\s*\((.*?)\)(.*?)\{{", ptx, re.DOTALL)
     if found is None:
         return None

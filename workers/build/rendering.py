@@ -68,7 +68,7 @@ class Renderer:
         return str(answer["text"])
 
     def _answer(self, question: Mapping[str, object], *, fresh: bool) -> Mapping[str, object] | str | None:
-        """Return the answer of an idle or a new process; see `LineProcess.ask`."""
+        """Return the answer of an idle or a new process, see `LineProcess.ask`."""
         try:
             if fresh:
                 raise queue.Empty

@@ -46,7 +46,7 @@ def _has_library(folder: Path) -> bool:
 
 
 def _major(folder: Path) -> int | None:
-    """Return the major CUDA version of the headers in a folder; None if there are none."""
+    """Return the major CUDA version of the headers in a folder, or None if there are none."""
     with suppress(OSError):
         if found := _VERSION.search((folder / "cuda_runtime_api.h").read_text(errors="replace")):
             return int(found[1]) // 1000

@@ -135,7 +135,9 @@ class Claims:
             self._asked = self._pool.submit(self._request, count, 0.0)
 
     def collect(self, *, wait: bool) -> list[tuple[Lease, Assignment]]:
-        """Return the jobs that `ask_ahead` requested, if they have arrived. With `wait`, wait until they have."""
+        """Return the jobs that `ask_ahead` requested, if they have arrived. If `wait` is True, wait until
+        they arrive.
+        """
         if self._asked is None or not (wait or self._asked.done()):
             return []
         asked, self._asked = self._asked, None

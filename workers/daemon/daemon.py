@@ -130,14 +130,14 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
 
 
 def _of_kind(kind: DeviceKind, cache: Path) -> list[Device]:
-    """Return the devices of one kind; none if its package is not installed."""
+    """Return the devices of one kind. The result is empty if its package is not installed."""
     with contextlib.suppress(ModuleNotFoundError):
         return driver(kind).discover(cache)
     return []
 
 
 class Worker:
-    """A worker process: its slots, its heartbeat and their shutdown."""
+    """A worker process with its slots and its heartbeat."""
 
     def __init__(
         self, settings: Settings, *, client: Client, worker_id: str, folder: Path, stopping: threading.Event

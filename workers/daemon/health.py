@@ -17,13 +17,13 @@ class Health:
         self._in_a_row = 0
 
     def failed(self, candidate: str, reason: str) -> None:
-        """Record that the known kernel failed before or after this candidate."""
+        """Record that the known-good kernel failed before or after this candidate."""
         self._candidates.pop(candidate, None)
         self._candidates[candidate] = reason
         self._in_a_row += 1
 
     def passed(self) -> None:
-        """Record that the known kernel succeeded."""
+        """Record that the known-good kernel succeeded."""
         self._in_a_row = 0
 
     def forget(self) -> None:
@@ -33,7 +33,7 @@ class Health:
 
     @property
     def verdict(self) -> str | None:
-        """Return why the device must be quarantined; None if it need not be."""
+        """Return why the device must be quarantined, or None if it need not be."""
         last = next(reversed(self._candidates.values()), "")
         if len(self._candidates) >= MOST_CANDIDATES:
             return f"a known kernel failed after {len(self._candidates)} different candidates; last failure: {last}"

@@ -90,7 +90,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
 
 
 def _read(kept: Path, token: str) -> str | None:
-    """Return the stored token that was received for this join token; None if no token is stored."""
+    """Return the stored token that was received for this join token, or None if no token is stored."""
     try:
         document = json.loads(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -25,7 +25,7 @@ class IdleClock:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Mark the block as time in which a job is built or performed."""
+        """Mark the block as time in which a job is built or executed."""
         self._change(1)
         try:
             yield

@@ -24,15 +24,17 @@ MOST_JOBS = 64
 """Maximum number of jobs that a slot holds, equal to the limit of one request."""
 
 _LOOK_S = 0.25
-"""Seconds between checks whether a build that is waited for is still needed."""
+"""Seconds between two checks of whether a build is still needed."""
 
 LEAST_JOBS = 4
 ENOUGH = 6
 """Number of built jobs above which the pipeline holds more than the device needs."""
 
 DEEPER, SHALLOWER = 2, 1
-"""Jobs by which the pipeline grows after the device waited for a job, and shrinks while too many built jobs wait.
-In a simulation of 15 compilers of 0.5 s and trials of 0.14 s, 8 jobs are held and the device is idle for 1 %."""
+"""Number of jobs by which the pipeline grows after the device waited for a job, and number by which it shrinks while
+too many built jobs wait. In a simulation of 15 compilers of 0.5 s and trials of 0.14 s, 8 jobs are held and the device
+is idle for 1 %.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 """Minimum and maximum pause in seconds while the service is unavailable, or after a job failed on this machine."""
 
 MEND_S, LONGEST_MEND_S = 5.0, 60.0
-"""Minimum and maximum pause in seconds before a device is tried again on which a known kernel failed."""
+"""Minimum and maximum pause in seconds before a device is tried again on which a known-good kernel failed."""
 
 MOST_BROKEN = 1000
 """Maximum number of jobs whose failures are counted. If counts are dropped, jobs are tried more often."""
@@ -45,7 +45,9 @@ FEW_JOBS = 2
 """Number of jobs requested first after an idle time: the baselines and the first candidate of a new search."""
 
 MAX_BREAKS = 3
-"""Number of failures of a job on this worker, other than its candidate's faults, after which it is reported failed."""
+"""Number of failures of a job on this worker, without faults of its candidate, after which the job is reported as
+failed.
+"""
 
 _LOG = structlog.get_logger()
 
@@ -85,7 +87,7 @@ class Slot:
         self._idle = True
 
     def run(self) -> None:
-        """Do jobs until the worker stops. Leases that are still held are given back."""
+        """Execute jobs until the worker stops. Leases that are still held are then returned to the service."""
         stopping = self._context.stopping
         try:
             while not stopping.is_set():
@@ -187,7 +189,7 @@ class Slot:
         self._meter.take()
 
     def _finish(self, pending: Pending) -> None:
-        """Perform a built job and queue its result for delivery. Failures do not end the slot."""
+        """Execute a built job, and queue its result for delivery. Failures do not end the slot."""
         lease = pending.lease
         built: Preparation = {}
         try:
@@ -284,7 +286,7 @@ class Slot:
             self._release(lease, "the worker ends")
 
     def _mistrust(self, lease: Lease, reason: str) -> None:
-        """Give a job back after a device fault. The device must pass the known kernel before the next job."""
+        """Give a job back after a device fault. The device must pass the known-good kernel before the next job."""
         self._health.failed(job_of(lease), reason)
         self._fault = self._health.verdict
         self._release(lease, reason)

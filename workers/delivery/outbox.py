@@ -75,7 +75,7 @@ class Outbox:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why results are only in memory; None if they are on disk."""
+        """Reason why results are only in memory. None if they are on disk."""
         return self._spool.trouble
 
     def start(self) -> None:
@@ -177,7 +177,7 @@ class Outbox:
         return answers
 
     def _store_lacking(self, parcel: Parcel, answer: Answer) -> None:
-        """Upload artefacts again that the service has deleted, or lost when a backup was restored."""
+        """Upload artefacts again that the service has deleted, or has lost because a backup was restored."""
         for digest in answer.lacking:
             self._stored.discard(digest)
             if (content := parcel.contents.get(digest)) is None:
@@ -196,7 +196,9 @@ class Outbox:
         return True
 
     def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
-        """Return the artefacts to send with the reports: those that the service may lack, up to the size limit."""
+        """Return the artefacts to send with the reports. They are artefacts that the service may not have, up to the
+        size limit.
+        """
         enclosed: dict[str, bytes] = {}
         for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
             if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:
@@ -228,7 +230,7 @@ class Outbox:
         self._forget(parcel)
 
     def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
-        """Handle a result on which the service fails: retry several times, then set it aside."""
+        """Handle a result on which the service fails, by retrying several times and then setting the result aside."""
         self._tries[parcel.key] += 1
         if isinstance(error, ServiceError) and self._tries[parcel.key] < MOST_TRIES:
             _LOG.warning("result.kept", attempt=parcel.attempt_id, reason=str(error))

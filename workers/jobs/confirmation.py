@@ -43,7 +43,9 @@ _BUDGET_SHARE = 0.8
 """Fraction of the time limit for measuring that interleaved rounds may use."""
 
 _PROFILE_SHARE = 4
-"""Time limit of a profiler, relative to that of verification. A profiler replays a launch dozens of times."""
+"""Time limit of a profiler, as a multiple of the time limit of verification. A profiler repeats a launch dozens of
+times.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class Instruments:
 
 
 class Confirmation:
-    """Measures one challenge. `report` may be called once, by the slot that holds the device."""
+    """Measures one challenge. The slot that holds the device calls `report` once."""
 
     def __init__(self, instruments: Instruments, work: Assignment, job: Confirm, built: Mapping[Side, Built]) -> None:
         self._instruments = instruments
@@ -127,7 +129,7 @@ class Confirmation:
         return replace(report, answers=together([each for each in given if each is not None]))
 
     def _costs(self, report: ConfirmReport) -> Costs | None:
-        """Return the conversion of times to costs; None if the search has no metric."""
+        """Return the conversion of times to costs, or None if the search has no metric."""
         work = self._work.copy.family.work(self._terms.problem)
         flops, moved = (None, None) if work is None else (work.flops, work.bytes)
         goal = Goal.of(self._terms.objective, self._terms.problem, flops=flops, moved=moved)
@@ -196,7 +198,9 @@ class Confirmation:
         return self._work if process == 1 else replace(self._work, timed_only=True)
 
     def _prepare(self, process: int) -> None:
-        """Start the runner of a later process during the measurement of this one, if that does not disturb it."""
+        """Start the runner of a later process during the current measurement, if this does not disturb the
+        measurement.
+        """
         if process > self._most or not self._ahead:
             return
         self._instruments.runners.prepare(

@@ -68,16 +68,16 @@ class Estimator:
             return self._made
 
     def prove(self, work: Assignment) -> None:
-        """Do nothing: there is no device to check."""
+        """Do nothing, because there is no device to check."""
 
     def begin(self) -> None:
-        """Do nothing: no interruption is pending."""
+        """Do nothing, because no interruption is pending."""
 
     def interrupt(self) -> None:
-        """Do nothing: estimates are short."""
+        """Do nothing, because estimates are short."""
 
     def close(self) -> None:
-        """Do nothing: no resource is open."""
+        """Do nothing, because no resource is open."""
 
 
 def aimed(work: Assignment) -> Assignment:

@@ -48,10 +48,12 @@ _SIDES: tuple[Side, ...] = ("challenger", "incumbent")
 
 
 class Performer(Protocol):
-    """Performs jobs on one device. `prepare` and `interrupt` are thread-safe; one thread calls the other methods."""
+    """Executes jobs on one device. `prepare` and `interrupt` are thread-safe. All other methods are called from one
+    thread.
+    """
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Do the steps of a job that need no device, such as builds."""
+        """Execute the steps of a job that need no device, such as builds."""
         ...
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
@@ -140,7 +142,7 @@ class Evaluator:
         return {role: self.build(work.built_as(role), config) for role, config in present.items()}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """Perform the job while the caller holds the device."""
+        """Execute the job while the caller holds the device."""
         match job:
             case Evaluate():
                 return self.evaluate(work, job, built["candidate"])
@@ -224,7 +226,7 @@ class Evaluator:
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
-        """Open the runner of the next trial. Every runner first runs a known kernel."""
+        """Open the runner of the next trial. Every runner first runs a known-good kernel."""
         self._runners.drop(work)
         self._runners.of(work)
 
@@ -330,7 +332,9 @@ class _Search:
 
 
 class Duplicates:
-    """Reports by binary: those of this process from memory, those of other workers from the service."""
+    """Finds reports by binary. Reports of this process are in memory, and reports of other workers are read from the
+    service.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client

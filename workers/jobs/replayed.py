@@ -43,16 +43,16 @@ class Replay:
                 return BaselineReport(timings={})
 
     def prove(self, work: Assignment) -> None:
-        """Do nothing: there is no device to check."""
+        """Do nothing, because there is no device to check."""
 
     def begin(self) -> None:
-        """Do nothing: no interruption is pending."""
+        """Do nothing, because no interruption is pending."""
 
     def interrupt(self) -> None:
-        """Do nothing: lookups are short."""
+        """Do nothing, because lookups are short."""
 
     def close(self) -> None:
-        """Do nothing: no resource is open."""
+        """Do nothing, because no resource is open."""
 
     def _evaluate(self, recording: Recording, config: Config) -> EvaluateReport:
         try:

@@ -44,7 +44,7 @@ def examine_cases(
 
 
 class _Examination:
-    """Results of the examined cases so far. Thread-safe."""
+    """Results of the cases examined so far. Thread-safe."""
 
     def __init__(self, examine: Callable[[str, float], Sequence[Sanitized]], limit_s: float) -> None:
         self.found: dict[str, Sequence[Sanitized]] = {}

@@ -29,7 +29,7 @@ class Stopwatch:
 
     @contextmanager
     def step(self, process: int, name: str) -> Iterator[None]:
-        """Time one step of a process; see `evo.trial.results.Step`."""
+        """Time one step of a process, see `evo.trial.results.Step`."""
         begun = time.perf_counter()
         try:
             yield
@@ -42,11 +42,11 @@ class Stopwatch:
 
 
 class Status:
-    """Current step of a job. The performer writes it and the heartbeat reads it; assigning a string needs no lock."""
+    """Current step of a job, written by the `Performer` and read by the heartbeat. Assigning a string needs no lock."""
 
     def __init__(self) -> None:
         self.words: str | None = None
 
     def say(self, words: str | None) -> None:
-        """Set the current step; None if no long step runs."""
+        """Set the current step. None if no long step runs."""
         self.words = words

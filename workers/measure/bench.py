@@ -37,7 +37,7 @@ from workers.runner import confinement
 from workers.runner.protocol import Open, Prove
 
 _POWER = 2
-"""Separates the random stream of the order of energy spans from others, which have the same seed."""
+"""Number that separates the random stream of the order of energy spans from streams with the same seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Candidate:
     rights: tuple[Buffers, ...]
     """For each content of the timed buffers, a set with the verified outputs."""
     deferred: bool = False
-    """True while checks on mixed inputs and by two threads are due."""
+    """True while the checks with mixed inputs and with two threads are still due."""
 
 
 @dataclass(kw_only=True)
@@ -108,16 +108,16 @@ class Bench:
         return self.session.meter()
 
     def load(self, file: KernelFile, elsewhere: int | None) -> Any:
-        """Load a kernel. `elsewhere` selects other cores than those for timing, as in `Session.load`."""
+        """Load a kernel. `elsewhere` selects cores on which nothing is timed, as in `Session.load`."""
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)
 
     def timer(self, candidate: Candidate) -> Timer:
-        """Return a timer of the candidate in the cache mode that ranks."""
+        """Return a timer of the candidate in the cache mode that ranks trials."""
         sets = self.buffers.sets(self.terms.objective.cache, candidate.arguments)
         return self.session.timer(candidate.kernel, sets)
 
     def power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
-        """Return the power of each timer's kernel; empty if the search's metric needs no power."""
+        """Return the power of each timer's kernel. The result is empty if the search's metric needs no power."""
         if self.meter is None:
             return {}
         rng = np.random.default_rng([*self.terms.seed, _POWER])

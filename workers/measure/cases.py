@@ -16,8 +16,8 @@ from workers.measure.verify import HopelessError, remember, verify, verify_elsew
 from workers.runner.protocol import CasePlan, Verified, Verify
 
 _LEAST_HOPELESS_US = 20_000.0
-"""Duration of a call in µs below which every candidate is verified on all cases: the request to the device and a first
-touch of memory count as well, and little time would be saved.
+"""Duration of a call in µs below which every candidate is verified on all cases. Skipping cases would save little time,
+and the duration includes the request and the first access to memory.
 """
 
 

@@ -12,7 +12,7 @@ from workers.measure.timing import balanced, undisturbed
 
 QUICK_SPANS, CONFIRM_SPANS = 3, 10
 LEAST_SPANS = 6
-"""Spans of a comparison that are taken even if time is short: the interval of a median needs six samples."""
+"""Minimum number of spans per comparison, because the confidence interval of a median needs six samples."""
 
 _BATCH_S = 0.005
 """Seconds of calls between two readings, so that reading the meter takes a negligible share of the time."""
@@ -74,7 +74,7 @@ def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple
 def _advance(
     timer: Timer, meter: EnergyMeter, clock: Callable[[], float], before_uj: float
 ) -> tuple[float, list[float]]:
-    """Call the kernel until the meter advances; return the reading and the times of the calls."""
+    """Call the kernel until the meter advances. Return the reading and the times of the calls."""
     began_s, batches = clock(), list[float]()
     while True:
         batches += _batch(timer, clock)

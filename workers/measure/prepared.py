@@ -81,7 +81,7 @@ def _importing(modules: Sequence[str]) -> Iterator[None]:
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """Import modules. Errors are ignored; the code that uses a module reports them."""
+    """Import modules. Errors are ignored here, because the code that uses a module reports them."""
     for name in modules:
         with suppress(Exception):
             import_module(name)

@@ -17,7 +17,7 @@ _STACKS = (8, 16)
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One verified call: the placement of its buffers, and the call mode."""
+    """One verified call, with the placement of its buffers and the call mode."""
 
     placement: Placement
     mode: CallMode

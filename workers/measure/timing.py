@@ -20,8 +20,8 @@ from workers.runner.protocol import Compare
 _REFERENCE_SAMPLES = 5
 _EARLY_SHARE = 5
 WARM_US = 10_000.0
-"""Warm-up before a sample. A kernel of 0.5 ms is 4-8 % slower right after another program ran, and within 1 % of its
-usual time 4-10 ms later.
+"""Microseconds of warm-up before a sample. A kernel of 0.5 ms is 4-8 % slower right after another program ran, and
+within 1 % of its usual time 4-10 ms later.
 """
 ROUND_US = 5_000.0
 """A sample of a round is the lower quartile of the samples that fit in this time, so that interruptions do not count.
@@ -173,7 +173,7 @@ def undisturbed_sample(timer: Timer) -> float:
 
 
 def repeats(sample_us: float) -> int:
-    """Return how many samples of this duration are combined into one sample of a round."""
+    """Return the number of samples of a given duration that are combined into one sample of a round."""
     return max(1, int(ROUND_US / max(sample_us, ROUND_US / _MOST_REPEATS)))
 
 
@@ -203,13 +203,15 @@ def _median_of(timer: Timer) -> float:
 
 
 _TELLING_ROUNDS = 20
-"""With fewer rounds, a comparison with the incumbent is too imprecise; even the fastest baseline is then left out."""
+"""Number of rounds below which a comparison with the incumbent is too imprecise. Even the fastest baseline is then
+omitted.
+"""
 
 _FAR_SLOWER = 20
-"""A baseline slower than a candidate by this factor is left out: a hundred rounds would add nothing to its own job."""
+"""Factor by which a baseline must be slower than a candidate to be omitted. The baseline job has already timed it."""
 
 _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
-"""Samples whose median is used, because a single one may have been interrupted; fewer if they last long."""
+"""Number of samples whose median is used, number if samples last long, and seconds from which a sample is long."""
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:

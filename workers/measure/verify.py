@@ -27,8 +27,8 @@ _ROUNDING = 0.01
 """Relative L2 error below which rounding may explain a difference."""
 
 _KEPT_ELEMENTS = 1 << 22
-"""Number of elements of a first result that are kept to report how much a later one differs; larger results are not
-copied to the host.
+"""Maximum number of elements of a first result that is kept to report how much a later result differs. Larger results
+are not copied to the host.
 """
 
 
@@ -37,7 +37,7 @@ ANY_ORDER = (
     "search with --any-order (objective.deterministic = false): each result is then judged by its tolerance"
 )
 SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the same order in every launch"
-"""Advice where the contract cannot be changed."""
+"""Advice for kernels whose author cannot change the contract."""
 
 
 class HopelessError(EvoError, RuntimeError):
@@ -192,7 +192,7 @@ def verify_elsewhere(
 
 
 def _remedy(launch: Launch, *, fixed: bool) -> str:
-    """Return advice on alignment if the launch used unaligned buffers; else an empty string."""
+    """Return advice on alignment if the launch used unaligned buffers, else an empty string."""
     if launch.placement.where not in ("unaligned", "last"):
         return ""
     if fixed:
@@ -267,7 +267,7 @@ def _describe(case: CaseError, far: Distance) -> str:
 
 
 def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
-    """Return advice if the error may come from a reference that was computed in low precision; else an empty string."""
+    """Return advice if the error may come from a reference that was computed in low precision, else an empty string."""
     if reference.dtype != np.float64 or not case.rel_l2_limit < (case.rel_l2 or 0.0) < _ROUNDING:
         return ""
     with np.errstate(over="ignore"):

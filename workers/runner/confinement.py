@@ -14,7 +14,7 @@ import psutil
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _FILE_BYTES = 1 << 30
-"""Largest file, or the memory limit if that is larger, because buffers that kernel processes share are files."""
+"""Maximum size of a file in bytes, unless the memory limit is larger. Buffers that kernel processes share are files."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import NoReturn
 from workers.runner import confinement
 
 PEAK = "kernel-evo-peak-bytes="
-"""Start of the guardian's last line on standard error: the peak memory of its runner. The slot cannot read it from the
-system, whose figure includes the worker's own memory before it started the guardian.
+"""Start of the guardian's last line on standard error: the peak memory of its runner. The slot cannot read this value
+from the system, whose value includes the memory of the worker before the guardian was started.
 """
 
 

@@ -66,7 +66,7 @@ def undisturbed(perform: Callable[[], R]) -> R:
 
 
 def memory_kills() -> int:
-    """Return the number of out-of-memory kills so far: of this container if it counts them, else of the machine."""
+    """Return the number of out-of-memory kills so far, in this container if it counts them, else on the machine."""
     return next(_counts(), 0)
 
 

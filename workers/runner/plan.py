@@ -11,7 +11,7 @@ from workers.build.families import Assignment
 from workers.runner.protocol import CasePlan, Open
 
 _FEWEST_CONTENTS = 2
-"""Fewest contents of timed buffers: with a single one, nothing could change between samples."""
+"""Minimum number of contents of timed buffers. With a single content, nothing could change between samples."""
 
 
 def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, modules: tuple[str, ...] = ()) -> Open:

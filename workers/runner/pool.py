@@ -26,10 +26,10 @@ from workers.system.seconds import Seconds
 R = TypeVar("R", bound=Reply)
 
 OPEN_SHARE = 4
-"""Factor by which imports, inputs and float64 references may take longer than verifying one candidate."""
+"""Time limit for imports, inputs and references, as a multiple of the time limit for verifying one candidate."""
 
 LEAST_OPEN_S = 60.0
-"""Minimum of that limit: NumPy and a device's libraries alone take seconds on a busy machine."""
+"""Minimum of this time limit in seconds. Importing NumPy and a device's libraries takes seconds on a busy machine."""
 
 PROVE_S = 60.0
 """Seconds that opening the device and running a known kernel may take; a GPU's driver takes seconds on a busy
@@ -37,7 +37,7 @@ machine.
 """
 
 SPARE_THREADS = 1
-"""Thread count of the runner that stands by; numeric libraries read it when they are loaded. Most searches have it."""
+"""Thread count of the standby runner, which most searches need. Numeric libraries read it when they are loaded."""
 
 SLOW_OPEN_S = 5.0
 """Seconds of waiting after which the log states the reason."""
@@ -48,7 +48,7 @@ _OPENINGS = 2
 """Attempts to open a runner that dies without an outside kill."""
 
 MAX_TRIALS = 500
-"""Maximum trials of one runner: binaries stay loaded, so mappings and memory accumulate."""
+"""Maximum number of trials per runner. Binaries stay loaded, so mappings and memory accumulate."""
 
 _KEPT = 2
 
@@ -66,7 +66,7 @@ class UnfitError(EvoError, RuntimeError):
 
 
 class _UnprovenError(EvoError, RuntimeError):
-    """The runner failed on a known kernel."""
+    """The runner failed on a known-good kernel."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -74,7 +74,7 @@ class _UnprovenError(EvoError, RuntimeError):
 
 
 class TroubleError(EvoError, RuntimeError):
-    """The family or the machine is faulty; candidates cannot be judged until it is repaired."""
+    """The family or the machine is faulty. Candidates cannot be judged until the fault is repaired."""
 
 
 class ReferenceTroubleError(TroubleError, CannotJudge):
@@ -302,7 +302,7 @@ class Runners:
         return None
 
     def _started(self, threads: int) -> Child:
-        """Return a runner that has opened nothing yet: the standby runner, or a new one."""
+        """Return a runner that has not opened a device yet, which is the standby runner or a new runner."""
         with self._starting:
             spare, self._spare = self._spare, None
         if spare is not None and threads != SPARE_THREADS:

@@ -126,7 +126,7 @@ def _failure(error: Exception, request: Request) -> Reply:
 
 
 def _outcome(error: Exception, request: Request) -> Outcome | None:
-    """Return the outcome of the candidate if it caused an error; None if it did not."""
+    """Return the outcome of the candidate if it caused an error, or None if it did not."""
     match error:
         case HopelessError() | WrongAnswerError():
             return error.outcome

@@ -283,7 +283,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfit:
-    """The device is faulty, because a known kernel fails on it."""
+    """The device is faulty, because a known-good kernel fails on it."""
 
     reason: str
     kind: Literal["unfit"] = "unfit"

@@ -51,7 +51,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(arguments: list[str]) -> None:
-    """Confine this process, and replace it by the command."""
+    """Confine this process, and execute the command in its place."""
     split = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = arguments[:split], arguments[split + 1 :]
     pairs = list(zip(options[::2], options[1::2], strict=True))

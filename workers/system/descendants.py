@@ -90,7 +90,7 @@ def end_these(pids: list[int]) -> None:
 
 
 def below(pid: int) -> list[psutil.Process]:
-    """Return all descendants of a process; none if it has ended."""
+    """Return all descendants of a process. The result is empty if it has ended."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.Error:

@@ -27,7 +27,7 @@ class GaveUp(EvoError, RuntimeError):
 
 
 def log_busy(holder: int | None) -> None:
-    """Log that another process holds the device. `holder` is its id; None if unknown."""
+    """Log that another process holds the device. `holder` is its id. None if unknown."""
     log().info("device.busy", holder=holder)
 
 
@@ -106,7 +106,7 @@ def _sign(descriptor: int, text: str) -> None:
 
 
 def _holder(descriptor: int) -> int | None:
-    """Return the process id in the file; None if that process has ended or the id cannot be read."""
+    """Return the process id in the file, or None if that process has ended or the id cannot be read."""
     try:
         pid = int(os.pread(descriptor, 20, 0))
     except (OSError, ValueError):

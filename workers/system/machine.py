@@ -69,7 +69,7 @@ def frequency_mhz(core: int) -> float | None:
 
 
 def pin(count: int) -> tuple[int, ...]:
-    """Pin this process to the last `count` cores that it may use, and return them; empty if the system cannot pin."""
+    """Pin this process to the last `count` cores that it may use, and return them. Empty if the system cannot pin."""
     if not hasattr(os, "sched_setaffinity"):
         return ()
     chosen = cores()[-count:]

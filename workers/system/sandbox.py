@@ -59,7 +59,7 @@ def sandboxed(
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment of sandboxed commands: variables that compilers read, without secrets."""
+    """Return the environment of sandboxed commands, with variables that compilers read and without secrets."""
     return {name: os.environ[name] for name in (*_KEPT, *_ALSO_KEPT) if name in os.environ}
 
 
@@ -84,7 +84,9 @@ def _launcher(reads: Iterable[str], writes: Iterable[str], lists: Iterable[Path]
 
 
 def _home_of(program: str) -> list[str]:
-    """Return the paths of a program: its installation folder if the program is in a ``bin``, else only the program."""
+    """Return the paths that a program needs. If the program is in a ``bin`` folder, it is the installation folder, else
+    the program.
+    """
     path = Path(program).resolve()
     prefix = path.parent.parent
     installed = path.parent.name == "bin" and prefix not in (Path("/"), Path.home())

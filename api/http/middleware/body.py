@@ -75,7 +75,7 @@ class BodyLimit:
 
 
 def _refusal(request: Request) -> Response | None:
-    """Return the refusal of a body because of its headers; None if the body may be read."""
+    """Return the refusal of a body because of its headers, or None if the body may be read."""
     if {"content-length", "transfer-encoding"} <= set(request.headers):
         # a proxy may use the other length and take the rest for another client's request (RFC 9112, 6.3)
         refused = answer(request, 400, "Content-Length and Transfer-Encoding are both given: send one of them")

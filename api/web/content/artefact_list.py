@@ -118,7 +118,7 @@ def _ordered(named: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def text_of(content: bytes) -> str | None:
-    """Return the content as text; None if it is binary or too large to show."""
+    """Return the content as text, or None if it is binary or too large to show."""
     if len(content) > MOST_BYTES or b"\0" in content[:4096]:
         return None
     return content.decode(errors="replace")

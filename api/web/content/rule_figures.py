@@ -163,7 +163,7 @@ def figure_text(rule: Rule) -> str:
 
 
 def figure_words(rule: Rule) -> str:
-    """Return the explanation of the figure; empty if no figure is shown."""
+    """Return the explanation of the figure. The result is empty if no figure is shown."""
     reading = _reading(rule)
     return "" if reading is None or _unchecked(rule) or _noisy(rule) else reading.figure
 

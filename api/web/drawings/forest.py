@@ -31,7 +31,7 @@ class Forest(Rows):
 
 
 def forest(found: Sequence[AblationView]) -> Forest | None:
-    """Return the drawing of all changes that have a ratio; None if no change has one."""
+    """Return the drawing of all changes that have a ratio, or None if no change has one."""
     drawn = [(each, each.effect) for each in by_effect(found) if each.effect is not None]
     if not drawn:
         return None

@@ -143,7 +143,7 @@ def figure_text(figure: Figure | None) -> str:
 
 
 def unconfirmed_text(view: SearchView) -> str | None:
-    """Describe a trial whose quick samples are faster than the confirmed best; None if there is none."""
+    """Describe a trial whose quick samples are faster than the confirmed best. None if there is none."""
     found = view.unconfirmed
     if found is None:
         return None
@@ -249,7 +249,7 @@ def screen(console: Console) -> Iterator[LiveScreen | LineScreen]:
 
 
 def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
-    """Return ` (same binary as trial 3)` for a trial that compiled to the binary of an earlier trial; else nothing."""
+    """Return ` (same binary as trial 3)` for a trial that compiled to the binary of an earlier trial, else nothing."""
     return f" (same binary as trial {duplicates[trial.number]})" if trial.number in duplicates else ""
 
 

@@ -20,7 +20,7 @@ def cache_folder() -> Path:
 
 
 def cache_trouble() -> str | None:
-    """Return why this machine's workers cannot write their cache, and a remedy; None if they can."""
+    """Return why this machine's workers cannot write their cache, and a remedy, or None if they can."""
     folder = cache_folder()
     if (reason := unwritable(folder)) is None:
         return None

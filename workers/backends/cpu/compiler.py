@@ -136,7 +136,7 @@ class CCompiler:
 
     @cached_property
     def sandbox(self) -> str:
-        """Name of the sandbox for untrusted units; empty if this compiler does not work in a sandbox."""
+        """Name of the sandbox for untrusted units. Empty if this compiler does not work in a sandbox."""
         with scratch() as folder:
             (folder / "kernel.c").write_text("int anchor;\n")
             unit = Unit(source="", architecture="native", entry="anchor", untrusted=True)
@@ -262,7 +262,7 @@ def _unexported(unit: Unit, binary: bytes) -> str:
 
 
 def _defined(header: Path) -> set[str]:
-    """Return the macros that a header defines; none if the file is a library."""
+    """Return the macros that a header defines. The result is empty if the file is a library."""
     try:
         if header.stat().st_size > _LONGEST_HEADER:
             return set()

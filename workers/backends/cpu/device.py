@@ -272,7 +272,7 @@ def _threads_of(pid: int) -> int:
 
 
 class CpuDriver:
-    """Finds the CPU and opens it; see `workers.backends.Driver`."""
+    """Finds the CPU and opens it, see `workers.backends.Driver`."""
 
     kind: DeviceKind = "cpu"
     baselines = "baselines"
@@ -314,7 +314,7 @@ class CpuDriver:
         return CSanitizer(self.compiler())
 
     def profiler(self) -> None:
-        """Return None: processor counters are rarely readable, and almost never in containers."""
+        """Return None, because processor counters are rarely readable, and almost never in containers."""
 
     @cached_property
     def _compiler(self) -> CCompiler:

@@ -45,16 +45,16 @@ _FORBIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-"""`access` is missing: it tells only whether a file exists, and code that people bring looks for its configuration by
-it. A kernel that is slow or fast by a file is judged by its confirmation.
+"""`access` is allowed, because it only shows whether a file exists, and existing libraries look for their configuration
+with it. If the speed of a kernel depends on a file, its confirmation decides.
 """
 
 _DYNSYM = 11
 _BINDINGS = (1, 2)
-"""Global and weak: what other programs see."""
+"""Bindings of symbols that other programs can use: global and weak."""
 
 _CODE = (0, 2, 10)
-"""Kinds of symbols that can be called: without a type (assembly), functions, functions chosen when they are loaded."""
+"""Types of symbols that can be called: no type (assembly code), function, and function that is chosen at load time."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ _FORGED = "the kernel wrote to its process's pipe to the runner"
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 
 _NEARLY_ALL = 0.9
-"""Share of a kernel's memory from which its allocations begin to fail."""
+"""Fraction of a kernel's memory limit at which allocations begin to fail."""
 
 LEAST_TURN_NS = 500_000
 """Total duration from which calls on several sets are compared with the system's time accounting."""
@@ -401,7 +401,9 @@ class KernelProcess:
         self._process.send(message)
 
     def _require_silence(self) -> None:
-        """End the process if it sent a reply that was not requested: the kernel wrote that reply."""
+        """End the process if it sent a reply that was not requested, because the kernel must have written
+        that reply.
+        """
         if self._process.ended is not None or not self.answered:
             return
         unasked = self._process.receive_now(REPLY.size)
@@ -442,7 +444,7 @@ class KernelProcess:
         return () if found is None else (found[0] - self._space.mapped_bytes, found[1])
 
     def _exhausted(self) -> str | None:
-        """Return the fault if the kernel keeps nearly all memory that the process may allocate; else None."""
+        """Return the fault if the kernel keeps nearly all memory that the process may allocate, else None."""
         mapped = self._mapped_bytes()
         if not (self.memory_bytes and mapped) or mapped[0] < _NEARLY_ALL * self.memory_bytes:
             return None

@@ -19,8 +19,8 @@ GUARD_BYTES = PAGE_BYTES
 """Minimum size of each guard band when data begins on a page, which it does unless a `Placement` moves it."""
 
 _MOST_COPIED_BYTES = 64 << 20
-"""Size up to which an output is remembered by a copy, which takes a tenth of the time of a hash; larger ones are
-hashed, because a runner's memory is limited.
+"""Maximum size of an output that is remembered by a copy. A copy takes a tenth of the time of a hash, but the memory of
+a runner is limited.
 """
 
 
@@ -62,7 +62,7 @@ class GuardedArray:
             band.fill(POISON)
 
     def overrun(self) -> str | None:
-        """Return which guard band was overwritten, and where; None if neither was."""
+        """Return which guard band was overwritten, and where, or None if neither was."""
         for side, band in self._bands.items():
             hit = np.flatnonzero(band != POISON)
             if hit.size:

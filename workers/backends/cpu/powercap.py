@@ -8,14 +8,14 @@ from pathlib import Path
 from workers.backends.energy import NoMeterError
 
 FOLDER = "KERNEL_EVO_POWERCAP"
-"""Environment variable with the folder of the counters, for containers that see it elsewhere."""
+"""Environment variable with the folder of the counters, for containers in which the folder has a different path."""
 
 _SYSTEM = Path("/sys/class/powercap")
 _COUNTED = ("package", "dram")
-"""Zones that are summed up: processor packages, which include their cores, and memory where it is counted apart."""
+"""Names of the zones that are added: processor packages with their cores, and memory if it is counted separately."""
 
 SPAN_S = 0.15
-"""Counters advance about every millisecond."""
+"""Seconds of calls per sample. The counters advance about every millisecond."""
 
 
 @dataclass(kw_only=True)

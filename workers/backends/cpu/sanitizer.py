@@ -29,21 +29,25 @@ from workers.system.scratch import scratch
 
 MAX_FINDINGS = 10
 _FLAGS = (("-O1", "-g1", "-fno-omit-frame-pointer", "-ffp-contract=fast"), ("-O2", "-g1", "-ffp-contract=fast"))
-"""Flags of a build, and of a second one if it fails: assembler code may need the register of frame pointers."""
+"""Flags of the first build, and of a second build if the first fails. Assembler code may need the frame pointer's
+register.
+"""
 
 _UNDEFINED = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
-"""Flags that hide the sanitizers from the kernel, which could otherwise behave differently under them."""
+"""Flags that hide the sanitizers from the kernel, so that it cannot behave differently when sanitizers are used."""
 
 _FINDING = re.compile(r"(?:SUMMARY: \w+Sanitizer: .*|.*: runtime error: .*)")
 _ALIGNMENT = 4096
-"""Alignment as in `workers.backends.cpu.memory`: a kernel may rely on the alignment that it has when it is timed."""
+"""Alignment of buffers in bytes, the same as in timed calls, because a kernel may rely on it."""
 
 _OWN_PROCESS = "/proc/self"
 """Folder in which a sanitizer reads the mappings of its own process."""
 
 _PROOF_S = 30.0
 _SLOWER, _AMPLE_S = 10_000, 10.0
-"""A sanitized call that takes more than this factor longer, and longer than this time, does not end."""
+"""A sanitized call counts as endless if it takes more than this multiple of a plain call, and more than
+these seconds.
+"""
 
 _SETTINGS = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
@@ -61,7 +65,7 @@ class Tool:
     threaded: bool = False
 
     def unfit(self, subject: Subject) -> str | None:
-        """Return why this tool cannot check a kernel; None if it can."""
+        """Return the reason why this tool cannot check a kernel, or None if it can."""
         if self.threaded and subject.threads == 1:
             return "the kernel runs on one thread"
         if self.threaded and "-fopenmp" in subject.unit.flags:

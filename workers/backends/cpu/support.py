@@ -23,19 +23,19 @@ from workers.system.program import run
 from workers.system.scratch import scratch
 
 _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
-"""Runs per figure: maximum, minimum, and the seconds after which it ends in between."""
+"""Maximum and minimum number of runs per rate, and the seconds after which no further run begins."""
 
 _FRESH_S = 3600.0
-"""Age in seconds after which ceilings are measured again, because the machine may have been busy before."""
+"""Age in seconds after which peak rates are measured again, because the machine may have been busy before."""
 
 _FLOATS, _SPECIAL = ("float32", "float64"), ("exponentials", "divisions")
-"""Ceilings of support.c by name: multiply-adds, and operations with rates of their own."""
+"""Names of the peak rates that support.c measures: multiply-adds by dtype, and special operations."""
 
 _COPIES, _BURST_BYTES = tuple(1 << bits for bits in range(13, 25, 2)), 1 << 20
-"""Sizes of copies whose source and target may fit in caches; short copies are timed in bursts."""
+"""Sizes in bytes of copies that may fit into caches, and bytes per burst, because short copies are timed in bursts."""
 
 _MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES)
-"""Names of the measured ceilings, part of the cache key."""
+"""Names of the measured peak rates. They are part of the cache key."""
 
 _COPY_BYTES = 64 << 20
 _MEASURED_AT = "measured_at"

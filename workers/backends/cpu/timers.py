@@ -19,31 +19,31 @@ reach it.
 """
 
 _MAXIMUM_SAMPLE_S = 8e-3
-"""Maximum length of a sample that is contradicted. A repetition has twice as many calls: the cost of the request stays
-the same, and the error of a wrong clock grows with the calls.
+"""Maximum duration in seconds of a sample whose reported time is contradicted. Each repetition has twice as many calls,
+because the cost of the request then stays the same while the error of a wrong clock grows.
 """
 
 _PROLONGED = 3
-"""Surplus of samples that needed more calls over those that did not, from which all samples have so many. Single ones
-are disturbed by other programs: if they made all later samples longer, a round would hold one sample, and an
-interruption of it would count.
+"""If the samples that needed more calls outnumber the remaining samples by this number, all later samples have more
+calls. Single samples do not matter, because other programs may have disturbed them.
 """
 
 _CALIBRATIONS = 3
-"""Number of samples of which the shortest determines the calls; an interrupted one would make all others too short."""
+"""Number of samples whose minimum determines the calls per sample. An interrupted sample would give too few calls."""
 
 MOST_ATTEMPTS = 12
 """Attempts at a sample. An attempt that contradicts the system's time accounting is repeated. With eight busy programs
-on two cores, six in ten honest batches are answered late, but all twelve attempts only two times in a thousand.
+on two cores, six in ten replies to correct kernels were late, but all twelve attempts were late only twice in a
+thousand samples.
 """
 
 _RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
-"""First: factor by which restoring in a kernel process may be slower than in this one, measured as the best of a few
-rounds.
+"""Factor by which restoring may be slower in a kernel process than in this process, and number of rounds and of sets
+with which the time in this process is measured. The fastest round counts.
 """
 
 _FURTHER_SETS = 16
-"""Sets whose pages are entered in a kernel process besides those that its next calls use."""
+"""Number of sets for which a kernel process gets page-table entries in addition to the sets of its next calls."""
 
 
 class CallTimer:

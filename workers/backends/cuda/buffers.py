@@ -67,7 +67,7 @@ class GuardedBuffer:
         return host
 
     def overrun(self) -> str | None:
-        """Return which guard band was written, and where; None if neither was."""
+        """Return a text with the guard band and the position that were overwritten, or None if neither was."""
         for side, place in self._bands.items():
             band = np.empty(GUARD_BYTES, np.uint8)
             self._runtime.memcpy(band.ctypes.data, place, GUARD_BYTES, self._runtime.memcpyDeviceToHost)
@@ -154,7 +154,7 @@ class DeviceBuffers:
         return [self.sibling() for _ in range(count)]
 
     def place(self, placement: Placement) -> None:
-        """Do nothing: kernels may rely on the alignment of the driver's allocations."""
+        """Do nothing, because kernels may rely on the alignment of the driver's allocations."""
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         with cuda_errors():

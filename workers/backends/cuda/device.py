@@ -77,7 +77,7 @@ class CudaSession:
         self._support = SupportKernels(self._cuda, self._stream, device, binary)
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Do nothing: GPU kernels allocate no memory."""
+        """Do nothing, because GPU kernels allocate no memory."""
 
     def load(
         self,
@@ -135,7 +135,7 @@ class CudaSession:
         return self._support.copies(size, sets)
 
     def settle(self) -> None:
-        """Do nothing: no other threads run in this process."""
+        """Do nothing, because no other threads run in this process."""
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         return None
@@ -224,7 +224,7 @@ class CudaSession:
 
 
 class CudaDriver:
-    """Finds and opens GPUs; see `workers.backends.Driver`."""
+    """Finds and opens GPUs, see `workers.backends.Driver`."""
 
     kind: DeviceKind = "cuda"
     baselines = "cuda_baselines"
@@ -248,7 +248,7 @@ class CudaDriver:
         return found, obstacle is None
 
     def look(self) -> tuple[list[Device], str | None]:
-        """Return the usable GPUs, and the reason why other GPUs cannot be used; None if there are none."""
+        """Return the usable GPUs, and the reason why other GPUs cannot be used, or None if there are none."""
         if find_spec("cupy") is None:
             return [], "CuPy is not installed: install kernel-evo with the extra `cuda12` or `cuda13`"
         if not driver_installed():

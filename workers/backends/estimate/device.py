@@ -15,7 +15,7 @@ from workers.system.sandbox import sandbox_here
 
 
 class EstimateDriver:
-    """Offers one virtual device for estimates on any target; see `workers.backends.Driver`."""
+    """Offers one virtual device for estimates on any target, see `workers.backends.Driver`."""
 
     kind: DeviceKind = "estimate"
     baselines = ""
@@ -43,7 +43,7 @@ class EstimateDriver:
         return CudaCompiler()
 
     def sanitizer(self) -> None:
-        """Return None: no kernel runs."""
+        """Return None, because no kernel runs."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
         raise Conflict("kernels are not run for estimates: choose another --device to measure times")

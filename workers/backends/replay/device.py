@@ -10,7 +10,7 @@ from workers.system import machine
 
 
 class ReplayDriver:
-    """Offers one virtual device for all recordings; see `workers.backends.Driver`."""
+    """Offers one virtual device for all recordings, see `workers.backends.Driver`."""
 
     kind: DeviceKind = "replay"
     baselines = ""
@@ -31,10 +31,10 @@ class ReplayDriver:
         raise Conflict("a recorded space has no kernels to compile: choose another --device to measure times")
 
     def sanitizer(self) -> None:
-        """None: no kernel runs."""
+        """Return None, because no kernel runs."""
 
     def profiler(self) -> None:
-        """None: no kernel runs."""
+        """Return None, because no kernel runs."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
         raise Conflict("a recorded space has no kernels to run: choose another --device to measure times")

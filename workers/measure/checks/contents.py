@@ -34,7 +34,7 @@ class Contents:
         self._spent_s, self._changes = 0.0, 0
 
     def of(self, buffers: Buffers) -> int:
-        """Return the number of the content that a set holds; 0 if it was never filled."""
+        """Return the number of the content that a set holds, or 0 if it was never filled."""
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:

@@ -73,7 +73,7 @@ class OutputCheck:
 
 
 def refusal(answers: OutputChecks) -> WrongAnswer | None:
-    """Return the outcome of a candidate with wrong outputs in timed calls; None if there were none."""
+    """Return the outcome of a candidate with wrong outputs in timed calls, or None if there were none."""
     if not answers.wrong:
         return None
     return WrongAnswer(reason=f"{answers.wrong} of {answers.judged} timed calls that were judged: {answers.first}")

@@ -30,38 +30,40 @@ from workers.measure.timing import Moment
 from workers.measure.verify import WrongAnswerError, judge
 
 _Write: TypeAlias = tuple[str, int | slice, Any]
-"""Name of an input, index in it, and what is written there."""
+"""Name of an input, index in the input, and value to write."""
 
 _FEW = 16
-"""Number of differing elements up to which they are written one by one."""
+"""Maximum number of differing elements that are written one by one."""
 
 _PIECES = 8
-"""Pieces in which a whole input is written, in random order: a kernel that reads faster than it is written, and in the
-same order, would find it complete.
+"""Number of pieces in which a whole input is written, in random order. A kernel that reads in the order of the writes,
+and faster, would otherwise see a complete input.
 """
 
 _DRAWS = 20
 _BATCH_S, _LATEST = 0.002, 0.8
 _SHORTEST = 1 / 8
-"""Length of the shortest run of calls whose inputs change, relative to `_BATCH_S`; lengths are drawn at random."""
+"""Shortest duration of a batch of calls whose inputs change, relative to `_BATCH_S`. Durations are drawn at random."""
 
 _LEAST_CALLS, _LEAST_TURNS = 4, 3
-"""Minimum number of calls of a run, and of runs that are made even if calls are slow."""
+"""Minimum number of calls of a batch, and minimum number of batches even if calls are slow."""
 
 _LEAST_JUDGED, _PATIENCE = 48, 8
-"""With fewer judged answers, as on a busy machine, runs may take this many times as long."""
+"""Number of verified answers below which the time limit is extended, as on a busy machine, and factor of
+the extension.
+"""
 
 _ENOUGH, _MOST_TURNS = 64, 256
-"""Number of judged answers that is enough, and maximum number of runs: some runs end before the change."""
+"""Sufficient number of verified answers, and maximum number of batches. Some batches end before the change."""
 
 LEAST_PAIRS = 6
 _WRONG = 2
-"""Number of wrong last answers from which a kernel is refused. One may be chance: the count of a call that has ended
-becomes visible a moment late, while the processor may already read inputs of the next call.
+"""Number of wrong answers after which a kernel is rejected. A single wrong answer may be chance, because the processor
+may read inputs of the next call before the count of the ended call becomes visible.
 """
 
 _FEWEST = 16
-"""With fewer judged answers, one wrong answer is enough."""
+"""Number of verified answers below which one wrong answer is enough for a rejection."""
 
 _WHY = "The kernel answers with data that it kept from earlier inputs"
 

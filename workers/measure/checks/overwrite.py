@@ -23,31 +23,34 @@ from workers.measure.timing import Moment, undisturbed, undisturbed_sample
 
 MOST_SETS = 128
 CACHE_SHARE = 0.5
-"""Share of the cache of a core or GPU that a hot ring may fill; with more, other programs affect the times."""
+"""Fraction of the cache of a core or GPU that a hot ring may fill. In a larger ring, other programs affect
+the times.
+"""
 
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 6, 24, 240
-"""Minimum, usual and maximum rounds. With 6 rounds the 95 % interval of a median is their range. More than the usual
-rounds are taken while the interval is too wide to decide.
+"""Minimum, usual and maximum number of rounds. With 6 rounds, the 95 % interval of the median is the range of the
+samples. The usual number is exceeded while the interval is too wide for a decision.
 """
 
 _WHOLLY, _PARTLY = 0.75, 2.0
 """Multiples of a cache's size up to which a kernel's buffers stay in it completely, and partly."""
 
 _PAGES_BYTES = 64 * 4096
-"""Memory whose page translations fit in the first-level TLB of a CPU core. A transpose that writes one element of each
-page took 2.6 times as long when its outputs had more pages.
+"""Number of bytes whose page translations fit in the first-level TLB of a CPU core. A transpose that writes one element
+of each page took 2.6 times as long when its outputs had more pages.
 """
 
 MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
-"""Judged calls with changing contents: maximum per turn, and minimum for slow kernels. A kernel that answers one call
-in five from storage escapes 64 of them with probability 0.8 ** 64 < 1e-6; one that counts calls never escapes.
+"""Maximum number of verified calls with changing contents per turn, and minimum number for slow kernels. A kernel that
+returns a stored answer in one call of five is not detected in 64 calls with probability 0.8 ** 64 < 1e-6. A kernel that
+counts calls is always detected.
 """
 
 _MIXED_BYTES = 64 << 20
 """Maximum memory of sets with their own inputs if there are more than two."""
 
 SHORT_ROUNDS, _SHORT_BATCH_US = 12, 100.0
-"""Rounds with shorter batches than the timed ones, and duration of such a batch, far above that of a first call."""
+"""Number of rounds with shorter batches than in the timed rounds, and duration of such a batch in µs."""
 
 LOOKS = 3
 """Number of measurements that must all find a disagreement."""

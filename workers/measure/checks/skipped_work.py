@@ -48,7 +48,7 @@ _OVERTAKEN_S = 0.3
 """Seconds that a process may spend on calls whose inputs change during the calls."""
 
 _BUDGET_SHARE = 10
-"""The check for skipped work may take one part in this many of the budget of all rounds."""
+"""Divisor of the time budget of all rounds that gives the budget of the check for skipped work."""
 
 
 def skipped_work(
@@ -198,7 +198,9 @@ def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], mom
 
 
 def _disagreement(bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy) -> str:
-    """Return why a kernel may do less work in repeated or timed calls; empty if it does not."""
+    """Return the reason to suspect that a kernel does less work in repeated or timed calls. The result is empty if it
+    does not.
+    """
     sets, limits = found.poisoned.calls_per_sample, bench.terms.device.limits
     limit = most_disagreement(candidate.arguments, sets, limits, policy)
     fault = disagreement(found.poisoned, found.repeated, limit, policy.skip_confidence)
@@ -213,7 +215,7 @@ def _disagreement(bench: Bench, candidate: Candidate, found: OverwriteCheck, *, 
 
 
 def _in_short_batches(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> Timing:
-    """Time calls as in the timed rounds, but with another number of calls per batch."""
+    """Time calls as in the timed rounds, but with a different number of calls per batch."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
     timer = bench.session.batch_timer(candidate.kernel, sets, short_batch(timed, other))

@@ -18,10 +18,12 @@ from workers.measure.verify import WrongAnswerError, judge
 
 _LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
 _SETS, _MOST_BYTES, _SHORT_US = 64, 1 << 22, 500.0
-"""Number of judged calls of each thread in a turn if a call is short, limited by the memory that their sets hold."""
+"""Maximum number of verified calls per thread and turn, maximum bytes of their sets, and µs below which a call is
+short.
+"""
 
 _TURNS_OF_MANY = 10
-"""Turns with so many calls: judging them takes most of the time."""
+"""Number of turns with many calls. Verifying their outputs takes most of the time."""
 
 _BUDGET_S, _BUDGET_OF_VERY_SHORT_S, _VERY_SHORT_US = 0.06, 0.2, 50.0
 """Seconds after which no further turn begins, except for the first `_LEAST_TURNS`. On a busy machine, turns of very

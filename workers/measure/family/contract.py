@@ -138,7 +138,7 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
     copied = values.reshape(-1)
 
     def copy(piece: slice) -> float:
-        """Copy a piece, and return its largest magnitude; NaN if the piece contains NaN."""
+        """Copy a piece, and return its largest magnitude. NaN if the piece contains NaN."""
         copied[piece] = flat[piece]
         return float(np.abs(copied[piece]).max(initial=0.0))
 
@@ -195,7 +195,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
 
 
 def _codes(operand: Operand) -> str:
-    """Return how to create arrays of an operand's dtype, if NumPy lacks the dtype."""
+    """Return advice on creating arrays of an operand's dtype if NumPy does not have the dtype."""
     if operand.dtype not in FORMATS:
         return ""
     return f", the codes of {operand.dtype}: evo.reference.encoding.encoded(values, {operand.dtype!r})"

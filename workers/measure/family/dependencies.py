@@ -135,7 +135,7 @@ def _is_below(module: ModuleType, folder: Path) -> bool:
 
 
 def _state(path: str) -> list[int] | None:
-    """Return size, modification time and inode of a regular file; None if the path is not a regular file."""
+    """Return size, modification time and inode of a regular file, or None if the path is not a regular file."""
     with suppress(OSError, ValueError):
         found = os.stat(path)  # noqa: PTH116 - called for each module at each read of the cache
         if stat.S_ISREG(found.st_mode):

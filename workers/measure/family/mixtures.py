@@ -21,20 +21,20 @@ from evo.reference.encoding import decoded, encoded, is_floating
 from workers.measure.family.expected_output import Arrays
 
 _EQUAL_SHARE = 8
-"""One element in this many is set to the value of its neighbour, as many to one common value, and half as many to 0,
-positive or negative.
+"""One element in `_EQUAL_SHARE` gets the value of its neighbour, as many elements get one common value, and half as
+many become positive or negative 0.
 """
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
-"""Largest share by which nearby elements differ; smallest and largest factor of that share over the relative error that
-an output may have. The smallest exceeds 1 by far, so that an answer to the nominal inputs is wrong.
+"""Maximum fraction by which elements of nearby inputs differ, and the minimum and maximum ratio of this fraction to the
+allowed relative error. The minimum is far above 1, so that the answer for the nominal inputs is wrong.
 """
 
 _MOST_CHANGED = 3
 """Number of elements that differ if few do."""
 
 _MOST_BYTES = 1 << 27
-"""Maximum size of all inputs; with more, drawing and judging mixtures takes too long."""
+"""Maximum total size of the inputs in bytes. Drawing and verifying mixtures of larger inputs takes too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,7 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
 
 
 def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
-    """Return True if an array repeats along an axis: copies, equal halves, or equal neighbours."""
+    """Return True if an array repeats along an axis, as copies, equal halves or equal neighbours."""
     for axis in axes:
         along, size = np.moveaxis(array, axis, 0), array.shape[axis]
         pairs = [(along[1:], along[:-1])] if size > 1 else []

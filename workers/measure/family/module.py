@@ -46,7 +46,7 @@ class ReferenceModule:
         self.helpers = _helpers(self._module)
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of the module; None if it does not exist. Its errors name the function."""
+        """Return a function of the module, or None if it does not exist. Its errors name the function."""
         function = getattr(self._module, name, None)
         if function is None:
             return None
@@ -153,7 +153,7 @@ def _dict_advice(error: BaseException) -> str:
 
 
 def _import_advice(error: BaseException, path: Path) -> str:
-    """Return advice on where modules are searched if the error is a failed import; else an empty string."""
+    """Return advice on where modules are searched if the error is a failed import, else an empty string."""
     if not isinstance(error, ImportError):
         return ""
     if "relative import" in str(error):

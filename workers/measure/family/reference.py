@@ -33,20 +33,22 @@ from workers.runner.protocol import CasePlan
 
 NO_LIMIT = sys.float_info.max
 _GROWTH = 32
-"""Memory of a reference and its yardstick as a multiple of their inputs: a few float64 copies of half-precision
-arrays.
+"""Memory that a reference and its yardstick need, as a multiple of the size of the inputs. They make a few float64
+copies of half-precision arrays.
 """
 
 _FEW_ELEMENTS = 64
-"""Number of elements below which the yardstick's largest error is chance; the norm's tolerance then sets the limit."""
+"""Number of elements below which the yardstick's maximum error is too random. The tolerance of the norm is then the
+limit.
+"""
 
 _KEPT_ANYWAY_BYTES = 16 << 20
 _LAYOUT = 5
 """Version of the cache's layout, and of the checks that its entries have passed."""
 
 _REPEATED_S = 0.05
-"""References that take less are computed twice, so that state or randomness in them is found before a kernel is
-judged.
+"""References that take fewer seconds are computed twice, so that state or randomness in them is detected before a
+kernel is verified.
 """
 
 _MIXED = 0x6D69
@@ -57,10 +59,12 @@ _DEPENDENCIES = "dependencies"
 """Name of a cache entry's array with the states of the files outside the family that it depends on."""
 
 _READ_BYTES_S = 2e8
-"""Rate at which cache entries are read and checked. Larger outputs are cached only if computing them takes longer."""
+"""Bytes per second at which cache entries are read and checked. Large outputs are cached only if computing takes longer."""
 
 _CACHE_SHARE = 2
-"""The expected outputs of one problem may fill one part in this many of the cache; more would displace each other."""
+"""Divisor of the cache size that gives the maximum size of one problem's outputs, so that they do not evict
+each other.
+"""
 
 
 def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
@@ -88,7 +92,7 @@ class Reference:
         self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of reference.py; None if it does not exist. Its errors name the function."""
+        """Return a function of reference.py, or None if it does not exist. Its errors name the function."""
         return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:

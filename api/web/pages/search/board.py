@@ -106,7 +106,7 @@ class Board:
 
     @property
     def done(self) -> float | None:
-        """Used fraction of the budget, 0 to 1; None if nothing was used or there is no budget."""
+        """Used fraction of the budget, 0 to 1. None if nothing was used or there is no budget."""
         budget, search = self.search.budget, self.search
         parts = [
             search.elapsed_s / (60 * budget.minutes) if budget.minutes else None,

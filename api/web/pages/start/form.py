@@ -71,7 +71,7 @@ class StartForm:
 
     @property
     def first(self) -> str | None:
-        """Name of the first invalid field, which gets the focus; None if no field is invalid."""
+        """Name of the first invalid field, which gets the focus. None if no field is invalid."""
         return next((fault.field for fault in self.faults if fault.field), None)
 
     def value(self, entry: Entry) -> str:

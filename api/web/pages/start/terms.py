@@ -90,7 +90,7 @@ def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Ter
 
 
 def _faults(service: Service, body: dict[str, Any]) -> dict[str, str]:
-    """Return the faults that the REST API would report, by field; empty if it would start the search."""
+    """Return the faults that the REST API would report, by field. The result is empty if it would start the search."""
     try:
         service.conductor.orders.check(SearchRequest.model_validate(body))
     except ValidationError as error:

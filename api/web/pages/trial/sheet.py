@@ -111,7 +111,7 @@ class Sheet:
 
     @property
     def power(self) -> Power | None:
-        """Power that was measured with the time; None if the search's metric needs no power."""
+        """Power that was measured with the time. None if the search's metric needs no power."""
         outcome = self.trial.outcome
         return outcome.timing.power if isinstance(outcome, Measured) else None
 
@@ -182,7 +182,7 @@ def settings_of(config: Config, other: Config) -> tuple[Setting, ...]:
 
 
 def source_difference(left: TrialFiles, right: TrialFiles) -> Difference | None:
-    """Return the difference from the left source to the right source; None if a source is missing."""
+    """Return the difference from the left source to the right source, or None if a source is missing."""
     texts = [None if artefacts.source is None else artefacts.source.text for artefacts in (left, right)]
     lines = [beginning(text.splitlines()) for text in texts if text is not None]
     return difference(*lines) if len(lines) == 2 else None

@@ -9,36 +9,42 @@ from threading import Lock
 from workers.backends.cpu.segment import Segment
 
 MOST_DISAGREEMENT = 0.01
-"""Share of a batch by which claimed and counted time may differ, beyond the cost of the request itself."""
+"""Allowed difference between reported and counted time, as a fraction of the batch, in addition to the
+request's cost.
+"""
 
 DISAGREEMENT_OF_TURNS = 0.1
-"""The same for calls on several sets in turn, which are not repeated: they are only compared with calls on one set, for
-which a difference of a quarter counts.
+"""Like `MOST_DISAGREEMENT`, for batches of one call on each of several sets. Such batches are not repeated. They are
+only compared with calls on one set, where a difference of a quarter matters.
 """
 
 _SPREAD_NS = 4_000
-"""Spread of the time that the system counts for the same few system calls."""
+"""Variation, in ns, of the time that the system counts for the same few system calls."""
 
 _COLD_REQUEST = 2.0
-"""Factor by which a request's processor time may exceed its idle one, because a kernel has filled the caches."""
+"""Factor by which the processor time of a request may exceed that of an idle request, because a kernel filled the
+caches.
+"""
 
 _COLD_REQUEST_NS = 20_000
-"""Additional processor time allowed per request: on a busy machine honest kernels exceeded the idle cost by 10 µs."""
+"""Additional processor time allowed per request, in ns. On a busy machine, correct kernels exceeded the idle cost by 10
+µs.
+"""
 
 _WAITS = 5
-"""Factor over the fastest idle answer from which a wait counts as unexplained."""
+"""Multiple of the duration of the fastest idle reply above which a wait counts as unexplained."""
 
 _DISAGREEING = 10
-"""One batch in this many may remain contradicted after repetition."""
+"""One batch in `_DISAGREEING` may remain contradicted after its repetitions."""
 
 _LEAST_PAUSE_NS = 1_000_000
 """Length of a pause in which another kernel may have been timed."""
 
 LEAST_BATCHES = 3
-"""Fewest batches that are judged."""
+"""Minimum number of batches for a verdict."""
 
 _LEAST_LEAK_BYTES = 16
-"""Memory that must be lost in most batches to count as a leak; malloc never returns less."""
+"""Number of bytes per call that must be lost in most batches to count as a leak. malloc never allocates fewer bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +175,7 @@ def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) 
 def overused(
     batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float = MOST_DISAGREEMENT
 ) -> str | None:
-    """Return why the processor time shows that the reported times are impossible; None if it does not."""
+    """Return the reason why the processor time shows that the reported times are impossible, or None if it does not."""
     if len(batches) < LEAST_BATCHES:
         return None
     if any(batch.claimed_ns < 0 for batch in batches):
@@ -230,13 +236,13 @@ def leak(batches: Sequence[Batch]) -> str | None:
 
 
 _WORDS, _ORDER, _HELD = 32, 16, 17
-"""Words of 8 bytes. The order has a separate cache line, so that reading the count delays no call."""
+"""Number of 8-byte words, index of the order, and index of its confirmation. They have a separate cache line."""
 
 _GO_ON, _HALT, _HOLD, _ONE_MORE = range(4)
-"""Orders to the loop."""
+"""Orders of the runner to the loop that calls the kernel."""
 
 _LOOKS = 50
-"""Number of reads of the count before the system is asked whether the batch has ended, which takes longer."""
+"""Number of reads of the count between two slower checks of whether the batch has ended."""
 
 
 class SharedPace:

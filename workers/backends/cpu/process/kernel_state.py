@@ -72,7 +72,7 @@ class KernelState:
     foreign: tuple[int, ...] = field(default=(), repr=False)
 
     def changed(self, before: "KernelState") -> str | None:
-        """Return a text on the first difference from an earlier state; None if there is none."""
+        """Return a description of the first difference from an earlier state, or None if there is none."""
         for each in fields(self):
             if each.name in _WORDS and getattr(self, each.name) != getattr(before, each.name):
                 return _WORDS[each.name]
@@ -109,7 +109,7 @@ _WORDS = {
 
 
 def state_of(pid: int) -> KernelState:
-    """Return the current state of a process; empty if the process has ended."""
+    """Return the current state of a process. The result is empty if the process has ended."""
     folder = f"/proc/{pid}"
     status = dict(line.partition(":\t")[::2] for line in _text(f"{folder}/status").splitlines())
     if not status:

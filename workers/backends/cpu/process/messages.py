@@ -23,13 +23,13 @@ STACKED, FLOATS = 24, 8
 """Maximum numbers of a kernel's stack arguments and floating-point arguments."""
 
 APRON_BYTES = 1 << 20
-"""Inaccessible memory on both sides of a segment."""
+"""Size in bytes of the inaccessible memory on each side of a segment."""
 
 REPLY = struct.Struct("=q6QQ")
 """Status, six values, and the length of the text that follows."""
 
 WRITE = struct.Struct("=QQQ8s")
-"""A write before a call: destination, source (0: a pattern), bytes and pattern."""
+"""Memory write before a call: destination, source (0 if a pattern is written), size in bytes, and pattern."""
 
 _HEADER = struct.Struct("=IIQQQQ")
 

@@ -32,7 +32,7 @@ _STARTED = itertools.count()
 
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
-"""Environment variable that carries the runner's mark in a kernel process; the name reveals nothing."""
+"""Environment variable with the runner's mark in a kernel process. Its name does not reveal kernel-evo."""
 
 
 class StartedProcess:
@@ -163,7 +163,7 @@ class StartedProcess:
                 self._said.append(chunk)
 
     def cpu_ns(self) -> int:
-        """Return the processor time of the process in ns, as counted by the system; 0 if unknown."""
+        """Return the processor time of the process in ns, as counted by the system, or 0 if unknown."""
         return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
 
     def waiting_ns(self) -> int:
@@ -171,7 +171,7 @@ class StartedProcess:
         return sum(_queued_ns(file) for file in self._schedules)
 
     def memory_bytes(self) -> tuple[int, int] | None:
-        """Return the size of the process's memory, and of its private writable part; None if unknown."""
+        """Return the size of the process's memory, and of its private writable part, or None if unknown."""
         try:
             pages = os.pread(self._memory[0], 128, 0).split()
             return int(pages[0]) * mmap.PAGESIZE, int(pages[5]) * mmap.PAGESIZE
@@ -206,7 +206,7 @@ class StartedProcess:
 
 
 _ENDING: list["subprocess.Popen[bytes]"] = []
-"""Kernel processes that were killed but may not have ended yet: freeing their memory takes milliseconds."""
+"""Kernel processes that were killed but may not have ended yet, because freeing their memory takes milliseconds."""
 
 
 def ending() -> set[int]:
@@ -236,7 +236,7 @@ def _kill(pid: int) -> None:
 
 
 def _opened(path: str) -> list[int]:
-    """Return a list with a descriptor of a file; empty if the file cannot be read."""
+    """Return a list with a descriptor of a file. The result is empty if the file cannot be read."""
     try:
         return [os.open(path, os.O_RDONLY | os.O_CLOEXEC)]
     except OSError:

@@ -82,7 +82,7 @@ class NvrtcCompiler:
 
     @property
     def sandbox(self) -> str:
-        """Name of the sandbox for compilations of untrusted units; empty if there is none."""
+        """Name of the sandbox for compilations of untrusted units. Empty if there is none."""
         return sandbox_here()
 
     @cached_property
@@ -195,7 +195,7 @@ def figures(log: str, entry: str) -> dict[str, float]:
 
 
 def absent(entry: str, log: str) -> str:
-    """Return why a build has no figures for its entry. List the kernels of the binary as `entry` in family.toml."""
+    """Return why a build has no resource figures for its entry. The text lists the kernels that `entry` could name."""
     names = list(dict.fromkeys(_COMPILED.findall(log)))
     if entry in names:
         return f"ptxas does not report the resources of `{entry}`"

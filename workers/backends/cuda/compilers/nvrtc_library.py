@@ -120,7 +120,7 @@ class Nvrtc:
 
 
 def _traced_headers(trace: Path) -> tuple[str, ...] | None:
-    """Return the headers in a time trace, which is in Chrome's trace event format; None if it cannot be read."""
+    """Return the headers in a time trace, which is in Chrome's trace event format, or None if it cannot be read."""
     try:
         events = json.loads(trace.read_text(encoding="utf-8", errors="surrogateescape"))["traceEvents"]
     except (OSError, ValueError, KeyError):

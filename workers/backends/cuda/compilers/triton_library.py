@@ -37,7 +37,7 @@ _WARP = 32
 
 
 def installed_version() -> str | None:
-    """Return the version of Triton; None if it is not installed. Triton is not imported."""
+    """Return the version of Triton, or None if it is not installed. Triton is not imported."""
     try:
         return version_of("triton")
     except PackageNotFoundError:

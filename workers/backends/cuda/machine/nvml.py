@@ -25,7 +25,7 @@ These are runners (of which one measures at a time), discovery, the copy measure
 
 
 def facts(uuid: str) -> Mapping[str, str]:
-    """Return the current facts about a GPU; empty if NVML does not answer."""
+    """Return the current facts about a GPU. The result is empty if NVML does not answer."""
     nvml, handle = _handle(uuid)
     if handle is None:
         return {}
@@ -60,7 +60,7 @@ def _count(nvml: Any) -> int | None:
 
 
 def strangers(uuid: str) -> tuple[str, ...]:
-    """Return other programs that use this GPU, and so may disturb timing, e.g. ``process 123 (python)``."""
+    """Return the other programs that use a GPU and may disturb timing, e.g. ``process 123 (python)``."""
     nvml, handle = _handle(uuid)
     return () if handle is None else tuple(_strangers(nvml, handle))
 
@@ -103,7 +103,7 @@ def _is_own_module(module: str) -> bool:
 
 
 def _try(function: Any, *arguments: Any) -> Any:
-    """Return the result of a query; None if this GPU or driver does not support the query."""
+    """Return the result of a query, or None if this GPU or driver does not support the query."""
     import pynvml
 
     try:

@@ -61,7 +61,7 @@ class CudaSanitizer:
         return read(tool, log)
 
     def run_tool(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
-        """Return the exit status (None: the time limit was reached) and the log of one tool."""
+        """Run one tool, and return its exit status and its log. The status is None if the time limit was reached."""
         command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS), *OPTIONS.get(tool, ())]
         with scratch() as folder:
             return watched(command, subject, folder, launches=1, timeout_s=timeout_s)
@@ -80,7 +80,7 @@ def read(tool: str, log: str) -> Sanitized:
 
 
 def _findings(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the findings. A report begins without indentation; its location follows in an indented line."""
+    """Yield the findings. A finding begins without indentation, and its location follows in an indented line."""
     for index, text in enumerate(texts):
         if text.startswith(" ") or _HARMLESS.match(text):
             continue

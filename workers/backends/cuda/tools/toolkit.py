@@ -15,7 +15,7 @@ _USUAL = ("/usr/local/cuda",)
 
 
 def find_tool(name: str) -> Path | None:
-    """Return the path of a tool of the CUDA toolkit; None if it is not installed."""
+    """Return the path of a tool of the CUDA toolkit, or None if it is not installed."""
     found = (shutil.which(name, path=folder) for folder in _places())
     return next((Path(each) for each in found if each is not None), None)
 
