@@ -59,7 +59,7 @@ _DEPENDENCIES = "dependencies"
 """Name of a cache entry's array with the states of the files outside the family that it depends on."""
 
 _READ_BYTES_S = 2e8
-"""Bytes per second at which cache entries are read and checked. Large outputs are cached only if computing takes longer."""
+"""Bytes per second at which cache entries are read and checked. Outputs that are computed faster are not cached."""
 
 _CACHE_SHARE = 2
 """Divisor of the cache size that gives the maximum size of one problem's outputs, so that they do not evict
