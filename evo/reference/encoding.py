@@ -10,11 +10,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from evo.reference import Array
 from evo.reference.pieces import in_pieces
-
-Array = NDArray[Any]
 
 _FLOAT32_BIAS = 127
 _FLOAT32_MANTISSA_BITS = 23

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from evo.reference.torch_baselines import Arrays, tensor_of
+from evo.reference import Arrays
+from evo.reference.torch_baselines import tensor_of, torch_on_gpu
 
 Problem: TypeAlias = Mapping[str, Any]
 Tensors: TypeAlias = Mapping[str, Any]
@@ -63,10 +64,7 @@ def _prepared(rival: Rival, problem: Problem, inputs: Arrays) -> Timed:
 
 def on_gpu(array: Any, dtype: str) -> Any:
     """Return an input array as a tensor on the GPU."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    torch_on_gpu()
     return tensor_of(
         array, dtype if array.dtype.itemsize == 2 else ""
     ).cuda()  # lengths have four bytes and are integers

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference import Arrays
 from evo.reference.library import LARGE_ELEMENTS, computing
 from evo.reference.pieces import allocated, normals, on_all_cores
 
-Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Computation: TypeAlias = Callable[[Mapping[str, Any], Arrays], dict[str, NDArray[Any]]]
 
 BLOCK_ELEMENTS = 1 << 18

@@ -1,22 +1,48 @@
-"""PyTorch baselines on a GPU, eager and compiled, for a family's ``reference.py``."""
+"""PyTorch baselines for a family's ``reference.py``: on the CPU, and eager and compiled on a GPU."""
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from evo.reference import Array, Arrays
 
-Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 Function: TypeAlias = Callable[..., object]
 
 
-def tensor_of(array: NDArray[np.generic], dtype: str) -> Any:
+def torch_on_cpu() -> Any:
+    """Return PyTorch for baselines on the CPU, with ``OMP_NUM_THREADS`` threads, or one if the variable is not set."""
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    return torch
+
+
+def torch_on_gpu() -> Any:
+    """Return PyTorch for baselines on a GPU.
+
+    Raises:
+        ImportError: PyTorch is absent, or sees no GPU.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    return torch
+
+
+def tensor_of(array: Array, dtype: str) -> Any:
     """Return a tensor that shares the array's memory. Codes of ``bfloat16`` are viewed as numbers of that dtype."""
     import torch
 
     tensor = torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
+
+
+def on_cpu(function: Function, names: Sequence[str], dtype: str, inputs: Arrays) -> Callable[[], object]:
+    """Return a call of the function on the named inputs, as the baseline ``torch`` of a CPU."""
+    torch_on_cpu()
+    return partial(function, *(tensor_of(inputs[name], dtype) for name in names))
 
 
 def torch_baselines(
@@ -43,10 +69,7 @@ def _on_gpu(
     Raises:
         ImportError: PyTorch is not installed, or was built without CUDA.
     """
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    torch = torch_on_gpu()
     tensors: list[Any] = [torch.from_numpy(inputs[name]).cuda() for name in names]
     if dtype == "bfloat16":
         tensors = [each.view(torch.bfloat16) for each in tensors]

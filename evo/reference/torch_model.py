@@ -5,7 +5,6 @@ their values are replaced before the file runs. PyTorch is imported only when a 
 """
 
 import ast
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +17,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evo.reference import Arrays
 from evo.reference.library import require_gpu
+from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
-Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Prepare: TypeAlias = Callable[[Arrays], Callable[[], object]]
 
 ON_GPU = 1 << 22
@@ -268,12 +268,7 @@ class TorchModel:
         compiled: list[Any] = []
 
         def prepare(inputs: Arrays, *, compiling: bool) -> Callable[[], object]:
-            import torch
-
-            if device == "cuda" and not torch.cuda.is_available():
-                raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
-            if device == "cpu":
-                torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+            torch = torch_on_gpu() if device == "cuda" else torch_on_cpu()
             with _LOCK:
                 model, values = self._model(problem, inputs)
             model = model.to(device)

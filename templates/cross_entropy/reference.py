@@ -2,20 +2,17 @@
 it.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded
 from evo.reference.rivals import rivals
 from evo.reference.rows import by_rows, logit_rows
-from evo.reference.torch_baselines import tensor_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
 IGNORED = -100
 
@@ -55,9 +52,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     """
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        torch = torch_on_cpu()
         return partial(_of_torch, tensor_of(inputs["x"], problem["dtype"]), torch.from_numpy(inputs["target"]).long())
 
     return {"numpy": lambda inputs: partial(yardstick, problem, inputs), "torch": with_torch}
@@ -67,10 +62,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
     """Return GPU baselines: PyTorch's cross entropy, eager and compiled, with int64 targets."""
 
     def on_gpu(inputs: Arrays, *, compiled: bool) -> Callable[[], object]:
-        import torch
-
-        if not torch.cuda.is_available():
-            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+        torch = torch_on_gpu()
         x = tensor_of(inputs["x"], problem["dtype"]).cuda()
         target = torch.from_numpy(inputs["target"]).long().cuda()
         return partial(torch.compile(_of_torch) if compiled else _of_torch, x, target)

@@ -1,7 +1,6 @@
 """Inputs, reference, attainable accuracy and baselines for matrix products. Only runners execute it."""
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -10,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, stored
 from evo.reference.library import LARGE_FLOPS, computing
 from evo.reference.pieces import normals
 from evo.reference.rivals import rivals
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
-
+from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
 BETWEEN_ROWS = 1000.0
 
@@ -82,10 +79,8 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return lambda: _as_one(problem, _epilogue(np, problem, np.matmul(a, b, out=out), each))
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        return _with_torch(problem, {name: _tensor(problem, array) for name, array in inputs.items()})
+        torch_on_cpu()
+        return _with_torch(problem, {name: tensor_of(array, problem["dtype"]) for name, array in inputs.items()})
 
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}
 
@@ -94,20 +89,10 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
     """Return GPU baselines: PyTorch (cuBLAS), and ``naive``, the kernel of ``naive.cu``."""
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        if not torch.cuda.is_available():
-            raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
-        return _with_torch(problem, {name: _tensor(problem, array).cuda() for name, array in inputs.items()})
+        torch_on_gpu()
+        return _with_torch(problem, {name: tensor_of(array, problem["dtype"]).cuda() for name, array in inputs.items()})
 
     return {"torch": with_torch, **rivals("gemm", problem), "naive": partial(_naive, problem)}
-
-
-def _tensor(problem: Mapping[str, Any], array: Array) -> Any:
-    import torch
-
-    tensor = torch.from_numpy(array)
-    return tensor.view(torch.bfloat16) if problem["dtype"] == "bfloat16" else tensor
 
 
 def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[], object]:

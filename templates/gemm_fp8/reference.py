@@ -1,7 +1,6 @@
 """Inputs, reference, attainable accuracy and baselines for products of E4M3 matrices. Only runners execute it."""
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -10,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, stored
 from evo.reference.library import computing
 from evo.reference.pieces import normals
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
 E4M3 = "float8_e4m3"
 LARGEST = 448.0
@@ -83,9 +81,7 @@ def _with_numpy(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
 
 
 def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
-    import torch
-
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch = torch_on_cpu()
     tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
     a, b = (tensors[name].view(torch.float8_e4m3fn) for name in "ab")
     out = getattr(torch, problem["out"])
@@ -108,10 +104,7 @@ def _activation(problem: Mapping[str, Any]) -> Callable[[Any], Any] | None:
 
 
 def _on_torch(problem: Mapping[str, Any], fast: bool, inputs: Arrays) -> Callable[[], object]:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    torch = torch_on_gpu()
     tensors = {name: torch.from_numpy(array).cuda() for name, array in inputs.items()}
     a, b = (tensors[name].view(torch.float8_e4m3fn) for name in "ab")
     a_scale, b_scale = tensors["a_scale"], tensors["b_scale"]

@@ -1,6 +1,5 @@
 """Inputs, reference, rounding error and baselines for quantisation to E4M3. Only runners execute it."""
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -8,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded
 from evo.reference.pieces import normals
 from evo.reference.rows import a_column_each
-from evo.reference.torch_baselines import torch_baselines
+from evo.reference.torch_baselines import torch_baselines, torch_on_cpu
 
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
 Timed = Callable[[Arrays], Callable[[], object]]
 
 E4M3 = "float8_e4m3"
@@ -106,9 +104,7 @@ def _quantised_by_torch(problem: Mapping[str, Any], x: Any) -> Any:
 
 
 def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
-    import torch
-
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch = torch_on_cpu()
     x = torch.from_numpy(inputs["x"])
     return lambda: _quantised_by_torch(problem, x)
 

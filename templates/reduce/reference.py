@@ -1,18 +1,15 @@
 """Inputs, reference and baselines for sums and maxima of rows. Only runners execute it."""
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, largest
 from evo.reference.rows import a_column_each, normal_rows, raise_columns
-from evo.reference.torch_baselines import tensor_of, torch_baselines
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import tensor_of, torch_baselines, torch_on_cpu
 
 MEAN_AND_DEVIATION = {
     "normal": (1.0, 1.0),
@@ -90,9 +87,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return lambda: np.matmul(x, ones, out=out)
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        torch_on_cpu()
         x = tensor_of(inputs["x"], problem["dtype"])
         return (lambda: x.amax(dim=-1)) if problem["op"] == "max" else (lambda: x.sum(dim=-1))
 

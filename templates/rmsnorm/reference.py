@@ -2,20 +2,17 @@
 execute it.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded
 from evo.reference.rivals import rivals
 from evo.reference.rows import by_rows, normal_rows, raise_columns
-from evo.reference.torch_baselines import tensor_of, torch_baselines
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import on_cpu, torch_baselines
 
 EPSILON = 1e-6
 MEAN_AND_DEVIATION = {
@@ -100,13 +97,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
         return call
 
-    def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        tensors = [tensor_of(inputs[name], problem["dtype"]) for name in _names(problem)]
-        return partial(_function(problem), *tensors)
-
+    with_torch = partial(on_cpu, _function(problem), _names(problem), problem["dtype"])
     if problem["dtype"] == "bfloat16":
         return {"numpy": with_numpy, "torch": with_torch}
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}

@@ -1,18 +1,15 @@
 """Inputs, reference, attainable accuracy and baselines for rotary position embedding. Only runners execute it."""
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded
 from evo.reference.pieces import normals
-from evo.reference.torch_baselines import tensor_of, torch_baselines
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import on_cpu, torch_baselines
 
 MEAN_AND_DEVIATION = {"normal": (0.0, 1.0), "offset": (3.0, 1.0), "small": (0.0, 1e-2)}
 BASE = 10000.0
@@ -59,12 +56,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
     ``OMP_NUM_THREADS`` threads, or on one thread if the variable is not set.
     """
 
-    def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        return partial(_of_torch(problem), *(tensor_of(inputs[name], problem["dtype"]) for name in NAMES))
-
+    with_torch = partial(on_cpu, _of_torch(problem), NAMES, problem["dtype"])
     return {"numpy": lambda inputs: partial(yardstick, problem, inputs), "torch": with_torch}
 
 

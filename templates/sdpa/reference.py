@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
 from evo.reference.library import LARGE_FLOPS, computing
 from evo.reference.rivals import rivals
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
 SCORES_BYTES = 1 << 30
 """Bytes for score matrices and their temporaries; they limit the heads computed at once."""
@@ -120,9 +119,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return call
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        torch = torch_on_cpu()
         q, k, v = _torch_heads(problem, inputs, "cpu")
         terms = _torch_terms(problem, inputs, "cpu")
         return partial(torch.nn.functional.scaled_dot_product_attention, q, k, v, **terms)
@@ -145,12 +142,10 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
 
 def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Callable[[], object]:
-    import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.attention.bias import causal_lower_right
 
-    if not torch.cuda.is_available():
-        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    torch = torch_on_gpu()
     chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
     q, k, v = _torch_heads(problem, inputs, "cuda")
 

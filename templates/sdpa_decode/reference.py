@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, rounded_to
 from evo.reference.heads import draw_heads
 from evo.reference.library import computing
 from evo.reference.rivals import rivals
-from evo.reference.torch_baselines import tensor_of
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
 LARGE_FLOPS = 5e9
 """Operations from which a GPU computes float16 references: a second or less instead of a minute."""
@@ -108,9 +106,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return call
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        torch = torch_on_cpu()
         q, k, v = (tensor_of(each, problem["dtype"]) for each in (inputs["q"], *_cache(problem, inputs)))
         attention = torch.nn.functional.scaled_dot_product_attention
         masked = problem["causal"] or _ragged(problem)
@@ -134,12 +130,10 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     head, with a mask for each row. Flash attention takes no mask, but has a built-in mask that ends at the last key.
     All other backends get the mask as an argument.
     """
-    import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.attention.bias import causal_lower_right
 
-    if not torch.cuda.is_available():
-        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    torch = torch_on_gpu()
     chosen = getattr(SDPBackend, "MATH" if backend == "math" else f"{backend.upper()}_ATTENTION")
     shared = problem["H"] != problem["KV"] and backend != "efficient"
     rows = inputs["q"] if shared else _grouped(problem, inputs["q"])

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded
 from evo.reference.heads import draw_heads
 from evo.reference.library import computing
+from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
 Timed = Callable[[Arrays], Callable[[], object]]
 
 E4M3 = "float8_e4m3"
@@ -104,9 +104,7 @@ def _with_numpy(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
 
 
 def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
-    import torch
-
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch = torch_on_cpu()
     codes = {name: torch.from_numpy(array) for name, array in inputs.items()}
     attention = torch.nn.functional.scaled_dot_product_attention
 
@@ -118,11 +116,9 @@ def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
 
 
 def _on_torch(problem: Mapping[str, Any], backend: str, timed: bool, inputs: Arrays) -> Callable[[], object]:
-    import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    if not torch.cuda.is_available():
-        raise ImportError("this PyTorch does not see the GPU: install one built for CUDA")
+    torch = torch_on_gpu()
     chosen = getattr(SDPBackend, f"{backend.upper()}_ATTENTION")
     codes = {name: torch.from_numpy(array).cuda() for name, array in inputs.items()}
 

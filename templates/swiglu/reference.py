@@ -1,19 +1,16 @@
 """Inputs, reference, attainable accuracy and baselines for SwiGLU, SiLU(gate) times up. Only runners execute it."""
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded
 from evo.reference.rivals import rivals
 from evo.reference.rows import by_rows, normal_rows
-from evo.reference.torch_baselines import tensor_of, torch_baselines
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import on_cpu, torch_baselines
 
 MEAN_AND_DEVIATION = {"normal": (0.0, 1.0), "offset": (3.0, 1.0), "large": (0.0, 40.0), "small": (0.0, 1e-2)}
 
@@ -72,12 +69,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
         return call
 
-    def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-        return partial(_gated, *(tensor_of(inputs[name], problem["dtype"]) for name in ("gate", "up")))
-
+    with_torch = partial(on_cpu, _gated, ("gate", "up"), problem["dtype"])
     if problem["dtype"] == "bfloat16":
         return {"numpy": with_numpy, "torch": with_torch}
     return {"numpy": with_numpy, "numpy-in-place": with_numpy_in_place, "torch": with_torch}

@@ -1,19 +1,16 @@
 """Inputs, reference and baselines for transposition. Only runners execute it."""
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, stored
 from evo.reference.pieces import normals
 from evo.reference.rows import by_rows
-from evo.reference.torch_baselines import torch_baselines
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Arrays = Mapping[str, Array]
+from evo.reference.torch_baselines import torch_baselines, torch_on_cpu
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -62,9 +59,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
         return call
 
     def with_torch(inputs: Arrays) -> Callable[[], object]:
-        import torch
-
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        torch = torch_on_cpu()
         x = torch.from_numpy(inputs["x"])
         out = torch.empty(x.T.shape, dtype=x.dtype)
         return lambda: out.copy_(x.T)

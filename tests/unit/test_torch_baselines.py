@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evo.reference.torch_baselines import torch_baselines
+from evo.reference.torch_baselines import on_cpu, torch_baselines
 
 
 class Torch:
@@ -16,10 +16,13 @@ class Torch:
 
     def __init__(self, *, sees_gpu: bool) -> None:
         self.cuda = SimpleNamespace(is_available=lambda: sees_gpu)
-        self.compilations = 0
+        self.compilations = self.threads = 0
 
     def from_numpy(self, values: Any) -> Any:
-        return SimpleNamespace(cuda=values.tolist)
+        return SimpleNamespace(cuda=values.tolist, values=values.tolist())
+
+    def set_num_threads(self, count: int) -> None:
+        self.threads = count
 
     def compile(self, function: Callable[..., object], *, mode: str) -> Callable[..., object]:
         assert mode == "max-autotune-no-cudagraphs"
@@ -42,3 +45,17 @@ def test_torch_baseline_without_a_gpu_says_which_build_to_install(monkeypatch: p
     monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))
     with pytest.raises(ImportError, match="does not see the GPU: install one built for CUDA"):
         torch_baselines(len, ("x",), dtype="float32")["torch"]({"x": np.array([1])})
+
+
+@pytest.mark.parametrize(("stated", "threads"), [(None, 1), ("6", 6)])
+def test_cpu_baseline_uses_the_stated_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch, stated: str | None, threads: int
+) -> None:
+    torch = Torch(sees_gpu=False)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if stated is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", stated)
+    inputs = {"weight": np.array([2]), "x": np.array([1])}
+    call = on_cpu(lambda x, weight: (x.values, weight.values), ("x", "weight"), "float32", inputs)
+    assert (call(), torch.threads) == (([1], [2]), threads)
