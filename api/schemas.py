@@ -351,3 +351,4 @@ class ArtefactView(BaseModel):
 class Health(BaseModel):
     status: str
     version: str
+    refusal: str | None = None

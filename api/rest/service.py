@@ -8,6 +8,7 @@ from pydantic import Field
 
 from api.auth.permission import allow, public
 from api.dependencies import ServiceDep
+from api.http.errors import may_see_places
 from api.http.middleware.forwarding import address_of
 from api.http.routing import bare_router, rest_router
 from api.schemas import Body, Health
@@ -47,9 +48,11 @@ def get_metrics(service: ServiceDep) -> Response:
 
 @router.get("/health")
 @public
-def get_health() -> Health:
-    """Return 200 while the process runs."""
-    return Health(status="ok", version=version("kernel-evo"))
+def get_health(request: Request, service: ServiceDep) -> Health:
+    """Return 200 while the process runs, with the reason if results cannot be stored now."""
+    found = service.artefacts.refusal or service.database.refusal
+    refusal = None if found is None else str(found) if may_see_places(request) else found.public
+    return Health(status="ok", version=version("kernel-evo"), refusal=refusal)
 
 
 @router.get("/ready")

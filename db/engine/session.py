@@ -120,6 +120,7 @@ class Database:
 
     Attributes:
         signals: passes on the topics that any process announced with its commits (`db.engine.signals.announce`).
+        refusal: why the latest write transaction failed; None if it was committed.
     """
 
     def __init__(self, location: Location, engine: Engine, store: Store) -> None:
@@ -132,6 +133,7 @@ class Database:
         if store.one_writer:
             self._writer = threading.Lock()  # fairer and quicker than the engine's own polling
         self._stop_listening: Callable[[], None] = lambda: None
+        self.refusal: StoreUnavailable | None = None
 
     @classmethod
     def open(cls, given: str | Path | Location) -> "Database":
@@ -187,7 +189,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """Open one write transaction: it commits when the block ends and rolls back when the block raises."""
-        with _explained(self._store), self._writer, self._sessions() as session:
+        with self._noted(), _explained(self._store), self._writer, self._sessions() as session:
             with self._watched(), session.begin():
                 if self._store.writes:
                     session.connection(execution_options=self._store.writes)
@@ -198,6 +200,16 @@ class Database:
                     write_events(session, events)
             for topic in announced(session):
                 self.signals.notify(topic)
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Record whether the database accepts writes. Errors of the caller do not count."""
+        try:
+            yield
+        except StoreUnavailable as error:
+            self.refusal = error
+            raise
+        self.refusal = None
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

@@ -31,6 +31,7 @@ class Artefacts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.refusal: StoreUnavailable | None = None
 
     def put(self, session: Session, digest: str, content: bytes, *, media_type: str, now: datetime) -> ArtefactRow:
         """Store content under its digest. If the content is already stored and not damaged, only reset its age.
@@ -48,10 +49,12 @@ class Artefacts:
         try:
             write_whole(self._path(digest), content)
         except OSError as error:
-            raise StoreUnavailable(
+            self.refusal = StoreUnavailable(
                 f"artefact folder {self.folder}: {error.strerror or error}: free some space or make it writable",
                 public="the folder of artefacts cannot be written",
-            ) from error
+            )
+            raise self.refusal from error
+        self.refusal = None
         row = ArtefactRow(digest=digest, size=len(content), media_type=media_type, created_at=now)
         return session.merge(row)
 

@@ -105,8 +105,12 @@ def main(arguments: list[str]) -> int:
         return _exit_code([argument for argument in arguments if argument != "--debug"])
     except EvoError as error:
         return _report_refusal(message_of(error, arguments), code_of(error), arguments)
-    except typer.Abort:  # the user did not answer a question
-        return Exit.INTERRUPTED
+    except typer.Abort as error:
+        if "marshal data too short" not in str(error.__context__):  # the user did not answer a question
+            return Exit.INTERRUPTED
+        folder = sys.pycache_prefix or "the folders __pycache__ of kernel-evo and its libraries"
+        complain(f"bytecode of Python is cut short, as on a full disk: free some space and delete {folder}")
+        return Exit.UNAVAILABLE
     except TyperException as error:
         message = _from_environment(complaint(error, arguments), arguments)
         return _report_refusal(message, Exit.WRONG_INPUT, arguments) if message else Exit.WRONG_INPUT

@@ -119,9 +119,9 @@ class Lease:
     job: Job
 
 
-Activity: TypeAlias = Literal["idle", "working", "waiting", "testing", "quarantined"]
-"""State of a slot. ``waiting`` means that another process holds the device; ``testing`` means that a known kernel must
-succeed first.
+Activity: TypeAlias = Literal["idle", "working", "waiting", "exhausted", "testing", "quarantined"]
+"""State of a slot. ``waiting`` means that another process holds the device; ``exhausted`` means
+that the disk of the worker is full; ``testing`` means that a known kernel must succeed first.
 """
 
 

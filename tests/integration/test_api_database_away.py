@@ -250,3 +250,29 @@ def test_locked_database_gives_503_with_and_without_idempotency_key(
             holder.close()
         assert [each.status_code for each in answers] == [503, 503]
         assert rest.http.post("/searches/1/pause", headers={"Idempotency-Key": "k"}).status_code == 200
+
+
+def test_health_states_why_results_cannot_be_stored(rest: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = rest.service.database
+
+    def refusal() -> str | None:
+        return cast("str | None", rest.http.get("/health").json()["refusal"])
+
+    def full(_: Any) -> None:
+        raise OperationalError("COMMIT", {}, sqlite3.OperationalError("database or disk is full"))
+
+    assert refusal() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(SQLite, "publish", lambda _self, session, _topics: full(session))
+        with pytest.raises(StoreUnavailable), database.write():
+            pass
+    assert str(database.location) in str(refusal())
+    assert "the disk is full: free some space" in str(refusal())
+    with monkeypatch.context() as patch:
+        patch.setattr("api.rest.service.may_see_places", lambda _: False)
+        assert refusal() == "the service cannot use its database now: the disk is full"
+    with database.write():
+        pass
+    assert refusal() is None
+    rest.service.artefacts.refusal = StoreUnavailable("a folder is full")
+    assert refusal() == "a folder is full"

@@ -595,14 +595,16 @@ def test_failed_artefact_write_leaves_no_file_or_row(
     digest = hashlib.sha256(content).hexdigest()
     with monkeypatch.context() as context:
         context.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-        with pytest.raises(StoreUnavailable, match="No space left"), file.write() as session:
+        with pytest.raises(StoreUnavailable, match="No space left") as refused, file.write() as session:
             store.put(session, digest, content, media_type="text/plain", now=NOW)
+    assert store.refusal is refused.value
     assert [path for path in (tmp_path / "artefacts").rglob("*") if path.is_file()] == []
     with file.read() as session, pytest.raises(NotFound):
         store.get(session, digest)
     with file.write() as session:
         store.put(session, digest, content, media_type="text/plain", now=NOW)
         store.put(session, digest, content, media_type="text/plain", now=NOW)
+    assert store.refusal is None
     with file.read() as session:
         row, found = store.get(session, digest)
     assert (row.size, found) == (6, content)

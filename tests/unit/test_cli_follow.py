@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from evo.cli.console.display import left_text
-from evo.cli.exits import Exit
+from db.engine.unavailable import StoreUnavailable
+from evo.cli.exits import Exit, code_of
 from evo.cli.session import follow as following
 from evo.cli.session.follow import Interrupts, follow
 from evo.cli.session.session import exit_code
@@ -28,6 +29,7 @@ class Script:
         self.told: list[str] = []
         self.heard_of_at = datetime.now(UTC)
         self.activity: Activity = "working"
+        self.refusal: str | None = None
         self._refuses = refuses
 
     def ask(self, question: Callable[[Any], Any]) -> Any:
@@ -35,6 +37,9 @@ class Script:
 
     def search(self, search_id: int) -> SearchView:
         return next(self.views)
+
+    def health(self) -> dict[str, str | None]:
+        return {"status": "ok", "refusal": self.refusal}
 
     def workers(self) -> Page[WorkerView]:
         slot = SlotView(device_uuid=DEVICE.uuid, activity=self.activity, detail="process 12 holds the device")
@@ -202,3 +207,37 @@ def test_follow_ends_if_its_own_worker_cannot_serve_the_search(
         f"search {number} cannot go on: {STUCK}; `kernel-evo search --resume {number} --db 'a b.db'` continues it "
         f"then, `kernel-evo cancel {number} --db 'a b.db'` ends it"
     )
+
+
+FULL = "the disk is full: free some space"
+
+
+@pytest.mark.parametrize("cause", ["service", "worker"])
+def test_local_search_ends_with_status_3_if_nothing_can_be_stored(cause: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    monkeypatch.setattr(following, "POLL_S", 0.0)
+    script, screen = Script(*[view()] * 4, finished()), RecordingScreen({}, Interrupts())
+    if cause == "service":
+        script.refusal = FULL
+    else:
+        script.activity = "exhausted"
+    reason = FULL if cause == "service" else "process 12 holds the device"
+    with pytest.raises(StoreUnavailable) as stopped:
+        follow(script, 3, screen, Interrupts(), alone="w")  # type: ignore[arg-type]
+    number = view().id
+    assert screen.notes == [reason]
+    assert code_of(stopped.value) == Exit.UNAVAILABLE
+    assert str(stopped.value).startswith(f"search {number} cannot go on: {reason}; `kernel-evo search --resume {number}`")
+
+
+def test_refused_writes_do_not_end_a_search_that_progresses_or_that_another_service_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    monkeypatch.setattr(following, "POLL_S", 0.0)
+    progressing = [view(finished=view().finished + each) for each in (0, 0, 1, 1, 2, 2)]
+    for views, alone in ((progressing, "w"), ([view()] * 5, None)):
+        script, screen = Script(*views, finished()), RecordingScreen({}, Interrupts())
+        script.refusal = FULL
+        assert follow(script, 3, screen, Interrupts(), alone=alone).state == "finished"  # type: ignore[arg-type]
+        assert screen.notes == [FULL]

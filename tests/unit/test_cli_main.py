@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_command
 
 from evo.cli import main as entry
@@ -109,6 +110,19 @@ def test_unexpected_error_is_reported_as_bug_and_its_traceback_stored(
     for _ in range(entry.KEPT_CRASHES + 2):
         entry.main([])
     assert len(list(tmp_path.glob("kernel-evo-*.log"))) == entry.KEPT_CRASHES
+
+
+def test_truncated_bytecode_is_not_taken_for_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load() -> None:
+        raise EOFError("marshal data too short")
+
+    app = typer.Typer()
+    app.command()(load)
+    monkeypatch.setattr(entry, "app", app)
+    assert entry.main([]) == Exit.UNAVAILABLE
+    assert "bytecode of Python is cut short, as on a full disk: free some space and delete" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -374,9 +374,12 @@ def test_exhausted_machine_releases_its_jobs_without_reporting_failures(
     lease = evaluation(7)
     scene = SlotSetup(tmp_path, monkeypatch, lease, act=full)
     scene.service.returned = [lease]
+    activities = list[str]()
+    monkeypatch.setattr(scene.slot._mending, "wait", lambda: activities.append(scene.slot.report.activity))
     scene.play()
     assert list(scene.service.reports) == [7]
     assert len(scene.service.released) == 2 * MAX_BREAKS
+    assert set(activities) == {"exhausted"}
 
 
 def test_jobs_of_a_family_with_another_digest_are_released_as_unfit(

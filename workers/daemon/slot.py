@@ -301,7 +301,7 @@ class Slot:
         _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
         self._release(lease, reason)
         self._give_back(reason)
-        self._doing = ("waiting", reason)
+        self._doing = ("exhausted", reason)
         self._mending.wait()
         self._meter.take()
 

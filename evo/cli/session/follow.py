@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
+from db.engine.unavailable import StoreUnavailable
 from evo.cli.service.connection import Connection
 from evo.client import SearchCommand, ServiceUnreachable
 from evo.errors import Conflict
@@ -17,7 +18,10 @@ from evo.text.shell import command
 
 POLL_S = 0.5
 LOOK_S = 5.0
-"""Seconds between two checks for a worker."""
+"""Seconds between two checks for a worker and for storage."""
+MOST_REFUSED = 3
+"""Number of checks without a new trial, all of which found that nothing can be stored, after which a local search ends.
+"""
 
 
 class Screen(Protocol):
@@ -73,10 +77,11 @@ def follow(
 
     Raises:
         Conflict: the search cannot continue. Its state is unchanged.
+        StoreUnavailable: results cannot be stored, e.g. on a full disk. The search can be resumed.
         ServiceUnreachable: the service became unavailable. The message contains a command that follows the search
             again.
     """
-    obeyed, looked_at, known, warned = 0, time.monotonic(), None, 0
+    obeyed, looked_at, known, warned, refused, done = 0, time.monotonic(), None, 0, 0, 0
     while True:
         view = _present(connection, search_id, where)
         warnings = [each for each in view.warnings if each not in view.quick_gaps]  # the report explains those
@@ -89,10 +94,16 @@ def follow(
         if time.monotonic() - looked_at >= LOOK_S:
             looked_at = time.monotonic()
             workers = connection.ask(lambda client: client.workers().items)
-            found = view.obstacle or worker_obstacle(workers, view.device, view.requirements)
+            refusal = _refusal(connection, workers, alone)
+            refused = 0 if view.finished > done else max(0, refused + (1 if refusal else -1))
+            done = view.finished
+            if alone is not None and refusal is not None and refused >= MOST_REFUSED:
+                raise StoreUnavailable(stuck(view, refusal, where))
             if alone is not None and view.obstacle is not None and _is_only_worker(workers, view, alone):
-                raise Conflict(stuck(view, where))
-            if found is not None and (known is None or (view.obstacle is not None and found != known)):
+                raise Conflict(stuck(view, view.obstacle, where))
+            notable = refusal or view.obstacle
+            found = notable or worker_obstacle(workers, view.device, view.requirements)
+            if found is not None and (known is None or (notable is not None and found != known)):
                 screen.note(found)
             known = found
         if interrupts.count > obeyed:
@@ -116,11 +127,18 @@ def _is_only_worker(workers: Sequence[WorkerView], view: SearchView, worker_id: 
     return not any(view.fits(device) for worker in others for device in worker.devices)
 
 
-def stuck(view: SearchView, where: str) -> str:
+def _refusal(connection: Connection, workers: Sequence[WorkerView], alone: str | None) -> str | None:
+    """Return why results cannot be stored now, by the service or by the worker of this command; None if they can."""
+    refusal = connection.ask(lambda client: client.health()).get("refusal")
+    slots = [slot for worker in workers if worker.id == alone for slot in worker.slots]
+    return refusal or next((slot.detail for slot in slots if slot.activity == "exhausted"), None)
+
+
+def stuck(view: SearchView, reason: str, where: str) -> str:
     """Return why a search makes no progress, with remedies."""
     resume, end = command("search", "--resume", view.id), command("cancel", view.id)
     remedies = f"`{resume}{where}` continues it then, `{end}{where}` ends it"
-    return f"search {view.id} cannot go on: {view.obstacle}; {remedies}"
+    return f"search {view.id} cannot go on: {reason}; {remedies}"
 
 
 def _send_command(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:
