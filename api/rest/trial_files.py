@@ -83,7 +83,7 @@ def _before(trial: TrialView) -> list[object]:
     if trial.time_us is None or not isinstance(timing, Timing):
         return [*named, *[None] * 8]
     quick = order_interval(timing.samples_us, CONFIDENCE)
-    interval = quick if trial.confirmed is None else trial.confirmed.time
+    interval = (None if trial.confirmed is None else trial.confirmed.time) or quick
     times = [trial.time_us, interval.low, interval.high, trial.source, timing.median_us, None]
     return [*named, *times, trial.cost, trial.second_cost]
 

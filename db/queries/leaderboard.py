@@ -13,7 +13,7 @@ from sqlalchemy import Select, and_, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from db.models import AttemptRow, JobRow, SearchRow, TrialRow, WorkerRow
-from db.queries.selection import Order, Selection, conditions_of, key_of, ranked_only
+from db.queries.selection import Order, Selection, conditions_of, key_of
 from db.repositories.readable import readable
 from evo.trial import Value
 
@@ -199,7 +199,7 @@ def _halves(selection: Selection) -> tuple[Select[int], Select[int] | None]:
     key = key_of(order)
     columns = (key, TrialRow.number, TrialRow.id)
     keyed = query.order_by(*(column.desc() for column in columns) if order.descending else columns)
-    if order.key in ("number", "origin") or order.sample is not None or ranked_only(selection):
+    if order.key in ("number", "origin") or order.sample is not None:
         return keyed, None
     return keyed.where(key.is_not(None)), query.where(key.is_(None)).order_by(TrialRow.number, TrialRow.id)
 

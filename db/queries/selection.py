@@ -90,11 +90,6 @@ class Selection:
         return order and set(self.outcomes) <= set(RANKED) and not self.conditions and not self.text
 
 
-def ranked_only(selection: Selection) -> bool:
-    """Return True if the selection contains only trials with a cost, sorted by cost. An index has this order."""
-    return selection.order.key == "rank" and bool(selection.outcomes) and set(selection.outcomes) <= set(RANKED)
-
-
 def key_of(order: Order) -> ColumnElement[Any]:
     if order.sample is not None:
         return _setting(order.key, order.sample)
@@ -113,9 +108,7 @@ def conditions_of(selection: Selection) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = [TrialRow.search_id.in_(selection.searches)]
     if len(selection.searches) == 1:
         found = [TrialRow.search_id == selection.searches[0]]
-    if ranked_only(selection):
-        found.append(TrialRow.cost.is_not(None))  # excludes no trial, but lets the database use a sorted index
-    if selection.outcomes and not (ranked_only(selection) and set(selection.outcomes) == set(RANKED)):
+    if selection.outcomes:
         found.append(_of_outcome(selection.outcomes))
     found += [_meets(condition) for condition in selection.conditions]
     if selection.text:

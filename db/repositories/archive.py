@@ -339,20 +339,18 @@ class Archive:
         """Return the best trial of a search, or None if no trial has a time.
 
         If the search promoted the current champion, the champion's trial is returned. Otherwise it is the best
-        confirmed trial that was not refuted. If there is none, it is the best trial by quick samples. If costs are
-        equal, the earlier trial is returned.
+        confirmed trial. If there is none, it is the best trial by quick samples. Refuted trials have no cost and are
+        not returned. If costs are equal, the earlier trial is returned.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)
         if (promoted := self.session.scalars(own.limit(1)).first()) is not None:
             return promoted
         fastest = self._fastest(search_id)
-        confirmed = self.session.scalars(fastest.where(TrialRow.quick_us.is_not(None))).all()
-        sound = [row for row in confirmed if row.confirmed is not None and row.confirmed.refuted is None]
-        if sound:
-            return sound[0]
-        quick = self.session.scalars(fastest.where(TrialRow.quick_us.is_(None)).limit(1)).first()
-        return quick or next(iter(confirmed), None)
+        for wanted in (TrialRow.quick_us.is_not(None), TrialRow.quick_us.is_(None)):
+            if (found := self.session.scalars(fastest.where(wanted).limit(1)).first()) is not None:
+                return found
+        return None
 
     def unconfirmed(self, search_id: int, *, below: float) -> TrialRow | None:
         """Return the best unconfirmed trial whose quick cost is below `below`, or None."""
@@ -394,7 +392,12 @@ def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
 
 def _set_confirmed(row: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
     row.quick_us = row.time_us if row.quick_us is None else row.quick_us
-    row.time_us, row.confirmed = confirmation.time.estimate, confirmation
+    row.confirmed = confirmation
+    if confirmation.time is not None:
+        row.time_us = confirmation.time.estimate
+    if confirmation.refuted is not None or row.time_us is None:
+        row.cost = row.second_cost = None
+        return
     trial = Trial(number=row.number, proposal=row.proposal, outcome=row.outcome)
     row.cost = row.time_us if goal is None else goal.confirmed(trial, row.time_us)
     row.second_cost = None if second is None else second.confirmed(trial, row.time_us)

@@ -106,11 +106,7 @@ def main(arguments: list[str]) -> int:
     except EvoError as error:
         return _report_refusal(message_of(error, arguments), code_of(error), arguments)
     except typer.Abort as error:
-        if "marshal data too short" not in str(error.__context__):  # the user did not answer a question
-            return Exit.INTERRUPTED
-        folder = sys.pycache_prefix or "the folders __pycache__ of kernel-evo and its libraries"
-        complain(f"bytecode of Python is cut short, as on a full disk: free some space and delete {folder}")
-        return Exit.UNAVAILABLE
+        return _report_abort(error)
     except TyperException as error:
         message = _from_environment(complaint(error, arguments), arguments)
         return _report_refusal(message, Exit.WRONG_INPUT, arguments) if message else Exit.WRONG_INPUT
@@ -123,6 +119,17 @@ def main(arguments: list[str]) -> int:
             f"this is a bug of kernel-evo, not yours: {type(error).__name__}: {error}\n  details: {_write_log(error)}"
         )
         return Exit.BUG
+
+
+def _report_abort(error: typer.Abort) -> Exit:
+    """Return the exit code for a question that the user did not answer. Typer raises the same error for truncated
+    bytecode, which is reported.
+    """
+    if "marshal data too short" not in str(error.__context__):
+        return Exit.INTERRUPTED
+    folder = sys.pycache_prefix or "the folders __pycache__ of kernel-evo and its libraries"
+    complain(f"bytecode of Python is cut short, as on a full disk: free some space and delete {folder}")
+    return Exit.UNAVAILABLE
 
 
 def _report_refusal(message: str, code: Exit, arguments: list[str]) -> int:

@@ -16,6 +16,7 @@ from evo.promotion.statistics import Interval, order_interval, ratio_interval
 from evo.promotion.verdict import Rule, Verdict, Words, change_text
 from evo.text.wording import times_text
 from evo.trial.explain import detail_text, headline
+from evo.trial.outcome import Crashed, WrongAnswer
 from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
@@ -193,7 +194,8 @@ def _not_measured(report: ConfirmReport) -> Verdict:
         detail = headline(detail_text(report.failure))
     remedy = "; roll it back if it fails again" if which == "incumbent" else ""
     text = f"The {which} could not be measured in a fresh process ({reason}){remedy}. {detail}".rstrip()
-    rule = Rule(name="measured", passed=False, figure=0.0, threshold=1.0, text=text)
+    wrong = which == "challenger" and isinstance(report.failure, WrongAnswer | Crashed)
+    rule = Rule(name="correct" if wrong else "measured", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
 
 

@@ -12,7 +12,7 @@ from evo.promotion.statistics import Interval
 from evo.promotion.verdict import Verdict
 from evo.trial.timing import Timing
 
-Source: TypeAlias = Literal["quick", "confirmed", "estimated"]
+Source: TypeAlias = Literal["quick", "confirmed", "refuted", "estimated"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,8 @@ class Figure:
 
     Attributes:
         value: microseconds if the unit is ``us``, a speed-up factor if it is ``x``.
-        source: ``quick`` (samples of a trial), ``confirmed`` (fresh processes) or ``estimated`` (never run).
+        source: ``quick`` (samples of a trial), ``confirmed`` (fresh processes), ``refuted`` (a confirmation found
+            that the kernel is not valid) or ``estimated`` (never run).
         interval: confidence interval of the value; None if none was computed.
         against: baseline to which a speed-up refers; None for a time.
     """
@@ -39,7 +40,8 @@ class Figure:
     @property
     def words(self) -> str:
         """The source in words for tables and sentences, e.g. ``quick, not confirmed``."""
-        return {"quick": "quick, not confirmed", "estimated": "estimate, not run"}.get(self.source, self.source)
+        words = {"quick": "quick, not confirmed", "estimated": "estimate, not run", "refuted": "refuted, not valid"}
+        return words.get(self.source, self.source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +49,15 @@ class Confirmation:
     """Result of a challenger's confirmation, whether promoted or not.
 
     Attributes:
-        time: median in µs with its interval, from the first fresh process.
+        time: median in µs with its interval, from the first fresh process. None if the kernel was refuted before it was
+            timed.
         speedup: speed-up over `baseline`.
         baseline: the fastest baseline of the confirmation; None if no baseline ran.
         processes: number of fresh processes from which the speed-up is computed.
         refuted: reason why the kernel is not valid; None if nothing refutes it.
     """
 
-    time: Interval
+    time: Interval | None
     speedup: Interval | None = None
     baseline: str | None = None
     processes: int = 1
@@ -62,8 +65,8 @@ class Confirmation:
 
 
 def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
-    """Return the result of a confirmation from its verdict; None if the challenger was not measured."""
-    if verdict is None or verdict.challenger is None:
+    """Return the result of a confirmation from its verdict; None if the challenger was neither measured nor refuted."""
+    if verdict is None or (verdict.challenger is None and verdict.refuted is None):
         return None
     return Confirmation(
         time=verdict.challenger,
@@ -82,11 +85,13 @@ def leading_time(time_us: float | None, confirmation: Confirmation | None, *, es
         confirmation: None if the candidate was not confirmed.
         estimated: True if `time_us` is an estimate.
     """
-    if confirmation is not None:
-        found = confirmation.time
-        return Figure(value=found.estimate, unit="us", source="confirmed", interval=found)
+    source: Source = "confirmed" if confirmation is None or confirmation.refuted is None else "refuted"
+    if confirmation is not None and (found := confirmation.time) is not None:
+        return Figure(value=found.estimate, unit="us", source=source, interval=found)
     if time_us is None:
         return None
+    if confirmation is not None:
+        return Figure(value=time_us, unit="us", source=source)
     return Figure(value=time_us, unit="us", source="estimated" if estimated else "quick")
 
 
@@ -97,13 +102,14 @@ def leading_speedup(
     *,
     estimated: bool = False,
 ) -> Figure | None:
-    """Return the speed-up over the fastest baseline to show; None if there is no time or no baseline.
+    """Return the speed-up over the fastest baseline to show; None if there is no time or no baseline, or if the
+    kernel was refuted.
 
     A confirmed speed-up is a ratio of times from one session. A confirmed time is never divided by a baseline's time
     from another session.
     """
     if confirmation is not None:
-        if confirmation.speedup is None:
+        if confirmation.speedup is None or confirmation.refuted is not None:
             return None
         return Figure(
             value=confirmation.speedup.estimate,

@@ -148,7 +148,7 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
     on average.
     """
     found = best.confirmation
-    if found is None:
+    if found is None or found.time is None:
         return order_interval(
             best.timing.samples_us, CONFIDENCE
         ), "by quick samples; the best of many quick times is too short on average"

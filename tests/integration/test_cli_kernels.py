@@ -281,3 +281,26 @@ def broken(folder: Path, change: tuple[str, str]) -> Path:
     assert change[0] in text
     (family / "kernel.c.j2").write_text(text.replace(*change))
     return family
+
+
+def test_measure_says_that_its_times_are_quick_and_reports_work_skipped_in_repeated_calls(
+    line: CommandLine, policy: Path
+) -> None:
+    """Without `[work]`, no limit of the device shows that the time is impossible."""
+    assert line.run("new", "lazy").code == 0
+    folder = line.home / "lazy"
+    document, template = folder / "family.toml", folder / "kernel.c.j2"
+    document.write_text(re.sub(r"\[work\]\n(?:\w.*\n)+", "", document.read_text()))
+    command = ("measure", "./lazy", "--problem", "N=4096", "--policy", str(policy))
+    honest = line.run(*command)
+    assert honest.code == 0 and "repeated" not in honest.out, honest.out
+    assert "quick samples of one process: only a search confirms a time" in honest.out
+    holds = " && ".join(f"out[{at}] == a * x[{at}] + y[{at}]" for at in ("0", "N / 2", "N - 1"))
+    template.write_text(
+        template.read_text().replace("float *restrict out) {\n", f"float *out) {{\nif ({holds}) return;\n")
+    )
+    skipping = line.run(*command)
+    assert skipping.code == 1
+    assert "repeated ✗ the times above are not those of a whole call." in " ".join(skipping.out.split())
+    assert "as fast" not in skipping.out
+    assert line.run(*command, "--json").json["doubt"]

@@ -17,6 +17,8 @@ from sqlalchemy import select
 from api.views.tally import search_summaries
 from api.web.pages.search_report.sheet import read
 from db.models import TrialRow
+from db.queries.leaderboard import Leaderboard
+from db.queries.selection import Selection
 from db.repositories.archive import Archive
 from evo.cli.console.display import LineScreen, best_text
 from evo.cli.console.search_result import print_report
@@ -157,14 +159,26 @@ def test_search_summary_contains_the_confirmed_figures(stage: Stage) -> None:
 
 def test_refuted_kernel_is_not_the_best_trial_of_its_search(stage: Stage) -> None:
     view = confirmed_search(stage)
+    confirmed = {each.number for each in stage.trials(view.id) if each.source == "confirmed"}
+    assert confirmed
     with stage.database.write() as session:
         for row in Archive(session).trials(view.id):
             if row.confirmed is not None:
-                row.confirmed = replace(row.confirmed, refuted="3 calls gave a wrong answer")
+                wrong = replace(row.confirmed, refuted="3 calls gave a wrong answer")
+                Archive(session).confirm(row, wrong, None, None)
         for champion in stage.champions():
             session.merge(champion).current = False
-    best = stage.view(view.id).best
-    assert best is None or best.source == "quick" or view.finished == len(view.challenges)
+    trials = {each.number: each for each in stage.trials(view.id)}
+    assert {number for number, each in trials.items() if each.source == "refuted"} == confirmed
+    best, unconfirmed = stage.view(view.id).best, trials.keys() - confirmed
+    assert (None if best is None else best.source) == ("quick" if unconfirmed else None)
+    with stage.database.read() as session:
+        for outcomes in ((), ("measured",), ("measured", "estimated")):
+            selection = Selection(searches=(view.id,), outcomes=outcomes)
+            listed = [row.number for row in Leaderboard(session).page(selection, limit=99)]
+            assert set(listed) == trials.keys(), outcomes
+            assert set(listed[: len(unconfirmed)]) == unconfirmed, "refuted trials come last"
+            assert Leaderboard(session).count(selection, most=99) == len(trials)
 
 
 def test_rest_exports_and_pages_state_whether_times_are_confirmed(tmp_path: Path) -> None:

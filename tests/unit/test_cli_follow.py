@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evo.cli.console.display import left_text
 from db.engine.unavailable import StoreUnavailable
+from evo.cli.console.display import left_text
 from evo.cli.exits import Exit, code_of
 from evo.cli.session import follow as following
 from evo.cli.session.follow import Interrupts, follow
@@ -227,7 +227,9 @@ def test_local_search_ends_with_status_3_if_nothing_can_be_stored(cause: str, mo
     number = view().id
     assert screen.notes == [reason]
     assert code_of(stopped.value) == Exit.UNAVAILABLE
-    assert str(stopped.value).startswith(f"search {number} cannot go on: {reason}; `kernel-evo search --resume {number}`")
+    assert str(stopped.value).startswith(
+        f"search {number} cannot go on: {reason}; `kernel-evo search --resume {number}`"
+    )
 
 
 def test_refused_writes_do_not_end_a_search_that_progresses_or_that_another_service_runs(

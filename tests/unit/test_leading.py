@@ -1,5 +1,7 @@
 """The time shown first for a candidate: confirmed, quick or estimated."""
 
+from dataclasses import replace
+
 import pytest
 
 from evo.promotion import Rule, Verdict
@@ -55,5 +57,18 @@ def test_confirmation_of_a_verdict_has_its_time_and_refutation() -> None:
     assert found is not None and found.time == FOUND.time and found.refuted == wrong.text
     slower = confirmation_of(Verdict(promote=False, summary="", rules=(gain,), challenger=FOUND.time))
     assert slower is not None and slower.refuted is None
-    assert confirmation_of(Verdict(promote=False, summary="", rules=(wrong,))) is None
+    unmeasured = confirmation_of(Verdict(promote=False, summary="", rules=(wrong,)))
+    assert unmeasured == Confirmation(time=None, refuted=wrong.text)
+    assert confirmation_of(Verdict(promote=False, summary="", rules=(gain,))) is None
     assert confirmation_of(None) is None
+
+
+@pytest.mark.parametrize(("time", "value"), [(FOUND.time, FOUND.time), (None, None)])
+def test_refuted_trial_is_not_called_confirmed_and_has_no_speedup(
+    time: Interval | None, value: Interval | None
+) -> None:
+    refuted = replace(FOUND, time=time, refuted="2 calls gave a wrong answer")
+    found = leading_time(10.0, refuted)
+    assert found is not None and (found.source, found.confirmed) == ("refuted", False)
+    assert found.value == (10.0 if value is None else value.estimate)
+    assert leading_speedup(10.0, refuted, BASELINES) is None

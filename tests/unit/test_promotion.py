@@ -7,7 +7,7 @@ import pytest
 
 from evo.promotion import Known, Rule, Verdict, judge, promising, so_far, undecided
 from evo.promotion.policy import Policy
-from evo.trial.outcome import CaseError, WrongAnswer
+from evo.trial.outcome import CaseError, TimedOut, WrongAnswer
 from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Sanitized
 from evo.trial.timing import Timing
 from tests.unit.policies import STATED
@@ -304,7 +304,10 @@ def test_trial_that_cannot_be_measured_again_is_not_promoted(failed: str) -> Non
     result = verdict(ConfirmReport(failure=failure, failed=failed))  # type: ignore[arg-type]
     assert not result.promote
     assert f"The {failed} could not be measured in a fresh process (wrong answer)" in result.summary
-    assert not rule(result, "measured").passed
+    assert not rule(result, "correct" if failed == "challenger" else "measured").passed
+    assert (result.refuted is None) is (failed == "incumbent")
+    late = verdict(ConfirmReport(failure=TimedOut(stage="measure", limit_s=1.0), failed="challenger"))
+    assert late.refuted is None and not rule(late, "measured").passed
 
 
 def test_failed_correctness_case_forbids_promotion_at_any_speed() -> None:

@@ -11,14 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+import numpy as np
+
 from evo.client import Client
 from evo.device import DeviceKind
 from evo.device.estimate.roofline import device_roofline
 from evo.errors import EvoError
 from evo.lru_cache import LruCache
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease, SearchTerms
+from evo.promotion import judge
 from evo.promotion.bars import bars
 from evo.trial import Config
+from evo.trial.explain import detail_text, headline
 from evo.trial.outcome import Impossible, Measured, Outcome, Pruned
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 from evo.trial.timing import Bars, Timing
@@ -189,6 +193,33 @@ class Evaluator:
             uncovered=built.uncovered,
             environment=environment,
         )
+
+    def doubt(self, work: Assignment) -> str | None:
+        """Return why the time of the candidate that was just measured may not be that of a whole call, because the
+        kernel does less work in repeated calls; None if nothing shows this.
+        """
+        policy = work.terms.policy
+        request = Compare(
+            series={"challenger": "candidate", "challenger_again": "candidate"},
+            rounds=policy.quick_samples,
+            baselines=False,
+            budget_s=min(BASELINE_S, budget_s(work)),
+            overwrite_check="challenger",
+            policy=policy,
+        )
+        try:
+            found = compare(self._runners.of(work), request, work)
+        except CandidateFault as fault:
+            self._runners.drop(work)
+            return headline(detail_text(fault.outcome))
+        report = ConfirmReport(
+            challenger=found.series["challenger"],
+            challenger_again=found.series["challenger_again"],
+            overwrite_check=found.overwrite_check,
+            answers=found.answers["candidate"],
+        )
+        verdict = judge(report, policy, 1, np.random.default_rng(0))
+        return None if verdict.refuted is None else verdict.refuted.replace("The challenger", "The kernel")
 
     def baseline(self, work: Assignment) -> BaselineReport:
         """Time all baselines in interleaved rounds, in a separate process."""

@@ -32,6 +32,7 @@ class EvaluatedConfig:
     Attributes:
         built: result of the build. The files of the build no longer exist.
         waited_s: seconds of waiting for another process that held the device.
+        doubt: why the time may not be that of a whole call, as `Evaluator.doubt` returns it.
         baselines: report of the baselines, which are timed after the config. None if baselines were not requested or
             the config has no time.
     """
@@ -39,6 +40,7 @@ class EvaluatedConfig:
     report: EvaluateReport
     built: Built
     waited_s: float
+    doubt: str | None = None
     baselines: BaselineReport | None = None
 
 
@@ -90,7 +92,8 @@ def evaluate_config(
             with holding as waited_s:
                 report = evaluator.evaluate(work, Evaluate(number=0, config=config), built)
                 measured = isinstance(report.outcome, Measured)
+                doubt = evaluator.doubt(work) if measured else None
                 beside = evaluator.baseline(work) if baselines and measured else None
         finally:
             evaluator.close()
-    return EvaluatedConfig(report=report, built=built, waited_s=waited_s, baselines=beside)
+    return EvaluatedConfig(report=report, built=built, waited_s=waited_s, doubt=doubt, baselines=beside)

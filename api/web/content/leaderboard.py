@@ -263,7 +263,7 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
 
 def _interval(trial: TrialView, timing: object) -> Interval | None:
     """Return the interval of the time that the row shows, or None if the trial was not measured."""
-    if trial.confirmed is not None:
+    if trial.confirmed is not None and trial.confirmed.time is not None:
         return trial.confirmed.time
     return order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None
 

@@ -101,11 +101,13 @@ def measure(
         on_busy=partial(_print_busy, chosen),
     )
     if as_json:
-        print_json({**vars(evaluated.report), "baselines": evaluated.baselines, "waited_s": evaluated.waited_s})
+        beside = {name: getattr(evaluated, name) for name in ("doubt", "baselines", "waited_s")}
+        print_json({**vars(evaluated.report), **beside})
     else:
         limit = device_roofline(chosen, package.family.work(candidate.problem), objective)
         print_climb(out, evaluated, cache, limit)
-    raise typer.Exit(Exit.DONE if isinstance(evaluated.report.outcome, Measured) else Exit.NOTHING_FOUND)
+    sound = isinstance(evaluated.report.outcome, Measured) and evaluated.doubt is None
+    raise typer.Exit(Exit.DONE if sound else Exit.NOTHING_FOUND)
 
 
 def _print_busy(device: "Device", holder: int | None) -> None:

@@ -30,7 +30,10 @@ def print_climb(out: Console, evaluated: EvaluatedConfig, cache: str, roofline: 
         _print_timing(out, cache, outcome.timing, roofline)
         if outcome.other is not None:
             _print_timing(out, "cold" if cache == "hot" else "hot", outcome.other, None)
-        if evaluated.baselines is not None:
+        _step(out, "", None, "quick samples of one process: only a search confirms a time, in fresh processes")
+        if evaluated.doubt is not None:
+            _step(out, "repeated", False, f"the times above are not those of a whole call. {evaluated.doubt}")
+        elif evaluated.baselines is not None:
             _print_baselines(out, evaluated.baselines, outcome.timing)
         _print_environment(out, report.environment)
         return

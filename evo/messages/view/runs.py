@@ -38,7 +38,9 @@ class Runs:
             for search, confirmations in challenges.items()
             for number, each in enumerate(confirmations, 1)
         }
-        keys = {each.id: (each.search_id, each.confirmed.time) for each in trials if each.confirmed is not None}
+        keys = {
+            each.id: (each.search_id, each.confirmed.time) for each in trials if each.confirmed and each.confirmed.time
+        }
         found = {trial: (key[0], numbers[key]) for trial, key in keys.items() if key in numbers}
         quick = {(each.search_id, 0) for each in trials if each.source == "quick"}
         return cls(confirmations=found, measured=frozenset(quick.union(found.values())))
