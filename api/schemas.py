@@ -54,7 +54,7 @@ MAX_INTEGER = LARGEST
 
 
 def _digits(value: object) -> object:
-    """Accept only the canonical spelling of an id: 1.0, +1 and 01 are refused."""
+    """Accept only the canonical spelling of an id. 1.0, +1 and 01 are refused."""
     if isinstance(value, str) and not re.fullmatch("0|[1-9][0-9]*", value):
         raise PydanticKnownError("int_parsing")
     return value
@@ -126,7 +126,7 @@ class Body(BaseModel):
 
 
 class FamilyBody(Body):
-    """A family to register. `location` is an absolute path on the workers; omit it for built-in families."""
+    """A family to register. `location` is an absolute path on the workers. Omit it for built-in families."""
 
     name: Name
     document: dict[str, Any]
@@ -163,7 +163,9 @@ class WarmStart(Body):
 
 
 class Webhook(Body):
-    """Receiver of a message at the end of the search. `secret` signs it; the default is the secret of the service."""
+    """Receiver of a message at the end of the search. `secret` signs the message. The default is the secret of the
+    service.
+    """
 
     url: str = Field(min_length=1, max_length=2000)
     secret: str | None = Field(default=None, min_length=16, max_length=200)

@@ -24,7 +24,7 @@ _INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
 _TESTED = re.compile(r"defined\s*+\(?+\s*+(\w+)(?:\s*+\))?+")
 _UNLESS = re.compile(r"\s*+!\s*+defined\s*+\(?+\s*+(\w+)\s*+\)?+\s*+")
 _NEAR = 100
-"""Number of characters before a string that are searched for ``#include``; without a limit, time is quadratic."""
+"""Number of characters before a string that are searched for ``#include``. Without a limit, the time is quadratic."""
 
 _HEADER_FLAGS = ("-include", "--include", "--pre-include", "-imacros")
 

@@ -180,7 +180,7 @@ async def _identified(request: Request, gate: Gate) -> Caller | None:
 
 
 def _unknown(request: Request, reason: str) -> Response:
-    """Redirect a browser to the sign-in page; answer other clients with status 401."""
+    """Redirect a browser to the sign-in page, and answer other clients with status 401."""
     page = wants_page(request) and request.url.path != METRICS and request.method in {"GET", "HEAD"}
     if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")

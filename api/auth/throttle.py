@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 KEPT = 10_000
-"""Maximum number of buckets. The least recently used bucket is dropped first; a dropped bucket counts as full."""
+"""Maximum number of buckets. The least recently used bucket is dropped first. A dropped bucket counts as full."""
 
 
 @dataclass(frozen=True, kw_only=True)

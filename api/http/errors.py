@@ -108,7 +108,7 @@ STATUS: Mapping[type[EvoError], int] = {
     Conflict: 409,
     StoreUnavailable: 503,
 }
-"""Status by error class. The first base class in this table counts; any other `EvoError` has status 500."""
+"""Status by error class. The first base class in this table counts. Any other `EvoError` has status 500."""
 
 
 MOST_NAMED = 20
@@ -142,7 +142,7 @@ def problem(status: int, detail: str, *, code: str = "", **extra: Any) -> Respon
 
 
 def wants_page(request: Request) -> bool:
-    """Return True if the client is a browser. Browsers list HTML in `Accept`; programs accept any type."""
+    """Return True if the client is a browser. Browsers list HTML in `Accept`, and programs accept any type."""
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 

@@ -45,7 +45,7 @@ async def known_to_route(request: Request) -> None:
 
 
 def parameters(route: APIRoute) -> dict[str, bool]:
-    """Return the query parameters of a route and its dependencies: name → True if the parameter may be repeated."""
+    """Return the query parameters of a route and its dependencies, by name. The value is True if it may be repeated."""
     return dict(_parameters_of(route.dependant))
 
 

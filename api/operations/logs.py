@@ -25,7 +25,7 @@ REFUSALS = Rate(per_s=1, burst=100)
 
 
 def configure(form: Literal["console", "json"], level: str) -> None:
-    """Set up logging for this process. The entry point of a program calls this; no import does."""
+    """Set up logging for this process. Only the entry point of a program calls this function."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

@@ -83,7 +83,7 @@ class _StateCollector(Collector):
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Yield the metrics from the database; only `up` if the database is unavailable."""
+        """Yield the metrics from the database, or only `up` if the database is unavailable."""
         try:
             census = self._census()
         except StoreUnavailable as error:

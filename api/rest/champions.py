@@ -123,7 +123,9 @@ def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) ->
 @ablation_router.get("")
 @allow("viewer")
 def get_ablation(search_id: Id, service: ServiceDep) -> tuple[AblationView, ...]:
-    """Return the changes of the search's champions with their effects so far; of repeated changes, only the latest."""
+    """Return the changes of the search's champions with their effects so far. Of repeated changes, only the latest is
+    returned.
+    """
     with service.database.read() as session:
         Archive(session).search(search_id)
         return ablation_views(session, search_id)

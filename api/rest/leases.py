@@ -22,7 +22,7 @@ LOOK_S = 10.0
 """Seconds between checks for work while a request waits. Notifications from other processes can be lost."""
 
 STALE = timedelta(hours=12)
-"""Age at which a new report that names an artefact resets its age; less than the age at which it is deleted."""
+"""Age of an artefact above which a report that names it resets its age. It is less than the age of deletion."""
 
 MOST_NAMED = 4 * MAX_RESULTS
 """Maximum number of artefacts that are looked up per request. A report names one to five artefacts."""

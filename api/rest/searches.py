@@ -80,7 +80,7 @@ def get_search(search_id: Id, service: ServiceDep, response: Response) -> Search
 @router.post("/{search_id}/pause")
 @allow("submitter")
 def pause_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Pause a search: no more jobs are leased, and running jobs may end."""
+    """Pause a search. No more jobs are leased, and running jobs may end."""
     return _commanded(service, search_id, "pause", if_match)
 
 
@@ -94,14 +94,14 @@ def resume_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 @router.post("/{search_id}/stop")
 @allow("submitter")
 def stop_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Stop a search: propose no more trials, let running jobs end, confirm the best trial, and finish."""
+    """Stop a search. It proposes no more trials, lets running jobs end, confirms the best trial, and finishes."""
     return _commanded(service, search_id, "stop", if_match)
 
 
 @router.post("/{search_id}/cancel")
 @allow("submitter")
 def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """End a search at once: its leases become invalid, pending trials are cancelled, and nothing is promoted."""
+    """End a search at once. Its leases become invalid, pending trials are cancelled, and no trial is promoted."""
     return _commanded(service, search_id, "cancel", if_match)
 
 

@@ -62,7 +62,7 @@ class RotationBody(Body):
 
 
 class JoinBody(Body):
-    """The worker that joins. `name` is shown to people; by default, it is the name of the join token."""
+    """The worker that joins. `name` is shown to people. By default, it is the name of the join token."""
 
     worker_id: WorkerId
     name: Name | None = None

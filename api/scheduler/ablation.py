@@ -23,7 +23,7 @@ from evo.search.lifecycle import transition
 from evo.trial.results import AblateReport
 
 CHANGES_AT_ONCE = 4
-"""Number of changes per job. A change takes as many rounds as a confirmation; more changes share one process start."""
+"""Number of changes per job. A change takes as many rounds as a confirmation. More changes share one process start."""
 
 
 def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:

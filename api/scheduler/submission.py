@@ -36,7 +36,7 @@ from templates.recorded import shipped
 
 MAX_WARM_STARTS = 5
 MAX_PREDICTED = 5
-"""Maximum number of configs predicted from other problems. Two are always tried; the strategy decides on others."""
+"""Maximum number of configs predicted from other problems. Two are always tried. The strategy decides on the rest."""
 
 MAX_IMPORTED = 20
 """Maximum number of recorded configs tried first, because the best recorded configs need not be the best here."""

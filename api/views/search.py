@@ -147,7 +147,9 @@ def _search_view(
 
 
 def _obstacle(session: Session, row: SearchRow) -> str | None:
-    """Return why no worker can execute the jobs of a search; None if a worker has had one since that was reported."""
+    """Return the reason why no worker can execute the jobs of a search. Return None if a worker has executed a job
+    since that was reported.
+    """
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None
     return None if Leases(session).any_since(row.id, row.obstacle_at) else row.obstacle

@@ -84,7 +84,7 @@ class Address:
         return changed.path + changed.query()
 
     def sorted_by(self, key: str) -> str:
-        """Return the URL sorted by a key; in reverse order if the view is sorted by this key already."""
+        """Return the URL sorted by a key, or in reverse order if the view is already sorted by this key."""
         return self.url(sort=f"-{key}" if self.sort == key else key)
 
     def direction(self, key: str) -> str | None:

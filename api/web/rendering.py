@@ -65,7 +65,7 @@ def security(*, plotting: bool = False) -> dict[str, str]:
 
 @cache
 def environment() -> Environment:
-    """Return the Jinja environment. It escapes every value; an unknown name is an error."""
+    """Return the Jinja environment. It escapes every value, and raises an error for an unknown name."""
     made = Environment(
         loader=FileSystemLoader([HERE / "pages", HERE / "templates"]),
         autoescape=True,

@@ -20,7 +20,7 @@ from db.models import EventRow, table
 from evo.errors import InvalidInput
 
 KEPT_EVENTS = 250_000
-"""Number of events kept; a reader can resume this far back."""
+"""Number of events that are kept. A reader can resume from any of them."""
 
 MARK_BITS = 53
 """Number of bits of an event's random mark. JSON numbers represent integers of this size exactly."""

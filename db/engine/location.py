@@ -53,7 +53,7 @@ class Location:
 
     @property
     def folder(self) -> Path | None:
-        """Folder that contains the SQLite file; None for PostgreSQL."""
+        """Folder that contains the SQLite file, or None for PostgreSQL."""
         return None if self.file is None else self.file.parent
 
     def __str__(self) -> str:

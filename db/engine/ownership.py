@@ -154,7 +154,7 @@ def running_service(database: Path) -> Announcement | None:
 
 
 def _real(database: Path) -> Path:
-    """Resolve symbolic links: SQLite keeps its write-ahead log next to the resolved file."""
+    """Resolve symbolic links, because SQLite keeps its write-ahead log next to the resolved file."""
     return database.expanduser().absolute().resolve()
 
 

@@ -40,8 +40,9 @@ LOCK_WAIT_S = 10
 STATEMENT_S = 60
 """Seconds after which the server ends a statement."""
 ANSWER_S = STATEMENT_S + 10.0
-"""Seconds without an answer after which a connection is given up. A server or pooler that hangs ends no statement, and
-its machine still acknowledges packets, so neither `statement_timeout` nor keepalives would end the wait."""
+"""Seconds without an answer after which a connection is closed. If a server or pooler hangs, `statement_timeout` has no
+effect, and keepalives do not help because the machine still acknowledges packets.
+"""
 CONNECT_S = 5
 RECONNECT_S = 1.0
 
@@ -106,7 +107,9 @@ class PostgreSQL:
         return StoreUnavailable(f"database {self.location}: {remedy} ({reason})", public=remedy)
 
     def may_have_committed(self, error: BaseException) -> bool:
-        """Return True if the connection was lost: the server may have committed without its reply arriving."""
+        """Return True if the connection was lost, because the server may have committed although its reply did not
+        arrive.
+        """
         return isinstance(error, DBAPIError) and error.connection_invalidated
 
     def publish(self, session: Session, topics: Sequence[Topic]) -> None:
@@ -130,7 +133,7 @@ class PostgreSQL:
 
 
 class Listener:
-    """Thread that receives notifications over its own connection; a pipe wakes it to stop."""
+    """Thread that receives notifications over a connection of its own. A pipe wakes the thread to stop it."""
 
     def __init__(self, url: URL, me: str, subscriber: Callable[[Topic], None]) -> None:
         self._parameters = url.translate_connect_args(username="user", database="dbname") | dict(url.query)

@@ -18,7 +18,7 @@ MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 
 def configuration() -> Config:
-    """Return Alembic's settings, built in code; no alembic.ini is needed."""
+    """Return Alembic's settings. They are built in code, so no alembic.ini is needed."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "newline")

@@ -54,7 +54,7 @@ class Store(Protocol):
         """
 
     def closing(self) -> AbstractContextManager[None]:
-        """Let connections be closed. Nothing may be written into damaged files."""
+        """Close connections in the block. Nothing may be written into damaged files."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
         """Let migrations rebuild tables that foreign keys reference. Enter it before the transaction begins."""
@@ -173,7 +173,7 @@ class Database:
 
     @contextmanager
     def look(self) -> Iterator[Session]:
-        """Open a read-only session in which each query sees the latest state; it needs no transaction on the server."""
+        """Open a read-only session in which each query sees the latest state, without a transaction on the server."""
         with self._reading(self._store.looks) as session:
             yield session
 
@@ -255,14 +255,16 @@ class Database:
 
 
 def _closed(connection: Any, _entry: object) -> None:
-    """Close a connection returned after the pool was disposed; the pool would keep it open until garbage collection."""
+    """Close a connection that is returned after the pool was disposed. The pool would keep it open until garbage
+    collection.
+    """
     if connection is not None:
         connection.close()
 
 
 @contextmanager
 def _explained(store: Store) -> Iterator[None]:
-    """Translate database errors that a user can act on; other errors pass unchanged."""
+    """Translate database errors that a user can act on. Other errors pass unchanged."""
     try:
         yield
     except SQLAlchemyError as error:

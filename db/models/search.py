@@ -62,7 +62,7 @@ class FamilyRow(Base):
 
     @property
     def variant(self) -> str | None:
-        """Name of the variant, if this version is a variant; None for a family's own implementation."""
+        """Name of the variant if this version is a variant. None for a family's own implementation."""
         name = self.document.get("variant", {}).get("name")
         return name if isinstance(name, str) else None
 
@@ -124,7 +124,7 @@ class SearchRow(Base):
 
     @property
     def timed_baselines(self) -> Mapping[str, Timing]:
-        """Timings of the baselines that ran, by name; empty until baselines are measured."""
+        """Timings of the baselines that ran, by name. Empty until baselines are measured."""
         return self.baselines.timings if self.baselines else {}
 
 

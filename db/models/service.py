@@ -11,7 +11,7 @@ from evo.messages.access import Role
 
 
 class ArtefactRow(Base):
-    """Metadata of an artefact file; its bytes are stored next to the database."""
+    """Metadata of an artefact file. The content is stored in the folder of artefacts."""
 
     __tablename__ = "artefacts"
 
@@ -108,7 +108,7 @@ class TokenRow(Base):
 
 
 class SessionRow(Base):
-    """A browser session opened with a token; it ends when the token expires or is revoked."""
+    """A browser session opened with a token. The session ends when the token expires or is revoked."""
 
     __tablename__ = "sessions"
 

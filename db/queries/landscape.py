@@ -26,7 +26,7 @@ MOST_RECORDS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A measured trial; `time_us` is its quick time."""
+    """A measured trial. `time_us` is its quick time."""
 
     number: int
     time_us: float
@@ -113,7 +113,7 @@ class Landscape:
         return found[::-1]
 
     def times(self, most: int) -> list[tuple[int, float]]:
-        """Return (number, time in µs) of at most `most` measured trials, evenly spaced over the search."""
+        """Return the number and the time in µs of at most `most` measured trials, evenly spaced over the search."""
         query = select(TrialRow.number, TrialRow.time_us).where(*self._measured(), self._even(most))
         return [(number, time_us or 0.0) for number, time_us in self.session.execute(query)]
 
@@ -162,7 +162,9 @@ class Landscape:
         return (*self._measured(), TrialRow.second_cost.is_not(None)) if joint else self._measured()
 
     def ended(self, most: int) -> list[End]:
-        """Return ended trials by number. If there are more than `most`: the fastest ones and an even sample."""
+        """Return ended trials by number. If there are more than `most`, return the fastest trials and an
+        even sample.
+        """
         columns = (
             TrialRow.number,
             TrialRow.proposal,
@@ -250,7 +252,9 @@ class Landscape:
         return sorted(found, key=lambda work: work.ended_at)
 
     def spent(self) -> list[tuple[str, int, Stages]]:
-        """Return (kind of job, number of reported attempts, total time per stage), the most frequent kind first."""
+        """Return the number of reported attempts and the total time per stage for each kind of job, most frequent kind
+        first.
+        """
         stages = type_coerce(AttemptRow.result, JSON)["stages"]
         sums = [func.sum(_believable(stages[name].as_float())).label(name) for name in STAGES]
         query = select(JobRow.kind, func.count(), *sums).join(AttemptRow.job)

@@ -21,7 +21,7 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhead"]
 KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
 RANKED: tuple[str, ...] = ("estimated", "measured")
-"""Outcomes that rank trials. All ranked trials of a search have the same one of them."""
+"""Outcomes that rank trials. All ranked trials of a search have the same outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Order:
 
     @property
     def foremost(self) -> Value | None:
-        """Value of the tunable that sorts first; None for keys, and for strings, which the database sorts."""
+        """Value of the tunable that sorts first. None for keys, and for strings, which the database sorts."""
         numbers = [value for value in self.values if not isinstance(value, str)]
         if not numbers:
             return None

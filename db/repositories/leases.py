@@ -23,7 +23,9 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""Time after a confirmation's waiting limit in which a sweep must find it; longer than the sweep interval."""
+"""Time after a confirmation's waiting limit in which a sweep must find the confirmation. Longer than the sweep
+interval.
+"""
 
 # Built once, because every claim or report runs them.
 _ATTEMPTS, _JOBS = table(AttemptRow), table(JobRow)

@@ -96,7 +96,7 @@ class Variants:
         ).first()
 
     def binaries(self, search_ids: Collection[int]) -> list[str | None]:
-        """Return the binary digest of each ended trial of the given searches; None for a trial without a binary."""
+        """Return the binary digest of each ended trial of the given searches, or None for a trial without a binary."""
         ended = TrialRow.search_id.in_(search_ids) & TrialRow.finished_seq.is_not(None)
         return list(self.session.scalars(select(TrialRow.binary_digest).where(ended)).all())
 

@@ -6,7 +6,7 @@ from evo.errors import CannotJudge, Conflict, EvoError, InvalidInput, NotFound
 
 
 class Exit(IntEnum):
-    """Exit statuses; `MEANING` describes them."""
+    """Exit statuses, which are described in `MEANING`."""
 
     DONE = 0
     NOTHING_FOUND = 1

@@ -133,7 +133,7 @@ def _report_abort(error: typer.Abort) -> Exit:
 
 
 def _report_refusal(message: str, code: Exit, arguments: list[str]) -> int:
-    """Report a refusal as text or, with --json, as JSON; return the exit code."""
+    """Report a refusal as text or, with --json, as JSON. Return the exit code."""
     if "--debug" in arguments:
         traceback.print_exc()
     if "--json" in arguments:
@@ -159,7 +159,7 @@ def _from_environment(message: str, arguments: Sequence[str]) -> str:
 
 
 def prepare_streams() -> None:
-    """Make output robust: characters outside the encoding become ``?``, and output to a closed stream is discarded."""
+    """Make output robust. Characters outside the encoding become ``?``, and output to a closed stream is discarded."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -180,12 +180,12 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _output_is_closed() -> bool:
-    """Return True if typer found standard output closed: it then replaces the stream with this wrapper."""
+    """Return True if typer found standard output closed, and therefore replaced the stream with a wrapper."""
     return type(sys.stdout).__name__ == "PacifyFlushWrapper"
 
 
 def _system_refusal(error: OSError) -> int | None:
-    """Report a system error about a file, disk or pipe, and return the exit code; None for other errors."""
+    """Report a system error about a file, disk or pipe, and return the exit code. Return None for other errors."""
     where = error.filename
     if where is None:
         if error.errno not in OUTPUT_LOST:

@@ -39,7 +39,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the results in float32; a kernel's error is compared with their error."""
+    """Compute the results in float32. The error of a kernel is compared with the error of these results."""
     return _losses(problem, inputs, np.float32)
 
 

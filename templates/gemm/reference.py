@@ -55,7 +55,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute in float32 and round to the inputs' dtype; a kernel's error is compared with this error."""
+    """Compute in float32 and round to the dtype of the inputs. The error of a kernel is compared with this error."""
     dtype = problem["dtype"]
     return {"c": decoded(encoded(_product(problem, inputs, np.float32), dtype), dtype)}
 
@@ -96,7 +96,7 @@ def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], C
 
 
 def _with_torch(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[], object]:
-    """Return the call of ``matmul``; with a bias ``addmm`` or ``baddbmm``."""
+    """Return the call of ``matmul`` or, with a bias, of ``addmm`` or ``baddbmm``."""
     import torch
 
     each = _matrices(problem, tensors)
@@ -155,7 +155,7 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...], mean: float, devia
 
 
 def _matrices(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return views of a, (M, K), b, (K, N), and the residual, (M, N); a batch adds a leading axis."""
+    """Return views of `a` (M, K), `b` (K, N) and the residual (M, N). A batch adds a leading axis."""
     batch, upright = problem.get("batch", 1), problem["b_layout"] == "kn"
     columns = {"a": problem["K"], "b": problem["N"] if upright else problem["K"], "residual": problem["N"]}
     views = dict(tensors)

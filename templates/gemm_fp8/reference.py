@@ -97,7 +97,7 @@ def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
 
 
 def _activation(problem: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    """Return PyTorch's activation of the problem's epilogue; None for others."""
+    """Return PyTorch's activation for the problem's epilogue, or None if the epilogue has no activation."""
     import torch
 
     return {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])

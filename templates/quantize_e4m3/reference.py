@@ -60,7 +60,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the zero-argument call that is timed."""
+    """Return CPU baselines by name. Each prepares its inputs, and returns a function whose calls are timed."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
@@ -79,7 +79,7 @@ def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array
 
 
 def _divisor(scale: Array) -> Array:
-    """Scale each head; a head of zeros has scale 0 and stays zero."""
+    """Scale each head. A head of zeros has scale 0 and stays zero."""
     return np.where(scale > 0, scale, 1).astype(scale.dtype)[..., None, None]
 
 

@@ -21,7 +21,9 @@ MEAN_AND_DEVIATION = {
 }
 LEAST = 1500.0
 NEAR_LOWEST = 0.98
-"""The lowest number: a maximum that starts from a higher one may miss the largest element."""
+"""Lowest element of inputs for maxima, as a fraction of the lowest number of the dtype. A running maximum that starts
+from a higher number may miss the largest element.
+"""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:

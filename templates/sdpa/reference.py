@@ -18,13 +18,13 @@ from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import torch_on_cpu, torch_on_gpu
 
 SCORES_BYTES = 1 << 30
-"""Bytes for score matrices and their temporaries; they limit the heads computed at once."""
+"""Maximum bytes of score matrices and their temporaries. They limit the number of heads that are computed at once."""
 
 HIDDEN_VALUE = 64.0
-"""Value added to v beyond a batch entry's length: a result that uses a padded key is then wrong."""
+"""Value added to `v` beyond the length of a batch entry, so that a result that uses a padded key is wrong."""
 
 LEAST_HALF_DEVIATION = 0.05
-"""Least deviation of float16 inputs: smaller means are subnormal, and their rounding exceeds the tolerance."""
+"""Minimum deviation of float16 inputs. Smaller means are subnormal, and their rounding exceeds the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -164,7 +164,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
 
 
 def _torch_heads(problem: Mapping[str, Any], inputs: Arrays, device: str) -> list[Any]:
-    """Return q, k and v as PyTorch takes them, (B, H, S, D), without a copy of what lies in another layout."""
+    """Return q, k and v in the shape (B, H, S, D) that PyTorch takes. Arrays with a different layout are not copied."""
     import torch
 
     of = {
@@ -264,7 +264,9 @@ def _head_by_head(
 
 
 def _heads(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return views of q, (B, H, S, D), and of k and v, (B, KV, S_KV, D); of arrays or of PyTorch's tensors."""
+    """Return views of `q` with shape (B, H, S, D), and of `k` and `v` with shape (B, KV, S_KV, D), of arrays or
+    tensors.
+    """
     layout, heads, shared = problem.get("layout", "bhsd"), problem["H"], _kv_heads(problem)
     if layout == "qkv":
         qkv = tensors["qkv"]
@@ -277,7 +279,9 @@ def _heads(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, 
 
 
 def _laid_out(problem: Mapping[str, Any], heads: Arrays) -> dict[str, Array]:
-    """Return the kernel's arguments, of q, (B, H, S, D), k and v, (B, KV, S_KV, D): the inverse of `_heads`."""
+    """Return the kernel's arguments for `q` of shape (B, H, S, D) and `k`, `v` of shape (B, KV, S_KV, D). Inverse of
+    `_heads`.
+    """
     if _heads_first(problem):
         return dict(heads)
     parts = {name: np.ascontiguousarray(each.swapaxes(1, 2)) for name, each in heads.items()}
@@ -294,7 +298,7 @@ def _decoded_heads(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Arra
 
 
 def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
-    """Draw lengths that are spread evenly from one key to nearly all, the longest one whole, in random order."""
+    """Draw lengths that are spread evenly from one key to all keys, in random order."""
     shares = (2 * np.arange(problem["B"]) + 1) * _keys(problem) // (2 * problem["B"])
     lengths = np.maximum(shares, 1).astype(np.int32)
     lengths[-1] = _keys(problem) if problem["B"] > 1 else lengths[-1]
@@ -302,21 +306,23 @@ def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array
 
 
 def _draw_slopes(problem: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Array]:
-    """Return a slope of ALiBi for each head, from 1/64 to 0.7, in no order."""
+    """Return a random slope of ALiBi for each head, from 1/64 to 0.7."""
     if not problem.get("alibi"):
         return {}
     return {"slopes": np.exp2(-rng.uniform(0.5, 6.0, problem["H"])).astype(np.float32)}
 
 
 def _distances(problem: Mapping[str, Any]) -> Array:
-    """Return the keys between each query's own place and each key, (S, S_KV); the last query's is the last key."""
+    """Return the number of keys between the position of each query and each key, (S, S_KV). The last query is at the
+    last key.
+    """
     keys = _keys(problem)
     distances: Array = np.abs(np.arange(problem["S"])[:, None] + keys - problem["S"] - np.arange(keys))
     return distances
 
 
 def _bias(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array | None:
-    """Return what ALiBi takes from the scores, (H, S, S_KV), or None if nothing."""
+    """Return the bias that ALiBi subtracts from the scores, (H, S, S_KV), or None if there is none."""
     if not problem.get("alibi"):
         return None
     bias: Array = inputs["slopes"][:, None, None].astype(dtype) * _distances(problem).astype(dtype)
@@ -324,7 +330,7 @@ def _bias(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array | Non
 
 
 def _adjustment(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Callable[[Array], Array]:
-    """Return the function of the scores whose softmax is taken."""
+    """Return the function that is applied to the scores before the softmax."""
     cap, bias = problem.get("softcap", 0.0), _bias(problem, inputs, dtype)
 
     def adjust(scores: Array) -> Array:
@@ -352,7 +358,7 @@ def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
 
 
 def _packed_rows(heads: Array, starts: Array) -> Array:
-    """Return (1, H, tokens, …) of each sequence's first rows of (B, H, S, …)."""
+    """Return the first rows of each sequence in an array (B, H, S, …), packed to the shape (1, H, tokens, …)."""
     return np.concatenate([heads[entry, :, :rows] for entry, rows in enumerate(np.diff(starts))], axis=1)[None]
 
 
@@ -362,7 +368,7 @@ def _padded(problem: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _padded_inputs(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the inputs of the same sequences with S rows each, zeros behind their own. An empty one has a key."""
+    """Return the inputs of the same sequences, padded with zeros to S rows each. An empty sequence gets one key."""
     starts = inputs["cu_seqlens"]
     padded = {}
     for name, packed in _heads(problem, inputs).items():
@@ -425,7 +431,7 @@ def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dic
 
 
 def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
-    """Return a mask (1 or B, 1, S, S_KV), True where a query must not attend, or None if there is no mask."""
+    """Return a mask (1 or B, 1, S, S_KV) that is True where a query must not attend, or None if there is no mask."""
     hidden: Array | None = None
     keys, window = np.arange(_keys(problem)), problem.get("window", 0)
     if problem["causal"]:

@@ -18,14 +18,17 @@ from evo.reference.rivals import rivals
 from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
 LARGE_FLOPS = 5e9
-"""Operations from which a GPU computes float16 references: a second or less instead of a minute."""
+"""Number of operations from which a GPU computes float16 references, which takes at most a second instead
+of a minute.
+"""
 
 BEYOND = 64.0
-"""What a last page holds beyond the cache's end, and is added to v beyond a batch entry's length: a key of it that
-leaks into a result shows."""
+"""Value of the last page beyond the end of the cache, which is also added to `v` beyond the length of a batch entry. A
+result that uses such a key is wrong.
+"""
 
 LEAST_HALF_DEVIATION = 0.05
-"""Least deviation of float16 inputs: smaller means are subnormal, and their rounding exceeds the tolerance."""
+"""Minimum deviation of float16 inputs. Smaller means are subnormal, and their rounding exceeds the tolerance."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -117,7 +120,9 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """GPU baselines: PyTorch's backends by name, and ``naive``, the kernel of ``naive.cu``."""
+    """Return GPU baselines by name: PyTorch's backends, kernels of other libraries, and ``naive``, the kernel in
+    ``naive.cu``.
+    """
     backends = ("flash", "cudnn", "efficient", "math")
     on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
     return {**on_torch, **rivals("sdpa_decode", problem), "naive": partial(_naive, problem)}
@@ -174,7 +179,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _cache(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
-    """Return k and v as (B, KV, S, D); of pages, gathered copies."""
+    """Return `k` and `v` with shape (B, KV, S, D). If the cache has pages, they are gathered in copies."""
     k, v = inputs["k"], inputs["v"]
     if problem.get("page"):
         shape = (problem["B"], -1, *k.shape[2:])
@@ -185,7 +190,9 @@ def _cache(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
 
 
 def _laid_out(problem: Mapping[str, Any], heads: Arrays, rng: np.random.Generator) -> dict[str, Array]:
-    """Return the arguments of the cache, of k and v, (B, KV, S, D). Beyond S a last page holds `BEYOND`."""
+    """Return the cache arguments for `k` and `v` of shape (B, KV, S, D). Beyond S, the last page is filled with
+    `BEYOND`.
+    """
     k, v = heads["k"], heads["v"]
     if not problem.get("page") and problem.get("layout", "bhsd") == "bhsd":
         return {"k": k, "v": v}
@@ -206,7 +213,9 @@ def _laid_out(problem: Mapping[str, Any], heads: Arrays, rng: np.random.Generato
 
 
 def _grouped(problem: Mapping[str, Any], q: Array) -> Array:
-    """(B, KV, H / KV * Q, D): the query rows that share a head of the cache lie one after the other."""
+    """Return `q` with shape (B, KV, H / KV * Q, D), in which the query rows that share a head of the cache are
+    adjacent.
+    """
     return q.reshape(problem["B"], problem["KV"], -1, problem["D"])
 
 
@@ -251,7 +260,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
 
 
 def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any) -> Array:
-    """Compute head by head of the cache."""
+    """Compute attention for one head of the cache after the other."""
     queries, (keys, values) = _grouped(problem, inputs["q"]), _cache(problem, inputs)
     out = np.empty(queries.shape, dtype)
     hidden = library.asarray(~_seen(problem, inputs, queries.shape[2]))

@@ -22,7 +22,7 @@ LARGEST = 448.0
 LEAST_DEVIATION = 0.05
 HEADROOM = 2**13
 SCORES_BYTES = 1 << 30
-"""Bytes for score matrices and their temporaries; they limit the heads computed at once."""
+"""Maximum bytes of score matrices and their temporaries. They limit the number of heads that are computed at once."""
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
@@ -50,7 +50,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def _divisor(scale: Array) -> Array:
-    """Return the scale of each head as a divisor that broadcasts; 1 for a head of zeros, whose scale is 0."""
+    """Return the scale of each head as a divisor that broadcasts. The divisor of a head of zeros is 1."""
     return np.where(scale > 0, scale, np.float32(1))[..., None, None]
 
 
@@ -70,7 +70,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """CPU baselines by name: each takes the inputs and returns the call that is timed, dequantisation included."""
+    """Return CPU baselines by name. Each returns a function whose calls are timed, including the dequantisation."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
@@ -136,7 +136,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, timed: bool, inputs: Arr
 
 
 def _dequantised(problem: Mapping[str, Any], codes: Mapping[str, Any], name: str, dtype: Any) -> Any:
-    """A tensor (B, H, S, D)."""
+    """Return an input as a tensor of shape (B, H, S, D)."""
     import torch
 
     numbers = codes[name].view(torch.float8_e4m3fn).to(dtype) * codes[f"{name}_scale"].to(dtype)[..., None, None]
@@ -197,14 +197,14 @@ def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtyp
 
 
 def _numbers(problem: Mapping[str, Any], inputs: Arrays, name: str, head: Any) -> Array:
-    """Return the numbers of these heads' codes, (…, S, D), in float64 for one head and float32 for all."""
+    """Return the dequantised numbers of heads, (…, S, D), in float64 for one head and in float32 for all heads."""
     scale = np.asarray(inputs[f"{name}_scale"][head])[..., None, None]
     numbers: Array = decoded(inputs[name][head], E4M3).astype(np.float32 if head is ... else np.float64) * scale
     return numbers.swapaxes(-1, -2) if name == "v" and problem["v_layout"] == "columns" else numbers
 
 
 def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
-    """Round to this number of significant bits; exponents (as of frexp) are at least `least`."""
+    """Round to `bits` significant bits. Exponents (as of frexp) are at least `least`."""
     _, exponent = library.frexp(values)
     step = library.ldexp(values.dtype.type(1), library.maximum(exponent, least) - bits)
     rounded: Array = library.rint(values / step) * step
@@ -212,5 +212,5 @@ def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:
-    """Return a mask (S, S), True where a query must not attend, or None if there is no mask."""
+    """Return a mask (S, S) that is True where a query must not attend, or None if there is no mask."""
     return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None

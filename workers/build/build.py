@@ -303,7 +303,7 @@ class _Build:
         return result
 
     def _macros(self) -> Macros | None:
-        """Return the macros before a plain source; None for a template."""
+        """Return the macros before a plain source, or None for a template."""
         kind, family = self.terms.device.kind, self.copy.family
         implementation = family.implementation(kind)
         if implementation.mode != "source":

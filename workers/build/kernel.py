@@ -102,7 +102,7 @@ class KernelFile:
 
     @property
     def steps(self) -> tuple["Step", ...]:
-        """Launches of a call, in order; empty for a plain function call."""
+        """Launches of a call, in order. Empty for a plain function call."""
         return steps(self.entry, self.arguments, self.launch)
 
 
@@ -128,7 +128,7 @@ def dynamic_shared_bytes(launches: Sequence[Step]) -> dict[str, int]:
 
 
 def steps(entry: str, arguments: Sequence[Argument], launch: Launch | None) -> tuple[Step, ...]:
-    """Return the launches of a call of `entry`, in order; empty for a plain function call."""
+    """Return the launches of a call of `entry`, in order. The result is empty for a plain function call."""
     by_name = {each.name: each for each in arguments}
     return tuple(
         Step(

@@ -16,7 +16,9 @@ _TOOLKIT = "cuda_runtime.h"
 """File that identifies a folder of a CUDA toolkit."""
 
 _NO_SOURCES = (".py", ".toml", ".md")
-"""Suffixes of files in a family's folder that are not headers; used if a compiler does not report the files it read."""
+"""Suffixes of files in a family's folder that are not headers. They are used if a compiler does not report the files
+that it read.
+"""
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:

@@ -250,7 +250,9 @@ class Slot:
         self._doing = ("waiting", f"{who} holds the device")
 
     def _duplicate(self, lease: Lease, built: Preparation) -> Performed | None:
-        """Return the report of an earlier trial with the same binary, adapted to this lease; None if there is none."""
+        """Return the report of an earlier trial with the same binary, adapted to this lease, or None if
+        there is none.
+        """
         mine = built.get("candidate")
         if mine is None or mine.digest is None:
             return None

@@ -49,7 +49,7 @@ class Spool:
         self.trouble: str | None = None
 
     def keep(self, parcel: Parcel) -> None:
-        """Write a parcel. If that fails, log a warning; the parcel stays in memory."""
+        """Write a parcel. If that fails, log a warning, and keep the parcel in memory."""
         path = self._path(parcel)
         part = path.with_suffix(".part")
         try:

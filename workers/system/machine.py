@@ -63,7 +63,7 @@ def architecture(macros: Mapping[str, str]) -> str:
 
 
 def frequency_mhz(core: int) -> float | None:
-    """Return the current clock of a core in MHz; None if the system does not report it, as in most virtual machines."""
+    """Return the current clock of a core in MHz, or None if the system does not report it, as most virtual machines."""
     text = _text(_CORES / f"cpu{core}" / "cpufreq" / "scaling_cur_freq")
     return int(text) / 1000 if text else None
 

@@ -24,7 +24,7 @@ _PLACE = Path(__file__).resolve().parents[2]
 
 @cache
 def sandbox_here() -> str:
-    """Return the names of the sandbox mechanisms on this machine, which are tested once; empty if there are none."""
+    """Return the names of the sandbox mechanisms on this machine. Empty if there are none. They are tested once."""
     try:
         answer = subprocess.run(
             _launcher(_SYSTEM, ()), capture_output=True, text=True, timeout=_ANSWER_S, check=False, env=environment()

@@ -244,7 +244,7 @@ class UnderWay:
 
 
 def receiver_of(url: str) -> str:
-    """Return the host and port of a URL; the whole URL if it cannot be parsed."""
+    """Return the host and port of a URL, or the whole URL if it cannot be parsed."""
     try:
         return urlsplit(url).netloc.lower() or url
     except ValueError:

@@ -25,8 +25,7 @@ Forms are parsed between other requests, and a megabyte of `%` takes longer than
 """
 
 DRAINED, DRAINED_S = 4, 30.0
-"""How much of a refused body is read and dropped (as a multiple of the limit), and for how many seconds.
-
+"""Maximum size of a refused body that is read and discarded, as a multiple of the limit, and maximum seconds for this.
 Most clients read the answer only after they have sent the whole body. A client that sends more is disconnected.
 """
 

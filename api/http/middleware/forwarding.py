@@ -20,8 +20,9 @@ from api.http.public_url import PORTS, PREFIX, Proxies, PublicUrl
 KEY = "kernel_evo.address"
 
 LONGEST_HOST, LONGEST_PREFIX = 300, 200
-"""Characters believed of a forwarding header. Every link of a page repeats the prefix, and a client can send it through
-a proxy that sets none."""
+"""Maximum number of characters of a host and a prefix in forwarding headers. Every link of a page repeats the prefix,
+and a client can send a prefix through a proxy that sets none.
+"""
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+")
 """An address with brackets or a port. Other addresses need no parsing."""
 ABSOLUTE = re.compile(rb"https?://([A-Za-z0-9.:\[\]-]+)(?=/|$)", re.IGNORECASE)
@@ -108,7 +109,9 @@ class Forwarding:
         return changed
 
     def _client(self, peer: str, clients: tuple[str, ...]) -> str:
-        """Return the last address in the chain that is not a trusted proxy's; the first address if all are."""
+        """Return the last address in the chain that does not belong to a trusted proxy, or the first
+        address if all do.
+        """
         for address in reversed(clients):
             peer = address
             if not self._proxies.trusts(address):
@@ -162,7 +165,7 @@ def _read_forwarded(headers: Headers) -> _ForwardedHeaders:
 
 
 def _port(headers: Headers) -> str:
-    """Return the port of `X-Forwarded-Port`; empty for the default ports 80 and 443."""
+    """Return the port of `X-Forwarded-Port`, or an empty string for the default ports 80 and 443."""
     named = next(_each(headers, "x-forwarded-port"), "")
     own = PORT.fullmatch(named) and int(named) < 65_536 and int(named) not in PORTS.values()
     return named if own else ""
@@ -187,7 +190,9 @@ def _bare(address: str) -> str:
 
 
 def _prefix(headers: Headers) -> str:
-    """Return the path prefix that a proxy removed; empty if it is missing, too long, or has special characters."""
+    """Return the path prefix that a proxy removed, or an empty string if it is missing, too long, or has special
+    characters.
+    """
     named = next(_each(headers, "x-forwarded-prefix"), None) or next(_each(headers, "x-script-name"), "")
     prefix = named.rstrip("/")
     return prefix if len(prefix) <= LONGEST_PREFIX and PREFIX.fullmatch(prefix) else ""

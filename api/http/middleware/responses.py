@@ -129,7 +129,7 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Default headers. A route may set other values: pages need a wider policy."""
+"""Default headers. A route may set different values, because pages need a wider policy."""
 
 KEEP_SECURE = "max-age=31536000"
 

@@ -58,7 +58,7 @@ def queued(transaction: SearchTransaction, slot: Slot, now: datetime, count: int
 
 
 def baselines_come_last(active: ActiveSearch) -> bool:
-    """Return True while a search with a short time budget runs: its baselines are measured after its trials."""
+    """Return True while a search with a short time budget runs. Its baselines are measured after its trials."""
     minutes = active.search.budget.minutes
     return active.state == "running" and minutes is not None and minutes < SHORT_MINUTES
 

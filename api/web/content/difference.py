@@ -59,7 +59,7 @@ class Hunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """All hunks with changes; empty for equal texts."""
+    """All hunks with changes. Empty for equal texts."""
 
     hunks: tuple[Hunk, ...]
     added: int

@@ -215,7 +215,7 @@ def listing_of(
 
 
 def _runs(session: Session, trials: Sequence[TrialView], search: SearchView) -> Runs:
-    """Return the runs in which the times were measured; the trials may be of several searches."""
+    """Return the runs in which the times were measured. The trials may belong to several searches."""
     confirmed = {trial.search_id for trial in trials if trial.confirmed is not None}
     challenges = {
         each: search.challenges if each == search.id else challenge_views(session, each) for each in confirmed

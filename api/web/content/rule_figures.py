@@ -155,7 +155,7 @@ SPREAD = Reading(
 
 
 def figure_text(rule: Rule) -> str:
-    """Return the figure of a rule as text; a dash if the rule has no figure or it was not measured."""
+    """Return the figure of a rule as text, or a dash if the rule has no figure or the figure was not measured."""
     reading = _reading(rule)
     if _noisy(rule):
         return NOISY

@@ -16,7 +16,7 @@ LABEL_WIDTH = 180.0
 """Width of the area at the right end of a horizontal line that its label may cover."""
 
 MAX_DOTS = 500
-"""Maximum number of dots. In a longer search, every n-th trial is drawn; the line of the best uses all trials."""
+"""Maximum number of dots. In a longer search, every n-th trial is drawn. The best-so-far line uses all trials."""
 
 
 @dataclass(frozen=True, kw_only=True)

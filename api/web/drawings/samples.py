@@ -15,7 +15,9 @@ TRACE_HEIGHT, LEAST_ROW = 250.0, 54.0
 RIGHT, TOP, BOTTOM = 14.0, 12.0, 26.0
 BINS = 60
 MOST_POINTS = 400
-"""Maximum number of points per series. In a longer series, every n-th sample is drawn; the histogram counts all."""
+"""Maximum number of points per series. In a longer series, every n-th sample is drawn. The histogram counts all
+samples.
+"""
 
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "plus")
 """Shapes of the points by series, so that series can be distinguished without colour."""

@@ -33,7 +33,7 @@ def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
 
 
 def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
-    """Return the message for a negative number where an argument is expected; typer reads it as an option."""
+    """Return the message for a negative number in place of an argument, because typer reads it as an option."""
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
     if context is None or not re.fullmatch(r"-\d", option):
         return None

@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(db: Db = None, as_json: Json = False) -> None:
-    """Check devices, compilers and tools; report what is missing, which feature needs it, and how to get it."""
+    """Check devices, compilers and tools. Report what is missing, which feature needs it, and how to get it."""
     from evo.cli.service.devices import local_devices
 
     devices = local_devices()
@@ -101,7 +101,7 @@ _REMEDIES = {
 
 
 def _separation() -> Finding:
-    """Check how CPU candidates are isolated from the judging process on this machine; it runs an empty kernel."""
+    """Check with an empty kernel how CPU candidates are isolated from the process that judges them."""
     from evo.cli.service.devices import cache_folder
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.backends.cpu.support import separation_here

@@ -42,7 +42,7 @@ def families(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A family, or the path of its folder.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the kernel families, or describe one: problem fields, tunables, constraints with their reasons."""
+    """List the kernel families, or describe one family with its problem fields, tunables and constraints."""
     from templates import registry
 
     packages = registry.builtin() if name is None else [registry.find(name)]
@@ -58,7 +58,7 @@ def families(
 def new(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the family's.")],
 ) -> None:
-    """Create a family to start from: a small kernel that runs and can be searched."""
+    """Create a family with a small kernel that runs and can be searched, as a starting point."""
     from evo.cli.files.new_family import write_scaffold
     from evo.cli.files.writing import shown_path
 

@@ -102,7 +102,7 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
 
 
 def _searched(mission: "Mission", terms: dict[str, Any], where: ServiceRef, out: "Console") -> "list[Result]":
-    """Run one search after the other; stop after an interrupted search."""
+    """Run one search after the other, and stop after an interrupted search."""
     from evo.cli.session.follow import Interrupts
     from evo.cli.session.session import ended_by_signals, reached
 

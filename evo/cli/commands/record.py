@@ -177,7 +177,7 @@ def _environment(view: "SearchView") -> dict[str, Any]:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    """Write a document; equal documents give equal files."""
+    """Write a document to a file. Equal documents give equal files."""
     from evo.cli.files.writing import write_file
 
     content = json.dumps(document, separators=(",", ":")).encode()

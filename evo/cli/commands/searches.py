@@ -88,25 +88,25 @@ def watch(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> N
 
 @on_service
 def pause(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
-    """Pause a search: running trials end, and no new trials begin until it is resumed."""
+    """Pause a search. Running trials end, and no new trials begin until the search is resumed."""
     _command(search_id, "pause", where, as_json)
 
 
 @on_service
 def resume(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
-    """Resume a paused search; `search --resume` also runs a service and a worker for it."""
+    """Resume a paused search. `search --resume` also runs a service and a worker for the search."""
     _command(search_id, "resume", where, as_json)
 
 
 @on_service
 def stop(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
-    """End a search early: running trials finish, and the best trial is confirmed."""
+    """End a search early. Running trials finish, and the best trial is confirmed."""
     _command(search_id, "stop", where, as_json)
 
 
 @on_service
 def cancel(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
-    """End a search at once: running trials are dropped, and none is confirmed."""
+    """End a search at once. Running trials are dropped, and no trial is confirmed."""
     _command(search_id, "cancel", where, as_json)
 
 

@@ -115,7 +115,7 @@ def trials(
 
 
 def _print_weighed(found: "Sequence[Weighed]", device: str) -> None:
-    """Print the trials that have both metrics; trials of the Pareto front are marked."""
+    """Print the trials that have both metrics. Trials on the Pareto front are marked."""
     from rich.text import Text
 
     from evo.messages.view.metric import TIME

@@ -23,7 +23,7 @@ from evo.text.wording import count_text, duration_text, factor_text, outcome_tex
 
 LINE_EVERY_S = 5.0
 SHORT = 20
-"""Characters that fit behind the progress bar on any terminal; longer texts get their own line."""
+"""Number of characters that fit behind the progress bar on any terminal. Longer texts get a line of their own."""
 _GOOD = ("measured", "estimated")
 
 
@@ -134,7 +134,7 @@ def best_time_text(view: SearchView) -> str:
 
 
 def figure_text(figure: Figure | None) -> str:
-    """Return a time or speed-up with its source in brackets; an estimate has the sign ≈ instead of a source."""
+    """Return a time or speed-up with its source in brackets. An estimate has the sign ≈ in place of a source."""
     if figure is None:
         return "–"
     estimated = figure.source == "estimated"
@@ -180,7 +180,7 @@ def outcomes_text(view: SearchView) -> str:
 
 
 class LiveScreen:
-    """A panel that redraws itself; notes are printed above it."""
+    """A panel that redraws itself. Notes are printed above the panel."""
 
     def __init__(self, console: Console, live: Live) -> None:
         self._console = console
@@ -213,7 +213,9 @@ class LiveScreen:
 
 
 class LineScreen:
-    """Prints a line every few seconds, and when best trial, state or confirmation changes; for logs and pipes."""
+    """Display for logs and pipes. It prints a line every few seconds, and when best trial, state or confirmation
+    changes.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -255,7 +257,7 @@ def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
 
 @contextmanager
 def unechoed() -> Iterator[None]:
-    """Keep the terminal from writing ``^C`` into a display that redraws itself; does nothing if that is impossible."""
+    """If possible, keep the terminal from writing ``^C`` into a display that redraws itself."""
     try:
         import termios
     except ImportError:  # not a POSIX system

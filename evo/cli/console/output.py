@@ -24,7 +24,7 @@ _PADDING = 2
 """Blanks on the right of each column of facts."""
 
 _LEAST_VALUE = 8
-"""Least width of a value next to its name; with less room it goes below the name."""
+"""Minimum width of a value next to its name. With less room, the value is below the name."""
 
 _FOLDED = 16
 """A word longer than this, such as a whole config, may continue on the next line."""
@@ -71,7 +71,7 @@ def styled(*parts: "str | tuple[str, str]") -> "Text":
 
 
 def table(*columns: str, title: str | None = None) -> "Table":
-    """Return an empty table; columns whose name starts with ``>`` are aligned right."""
+    """Return an empty table. Columns whose name starts with ``>`` are aligned right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -119,11 +119,11 @@ def _literal(cell: "RenderableType | None") -> "RenderableType | None":
 
 
 def facts() -> "Table":
-    """Return an empty grid of names and values; long values wrap."""
+    """Return an empty grid of names and values. Long values wrap."""
     from rich.table import Table
 
     class Facts(Table):
-        """A grid without markup; if there is no room next to the names, the values go below them."""
+        """A grid without markup. If there is no room next to the names, the values are below the names."""
 
         def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
             names, *values = (list(column.cells) for column in self.columns)
@@ -145,7 +145,7 @@ def facts() -> "Table":
 
 
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON; dataclasses, dates and paths are supported."""
+    """Print a value as indented JSON. Dataclasses, dates and paths are supported."""
     from pydantic_core import to_jsonable_python
 
     escaped = not (sys.stdout.encoding or "").lower().startswith("utf")

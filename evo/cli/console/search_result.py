@@ -183,7 +183,7 @@ def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
 
 
 def _shared(configs: Sequence[Config]) -> Config:
-    """Return the tunables whose values are equal in all configs; empty for a single config."""
+    """Return the tunables whose values are equal in all configs. The result is empty for a single config."""
     first, *others = configs or [{}]
     return {name: value for name, value in first.items() if others and all(each[name] == value for each in others)}
 

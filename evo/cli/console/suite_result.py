@@ -36,7 +36,7 @@ class SuiteResult:
 
     @property
     def long(self) -> str:
-        """Words that follow a factor: ``as long``, or ``the cost`` under a metric."""
+        """Words that follow a factor: ``as long`` or, in a search with a metric, ``the cost``."""
         metric = any(view.objective.metric is not None for _, view in self.searched)
         return "the cost" if metric else LONG
 

@@ -18,7 +18,7 @@ SECONDS = 300.0
 """Longest time that describing a file may take."""
 
 _KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "VIRTUAL_ENV", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-"""Environment variables of the process that runs the file; tokens and keys are excluded."""
+"""Environment variables of the process that runs the file. Tokens and keys are excluded."""
 
 
 def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]:
@@ -53,7 +53,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
 
 
 def _name(text: str) -> str:
-    """Return a name for a family; a leading number, as in KernelBench's files, is put after ``kb``."""
+    """Return a name for a family. A leading number, as in KernelBench's files, is put after ``kb``."""
     name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_-") or "kernel"
     return f"kb{name}"[:60].rstrip("_-") if name[0].isdigit() else name[:60].rstrip("_-")
 

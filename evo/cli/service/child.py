@@ -20,7 +20,7 @@ GRACE_S = 10.0
 
 
 class ChildFailed(EvoError, RuntimeError):
-    """A child process did not start or keeps dying; the message contains its output."""
+    """A child process did not start, or died repeatedly. The message contains the output of the process."""
 
 
 class Child:
@@ -52,7 +52,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of the process; None while it runs."""
+        """Exit code of the process. None while the process runs."""
         return self._process.poll()
 
     def stop(self) -> None:

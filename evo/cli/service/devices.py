@@ -9,7 +9,7 @@ from evo.errors import EvoError, NotFound
 from evo.family import Family
 
 _TRIAL_BYTES = 1 << 16
-"""Bytes that must be writable, about the size of a binary; a disk with less room counts as full."""
+"""Number of bytes that must be writable, about the size of a binary. A disk with less space counts as full."""
 
 
 def cache_folder() -> Path:
@@ -45,7 +45,7 @@ def unwritable(folder: Path) -> str | None:
 
 
 def local_devices() -> list[Device]:
-    """Return every device of this machine; a kind whose libraries are missing has none."""
+    """Return every device of this machine. A kind whose libraries are missing has no device."""
     from api.operations.logs import configure
     from workers.backends import driver
 

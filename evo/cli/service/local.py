@@ -88,7 +88,7 @@ class Local:
             url = self.tend()
 
     def _has_worker(self, url: str, begun: float) -> bool:
-        """Return True if a worker is connected; the worker of this process must have sent a message since `begun`."""
+        """Return True if a worker is connected. The worker of this process must have sent a message since `begun`."""
         within_s = time.monotonic() - begun if self._worker else CONNECTED_S
         return worker_connected(url, token=self._key, within_s=within_s)
 
@@ -124,7 +124,7 @@ class Local:
             self._deaths.record(child)
 
     def _attached(self) -> bool:
-        """Return True if a service of another process answers; waits for a service that is starting."""
+        """Return True if a service of another process answers. Wait for a service that is starting."""
         deadline = time.monotonic() + START_S
         while (running := running_service(self.place.database)) is not None:
             if running.url is not None and (running.url == self.url or _answers(running.url)):
@@ -159,7 +159,9 @@ class Local:
         self._start_service(ANY_PORT)
 
     def _port(self) -> str:
-        """Return the service's previous port, so that pages and workers find it again; at first, a free port."""
+        """Return the previous port of the service, so that pages and workers find it again, or a free port at the first
+        start.
+        """
         return self.url.rpartition(":")[2] if self.url else free_port()
 
     def _use(self, url: str) -> None:
@@ -169,7 +171,7 @@ class Local:
         self.url = url
 
     def _start_worker_early(self, url: str) -> None:
-        """Start the worker while the service starts at this address: both take a second or two."""
+        """Start the worker while the service starts at this address, because each of them takes a second or two."""
         with suppress(EvoError):  # the service reports why the place cannot be used
             ensure_key(self.place.database)
             if self._worker_lock.acquire():

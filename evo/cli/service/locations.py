@@ -9,7 +9,7 @@ from evo.text.secrets import masked
 from evo.text.shell import quoted
 
 SQLITE = b"SQLite format 3\0"
-"""First bytes of every SQLite file; an empty file may become a database."""
+"""First bytes of every SQLite file. An empty file may become a database."""
 
 
 @dataclass(frozen=True, kw_only=True)

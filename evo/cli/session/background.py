@@ -16,7 +16,7 @@ from evo.errors import EvoError
 from evo.text.visible import visible
 
 Tell: TypeAlias = Callable[[dict[str, Any], int], None]
-"""Prints that a background search has started; the arguments are its announcement and its process id."""
+"""Prints that a background search has started. The arguments are the announcement and the process id of the search."""
 
 START_S = 120.0
 LOOK_S = 0.1

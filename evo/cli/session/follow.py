@@ -28,7 +28,7 @@ class Screen(Protocol):
     """Display of progress: a live panel on a terminal, lines elsewhere."""
 
     def show(self, view: SearchView) -> None:
-        """Show the current state; called about twice a second."""
+        """Show the current state. This is called about twice a second."""
         ...
 
     def note(self, text: str) -> None:
@@ -37,7 +37,9 @@ class Screen(Protocol):
 
 
 class Interrupts:
-    """Counts presses of Ctrl-C while it listens. Callers act on the first two; the third ends the program."""
+    """Counts presses of Ctrl-C while it listens. Callers act on the first two presses. The third press ends the
+    program.
+    """
 
     def __init__(self) -> None:
         self.count = 0

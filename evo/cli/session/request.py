@@ -98,7 +98,9 @@ def _uploaded(package: Package, client: Client) -> bool:
 
 
 def _check_templates(package: Package, device: str) -> None:
-    """Refuse templates from which no config can be rendered; `device` may name the only kind to check."""
+    """Refuse templates from which no config can be rendered. If `device` is a device kind, only this kind
+    is checked.
+    """
     kinds = package.family.implementations
     try:
         for kind in kinds:

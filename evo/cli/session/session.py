@@ -94,7 +94,7 @@ def run(
 
 
 def watch(search_id: int, where: ServiceRef, *, as_json: bool = False) -> Exit:
-    """Follow a search that another process runs; Ctrl-C leaves it running."""
+    """Follow a search that another process runs. Ctrl-C does not stop the search."""
     out = progress(as_json)
     with ended_by_signals(), reached(out, where, measuring=False) as connection:
         view = connection.client.search(search_id)
@@ -133,13 +133,15 @@ def _report(out: Console, connection: Connection, view: SearchView, where: Servi
 
 
 def _family_of(view: SearchView) -> str:
-    """Return the family as an argument of a further command; a placeholder for files uploaded elsewhere."""
+    """Return the family as an argument of a further command, or a placeholder for a family that was
+    uploaded elsewhere.
+    """
     return view.source or f"PATH/OF/{view.family}"
 
 
 @contextmanager
 def reached(out: Console, where: ServiceRef, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
-    """Open a connection; show a message on the terminal while a service starts."""
+    """Open a connection. Show a message on the terminal while a service starts."""
     status = out.status("Starting …")
     if out.is_terminal:
         status.start()

@@ -109,7 +109,7 @@ class _Session:
 
 
 class _Conductor:
-    """Runs one search per call; all searches but one are paused."""
+    """Runs one search per call. All searches but one are paused."""
 
     def __init__(self, suite: Suite, entries: Sequence[CallSearch], session: _Session, budget: Shared) -> None:
         self._suite, self._session, self._budget = suite, session, budget
@@ -273,7 +273,7 @@ class _Conductor:
         return self._session.connection.ask(lambda client: client.search(view.id))
 
     def _command(self, entry: CallSearch, command: SearchCommand) -> None:
-        """Send a command to a search; a search that has just ended is left unchanged."""
+        """Send a command to a search. A search that has just ended is left unchanged."""
         assert entry.view is not None
         number = entry.view.id
         try:

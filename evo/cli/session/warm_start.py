@@ -18,7 +18,7 @@ OPTION = "--warm-start"
 SQLITE = b"SQLite format 3\0"
 WANTED = "give a file of recorded results (.json, .json.gz), or an Optuna study's storage, e.g. sqlite:///study.db#NAME"
 MOST = 10_000
-"""Maximum number of configs sent; the service uses the best of those in the space."""
+"""Maximum number of configs that are sent. The service uses the best configs that are in the space."""
 
 
 def read_warm_start(source: str) -> dict[str, Any]:

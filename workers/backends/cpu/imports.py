@@ -77,7 +77,7 @@ def is_elf(image: bytes) -> bool:
 
 
 def symbols(image: bytes) -> Iterator[Symbol]:
-    """Yield the global and weak symbols of an ELF file; nothing for other formats."""
+    """Yield the global and weak symbols of an ELF file. Yield nothing for other formats."""
     if not is_elf(image):
         return
     table, size, count = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HH", image, 58)
@@ -94,6 +94,8 @@ def symbols(image: bytes) -> Iterator[Symbol]:
 
 
 def forbidden_imports(library: Path) -> list[str]:
-    """Return the forbidden functions that a library imports, sorted; empty if the library is not an ELF file."""
+    """Return the forbidden functions that a library imports, sorted. The list is empty if the library is not an ELF
+    file.
+    """
     needed = (each.name for each in symbols(library.read_bytes()) if not each.defined)
     return sorted({name for name in needed if _FORBIDDEN.fullmatch(name)})

@@ -322,7 +322,9 @@ class KernelProcess:
             self._answer()
 
     def _new_table(self, table: Table) -> bytes:
-        """Return the request that sends the arguments of the next calls; empty if the process already has them."""
+        """Return the request that sends the arguments of the next calls. It is empty if the process already has the
+        arguments.
+        """
         if table.words == (self._table.words if self._table else None):
             return b""
         self._table = table

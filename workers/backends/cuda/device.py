@@ -43,7 +43,7 @@ _RING_SHARE = 0.4
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A loaded kernel. `module` keeps it loaded; `functions` contains the function of each step."""
+    """A loaded kernel. `module` keeps the kernel loaded, and `functions` contains the function of each step."""
 
     module: Any
     functions: tuple[int, ...]

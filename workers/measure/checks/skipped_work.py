@@ -126,7 +126,7 @@ def _overwrite_check(
     moment: Moment,
     request: Compare,
 ) -> OverwriteCheck:
-    """Run the overwrite check. Cold calls rotate the timed sets; hot calls rotate sets that share their inputs."""
+    """Run the overwrite check. Cold calls rotate the timed sets. Hot calls rotate sets that share their inputs."""
     mode, contents = bench.terms.objective.cache, bench.buffers.contents(candidate.arguments)
     sets = bench.buffers.sets(mode, candidate.arguments)
     content = contents.of(sets[0])

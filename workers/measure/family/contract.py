@@ -105,7 +105,7 @@ def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
 
 
 def on_host(made: Any) -> Any:
-    """Copy an array of PyTorch or CuPy to host memory; return other values unchanged."""
+    """Copy an array of PyTorch or CuPy to host memory. Return other values unchanged."""
     library = type(made).__module__.partition(".")[0]
     if library == "torch":
         tensor = made.detach().cpu()

@@ -34,7 +34,7 @@ class Siblings(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a top-level module in the folder; None for all other modules."""
+        """Return the spec of a top-level module in the folder, or None for all other modules."""
         if path is not None or fullname in sys.stdlib_module_names or fullname in OURS:
             return None
         return importlib.machinery.PathFinder.find_spec(fullname, [str(self.folder)])

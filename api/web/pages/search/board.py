@@ -101,7 +101,7 @@ class Board:
 
     @property
     def reason(self) -> str | None:
-        """Reason why the search ended or is stopping, in words; None while it runs."""
+        """Reason why the search ended or is stopping, in words. None while the search runs."""
         return None if self.search.reason is None else REASONS.get(self.search.reason, self.search.reason)
 
     @property
@@ -151,7 +151,7 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
 
 
 def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[Chart, ...]:
-    """Return the chart for wide windows and the one for phones; none before the first measurement."""
+    """Return the chart for wide windows and the chart for phones, or nothing before the first measurement."""
     scale = scale_of(search.objective, estimated=search.estimated)
     drawn = [
         best_so_far(progress, search.finished, _levels(search), width=width, scale=scale) for width in (WIDTH, NARROW)

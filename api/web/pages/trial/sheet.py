@@ -95,7 +95,7 @@ class Sheet:
 
     @property
     def shown_us(self) -> float | None:
-        """Time of the trial; if it has none, the median of its samples."""
+        """Time of the trial or, if it has none, the median of its samples."""
         return self.trial.time_us or next((each.median_us for each in self.timings.values()), None)
 
     @property

@@ -50,7 +50,7 @@ def variant_page(
     *,
     against: Ordinal | None = None,
 ) -> HTMLResponse:
-    """Show one variant with its source; with `against`, the difference from another variant's source."""
+    """Show one variant with its source or, if `against` is given, with the difference from another variant's source."""
     with service.database.read() as session:
         base = base_of(session, search_id)
         view = variant_view(session, base.id, number)
@@ -162,7 +162,7 @@ def validity(views: Sequence[VariantView]) -> list[Proposer]:
 
 
 def _tree(views: Sequence[VariantView]) -> Iterator[tuple[VariantView, int]]:
-    """Yield each variant after its first parent, with its depth; a chain of parents may be as long as the list."""
+    """Yield each variant after its first parent, with its depth. A chain of parents may be as long as the list."""
     children: dict[int, list[VariantView]] = {}
     for view in views:
         if view.parents:

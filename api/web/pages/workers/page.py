@@ -160,7 +160,7 @@ class Member:
 def workers_of(
     session: Session, rows: Sequence[WorkerRow], now: datetime, *, connected_since: datetime
 ) -> tuple[Member, ...]:
-    """Return workers by name; workers that left come last. The order does not change with their activity."""
+    """Return workers by name. Workers that left come last. The order does not depend on the activity of the workers."""
     load = Workload(session)
     current, finished = load.current(), load.finished(now - timedelta(minutes=MINUTES))
     lost = load.lost(now - LOSSES)

@@ -21,12 +21,16 @@ def reference(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> d
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the outputs of a naive float32 computation; a kernel's error is compared with its error."""
+    """Return the outputs of a naive float32 computation. The error of a kernel is compared with the error of these
+    outputs.
+    """
     return {"out": np.float32(problem["A"]) * inputs["x"] + inputs["y"]}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[dict[str, np.ndarray]], Callable[[], object]]]:
-    """Return the implementations to beat by name; each takes the inputs and returns the call that is timed."""
+    """Return the implementations to beat, by name. Each takes the inputs, and returns a function whose
+    calls are timed.
+    """
 
     def with_numpy(inputs: dict[str, np.ndarray]) -> Callable[[], object]:
         a, x, y = np.float32(problem["A"]), inputs["x"], inputs["y"]

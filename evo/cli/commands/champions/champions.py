@@ -168,7 +168,7 @@ def rollback(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Retire the current champion; the champion that it replaced becomes current again."""
+    """Retire the current champion. The champion that it replaced becomes current again."""
     from evo.cli.files.champion import successor
 
     with connect(where) as connection:

@@ -80,7 +80,7 @@ def quarantine(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Quarantine a device: it gets no work until it is cleared."""
+    """Quarantine a device. It gets no work until it is cleared."""
 
     def isolate(client: "Client", found: "WorkerView") -> "WorkerView":
         return client.quarantine(found.id, device_uuid(found, device), reason=reason)

@@ -180,7 +180,7 @@ def _search(connection: "Connection", search_id: int | None, *, family: str, **t
 
 
 def _ended(connection: "Connection", view: "SearchView") -> "SearchView":
-    """Wait until the family's own implementation is tuned; the model starts from its results."""
+    """Wait until the family's own implementation is tuned, because the model starts from its results."""
     import time
 
     from evo.search.lifecycle import TERMINAL

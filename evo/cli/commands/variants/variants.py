@@ -152,7 +152,7 @@ def list_(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> N
 
 @on_service
 def show(search_id: SearchId, number: Number, *, where: ServiceRef, as_json: Json = False) -> None:
-    """Show one variant: its figures, and why its trials failed."""
+    """Show the results of one variant, and the reasons why its trials failed."""
     with connect(where) as connection:
         view = connection.client.variant(search_id, number)
     _show(view, as_json=as_json)

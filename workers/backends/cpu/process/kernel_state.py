@@ -22,7 +22,9 @@ _FILES = ("personality", "timerslack_ns", "oom_score_adj", "coredump_filter")
 """Further files that describe a process."""
 
 _HELD, _OF_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
-"""Bits of a page in ``pagemap``: in memory or swapped out; of a file (https://docs.kernel.org/admin-guide/mm/pagemap.html)."""
+"""Bits of a page in ``pagemap``: the page is in memory or swapped out, and the page belongs to a file
+(https://docs.kernel.org/admin-guide/mm/pagemap.html).
+"""
 
 _OF_THREADS = 0b11 << 31
 """Signals 32 and 33, which the C library handles from the first thread on."""

@@ -62,7 +62,9 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def remedy(library: Path, error: str) -> str:
-    """Return advice on a dependency that cannot be loaded, to append to a sentence; empty for other errors."""
+    """Return advice to append to an error about a dependency that cannot be loaded, or an empty string for other
+    errors.
+    """
     if "cannot open shared object file" not in error:
         return ""
     if os.geteuid() == 0 and (closed := _closed(library)):

@@ -151,7 +151,9 @@ class StartedProcess:
         return got
 
     def receive_now(self, size: int) -> bytes:
-        """Return bytes that the process has already sent; empty if there are none or the process has ended."""
+        """Return bytes that the process has already sent. The result is empty if there are none, or if the process has
+        ended.
+        """
         with contextlib.suppress(OSError):  # it ended: reading the next answer reports how
             return self._channel.recv(size, socket.MSG_DONTWAIT)
         return b""

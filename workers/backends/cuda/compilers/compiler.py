@@ -53,7 +53,7 @@ class TritonCompiler:
 
     @cached_property
     def version(self) -> str:
-        """Name and version of Triton; ``without Triton`` if it is not installed."""
+        """Name and version of Triton, or ``without Triton`` if it is not installed."""
         found = installed_version()
         return f"Triton {found}" if found else "without Triton"
 

@@ -66,7 +66,7 @@ def strangers(uuid: str) -> tuple[str, ...]:
 
 
 def energy_mj(uuid: str) -> float | None:
-    """Return the energy in millijoules that a GPU has consumed since its driver was loaded; None if it is unknown."""
+    """Return the energy in millijoules that a GPU has consumed since its driver was loaded, or None if unknown."""
     nvml, handle = _handle(uuid)
     return None if handle is None else _try(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
 
@@ -119,7 +119,7 @@ def _handle(uuid: str) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """Return the opened NVML; None if it cannot be opened. It is opened once per process, because opening is slow."""
+    """Return NVML, or None if it cannot be opened. It is opened once per process, because opening is slow."""
     try:
         import pynvml as nvml
 
