@@ -10,7 +10,7 @@ Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -218,16 +218,9 @@ def _where(certain: Mask, a: Range) -> Range:
     return a if np.all(certain) else Range(np.where(certain, a.low, -np.inf), np.where(certain, a.high, np.inf))
 
 
-def _multiply(a: Range, b: Range) -> Range:
-    return _corners(np.multiply, a, b)
-
-
-def _divide(a: Range, b: Range) -> Range:
-    return _where((b.low > 0) | (b.high < 0), _corners(np.divide, a, b))
-
-
-def _floor_divide(a: Range, b: Range) -> Range:
-    return _where((b.low > 0) | (b.high < 0), _corners(np.floor_divide, a, b))
+def _quotient(operation: Callable[[Any, Any], Any], a: Range, b: Range) -> Range:
+    """Return the range of a division, which is known if the divisor cannot be zero."""
+    return _where((b.low > 0) | (b.high < 0), _corners(operation, a, b))
 
 
 def _remainder(a: Range, b: Range) -> Range:
@@ -241,29 +234,25 @@ def _power(a: Range, b: Range) -> Range:
     return _where((a.low >= 1) & (b.low >= 0), _corners(np.power, a, b))
 
 
-def _least(a: Range, b: Range) -> Range:
-    return Range(np.minimum(a.low, b.low), np.minimum(a.high, b.high))
-
-
-def _greatest(a: Range, b: Range) -> Range:
-    return Range(np.maximum(a.low, b.low), np.maximum(a.high, b.high))
+def _ends(choose: Callable[[Any, Any], Any], a: Range, b: Range) -> Range:
+    return Range(choose(a.low, b.low), choose(a.high, b.high))
 
 
 def _ceil_div(a: Range, b: Range) -> Range:
-    return _negate(_floor_divide(_negate(a), b))
+    return _negate(_quotient(np.floor_divide, _negate(a), b))
 
 
 OPERATIONS: Mapping[type[ast.operator], Callable[[Range, Range], Range]] = {
     ast.Add: _add,
     ast.Sub: _subtract,
-    ast.Mult: _multiply,
-    ast.Div: _divide,
-    ast.FloorDiv: _floor_divide,
+    ast.Mult: partial(_corners, np.multiply),
+    ast.Div: partial(_quotient, np.divide),
+    ast.FloorDiv: partial(_quotient, np.floor_divide),
     ast.Mod: _remainder,
     ast.Pow: _power,
 }
 FUNCTIONS: Mapping[str, Callable[[Range, Range], Range]] = {
-    "min": _least,
-    "max": _greatest,
+    "min": partial(_ends, np.minimum),
+    "max": partial(_ends, np.maximum),
     "ceil_div": _ceil_div,
 }

@@ -23,13 +23,13 @@ class Parcel:
     """A result to deliver, with its artefacts.
 
     Attributes:
-        contents: contents of the artefacts of the report, by digest.
+        contents: contents of the artefacts of the report, by digest; base64 in the file.
     """
 
     attempt_id: int
     token: str
     report: Report
-    contents: Mapping[str, bytes] = field(default_factory=dict)
+    contents: Mapping[str, Base64Bytes] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[int, str]:
@@ -54,7 +54,7 @@ class Spool:
         part = path.with_suffix(".part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(_adapter().dump_json(_Stored.of(parcel)))
+            part.write_bytes(_adapter().dump_json(parcel))
             part.replace(path)
         except OSError as error:
             with suppress(OSError):
@@ -85,7 +85,7 @@ class Spool:
         parcels = []
         for path in self._folder.glob("*.json"):
             try:
-                parcel = _adapter().validate_json(path.read_bytes()).parcel()
+                parcel = _adapter().validate_json(path.read_bytes())
                 if path != self._path(parcel):  # named by an earlier version
                     path.replace(self._path(parcel))
                 parcels.append(parcel)
@@ -104,23 +104,6 @@ class Spool:
         return self._folder / f"{parcel.attempt_id}-{token}.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Stored:
-    """A parcel in the form in which it is stored as JSON."""
-
-    attempt_id: int
-    token: str
-    report: Report
-    contents: Mapping[str, Base64Bytes]
-
-    @classmethod
-    def of(cls, parcel: Parcel) -> "_Stored":
-        return cls(**vars(parcel))
-
-    def parcel(self) -> Parcel:
-        return Parcel(**vars(self))
-
-
 @cache
-def _adapter() -> TypeAdapter[_Stored]:
-    return TypeAdapter(_Stored)
+def _adapter() -> TypeAdapter[Parcel]:
+    return TypeAdapter(Parcel)

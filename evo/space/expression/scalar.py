@@ -7,6 +7,7 @@ computes the value. All error messages therefore come from `Evaluation`.
 
 import ast
 import math
+import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, TypeAlias
@@ -16,6 +17,9 @@ from evo.space.expression.evaluation import COMPARISONS
 
 Reading: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Computes a tree's value in an environment of scalars."""
+
+Operation: TypeAlias = Callable[[Any, Any], Any]
+"""Operation on two values; raises `Unsure` in doubtful cases."""
 
 SCALARS = frozenset({bool, int, float, str})
 """Types of the values of names. Subclasses are not included."""
@@ -77,7 +81,7 @@ def _unary(op: ast.unaryop, read: Reading) -> Reading:
     return lambda environment: _number(read(environment))
 
 
-def _binary(operation: Callable[[Any, Any], Any], left: Reading, right: Reading) -> Reading:
+def _binary(operation: Operation, left: Reading, right: Reading) -> Reading:
     return lambda environment: operation(left(environment), right(environment))
 
 
@@ -156,38 +160,8 @@ def _pair(left: Any, right: Any) -> tuple[Any, Any]:
     return (left, right) if type(left) is type(right) else (float(left), float(right))
 
 
-def _add(left: Any, right: Any) -> Any:
-    left, right = _pair(left, right)
-    return _checked(left + right)
-
-
-def _subtract(left: Any, right: Any) -> Any:
-    left, right = _pair(left, right)
-    return _checked(left - right)
-
-
-def _multiply(left: Any, right: Any) -> Any:
-    left, right = _pair(left, right)
-    return _checked(left * right)
-
-
-def _divide(left: Any, right: Any) -> Any:
-    left, right = _divisible(left, right)
-    return _checked(float(left) / float(right))
-
-
-def _floor_divide(left: Any, right: Any) -> Any:
-    left, right = _divisible(left, right)
-    return _checked(left // right)
-
-
-def _remainder(left: Any, right: Any) -> Any:
-    left, right = _divisible(left, right)
-    return _checked(left % right)
-
-
-def _ceil_div(left: Any, right: Any) -> Any:
-    return -_floor_divide(-_number(left), right)
+def _arithmetic(operation: Callable[[Any, Any], Any], operands: Callable[[Any, Any], tuple[Any, Any]]) -> Operation:
+    return lambda left, right: _checked(operation(*operands(left, right)))
 
 
 def _divisible(left: Any, right: Any) -> tuple[Any, Any]:
@@ -211,30 +185,23 @@ def _gcd(left: Any, right: Any) -> Any:
     return math.gcd(left, right)
 
 
-def _least(left: Any, right: Any) -> Any:
-    return min(_pair(left, right))
-
-
-def _greatest(left: Any, right: Any) -> Any:
-    return max(_pair(left, right))
-
-
 def _unsure(_: Mapping[str, Any]) -> Any:
     raise Unsure
 
 
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: _add,
-    ast.Sub: _subtract,
-    ast.Mult: _multiply,
-    ast.Div: _divide,
+_floor_divide = _arithmetic(operator.floordiv, _divisible)
+_ARITHMETIC: Mapping[type[ast.operator], Operation] = {
+    ast.Add: _arithmetic(operator.add, _pair),
+    ast.Sub: _arithmetic(operator.sub, _pair),
+    ast.Mult: _arithmetic(operator.mul, _pair),
+    ast.Div: _arithmetic(lambda left, right: float(left) / float(right), _divisible),
     ast.FloorDiv: _floor_divide,
-    ast.Mod: _remainder,
+    ast.Mod: _arithmetic(operator.mod, _divisible),
     ast.Pow: _power,
 }
-_FOLDS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "min": _least,
-    "max": _greatest,
+_FOLDS: Mapping[str, Operation] = {
+    "min": lambda left, right: min(_pair(left, right)),
+    "max": lambda left, right: max(_pair(left, right)),
     "gcd": _gcd,
-    "ceil_div": _ceil_div,
+    "ceil_div": lambda left, right: -_floor_divide(-_number(left), right),
 }
