@@ -8,7 +8,7 @@ import pytest
 from evo.promotion.policy import Policy
 from evo.trial.results import OverwriteCheck
 from evo.trial.timing import Timing
-from workers.measure.checks.overwrite import LOOKS, disagreement, shortened, unsteady
+from workers.measure.checks.overwrite import LOOKS, Suspicion, disagreement, shortened, unsteady
 from workers.measure.checks.skipped_work import repeat_check
 from workers.measure.verify import WrongAnswerError
 
@@ -32,12 +32,12 @@ class ScriptedCheck:
         )
 
     def judged(self) -> OverwriteCheck:
-        return repeat_check(self.check, disagreement_of, Timing(samples_us=(10.0,) * 30))
+        return repeat_check(self.check, suspicion_of, Timing(samples_us=(10.0,) * 30))
 
 
-def disagreement_of(found: OverwriteCheck) -> str:
+def suspicion_of(found: OverwriteCheck) -> Suspicion | None:
     policy = Policy()
-    return disagreement(found.poisoned, found.repeated, policy.max_ring_ratio, policy.skip_confidence) or ""
+    return disagreement(found.poisoned, found.repeated, policy.max_ring_ratio, policy.skip_confidence)
 
 
 def test_kernel_slower_on_alternating_buffers_is_refused_on_a_steady_device() -> None:
@@ -70,13 +70,25 @@ def test_samples_with_a_large_spread_are_unsteady(spread: float, expected: bool)
 def test_kernel_is_refused_only_if_far_faster_in_timed_rounds_than_in_the_check(speedup: float, refused: bool) -> None:
     rng = np.random.default_rng(2)
     turn = Timing(samples_us=tuple(10.0 * rng.lognormal(0, 0.01, 24)))
-    timed = Timing(samples_us=tuple(10.0 / speedup * rng.lognormal(0, 0.01, 60)))
-    reason = shortened(turn, timed, 1.25, 0.999)
-    assert (reason is not None) is refused
-    if reason is not None:
-        assert "in the timed rounds" in reason
+    timed = Timing(samples_us=tuple(10.0 / speedup * rng.lognormal(0, 0.01, 24)))
+    suspicion = shortened(turn, timed, 1.25, 0.999)
+    assert (suspicion is not None) is refused
+    if suspicion is not None:
+        assert suspicion.proved
+        assert "in the timed rounds" in suspicion.text
 
 
-def test_few_noisy_samples_are_no_evidence_of_shortened_rounds() -> None:
-    turn = Timing(samples_us=(9.0, 15.0, 16.0, 15.0, 17.0, 15.0))
-    assert shortened(turn, Timing(samples_us=(10.0,) * 30), 1.25, 0.999) is None
+def test_few_noisy_samples_of_shortened_rounds_are_unclear() -> None:
+    short, timed = Timing(samples_us=(9.0, 15.0, 16.0, 15.0, 17.0, 15.0)), Timing(samples_us=(10.0,) * 6)
+    suspicion = shortened(short, timed, 1.25, 0.999)
+    assert suspicion is not None
+    assert not suspicion.proved
+    found = ScriptedCheck(iter([1.0] * LOOKS), 0.01).check()
+    assert repeat_check(lambda: found, lambda _: suspicion, timed).unclear == suspicion.text
+
+
+def test_noise_that_rounds_share_does_not_hide_shortened_rounds() -> None:
+    noise = 10.0 * np.random.default_rng(3).lognormal(0, 1.0, 24)
+    suspicion = shortened(Timing(samples_us=tuple(noise)), Timing(samples_us=tuple(noise / 2.0)), 1.25, 0.999)
+    assert suspicion is not None
+    assert suspicion.proved

@@ -10,6 +10,7 @@ Only the contents of the outputs differ.
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from evo.promotion.policy import Policy
 from evo.promotion.statistics import CONFIDENCE, order_interval, rounds_ratio
@@ -104,28 +105,40 @@ def most_disagreement(
     return policy.max_ring_ratio_of_caches if separate else policy.max_ring_ratio
 
 
+@dataclass(frozen=True, kw_only=True)
+class Suspicion:
+    """A reason to suspect that a kernel does less work in some calls. `proved` is False if noise may explain it."""
+
+    text: str
+    proved: bool
+
+
 def disagreement(
     slow: Timing, fast: Timing | None, limit: float, confidence: float = CONFIDENCE, *, what: str = "outputs"
-) -> str | None:
-    """Return the reason for rejecting a kernel if calls on separate buffers take far longer than repeated calls, else
-    None.
+) -> Suspicion | None:
+    """Return a suspicion if calls on separate buffers take far longer than repeated calls, else None.
 
     Args:
         slow, fast: samples of calls on separate buffers, and samples of repeated calls. None if no repeated calls were
             timed.
         limit: maximum ratio of the time of calls on separate buffers to the time of repeated calls.
-        confidence: a kernel is rejected only if the ratio exceeds the limit with this confidence.
-        what: word for the buffers that differ between calls, used in the returned reason.
+        confidence: the suspicion is proved if the ratio exceeds the limit with this confidence.
+        what: word for the buffers that differ between calls, used in the returned text.
     """
     if fast is None:
         return None
+    slow_us, fast_us = (f"{each.median_us:.3g} µs" for each in (slow, fast))
+    text = f"a call takes {slow_us} if each call has its own {what}, and {fast_us} if one call is repeated"
+    return _suspicion(slow, fast, limit, confidence, text)
+
+
+def _suspicion(slow: Timing, fast: Timing, limit: float, confidence: float, text: str) -> Suspicion | None:
+    """Return a suspicion if the ratio of times over rounds usually exceeds a limit, else None."""
     ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), confidence)
-    if ratio.low <= limit:
+    if ratio.estimate <= limit:
         return None
-    return (
-        f"a call takes {slow.median_us:.3g} µs if each call has its own {what}, and {fast.median_us:.3g} µs if "
-        f"one call is repeated: {times_text(ratio.estimate, 'long')}, and at most {limit:g} is allowed"
-    )
+    text = f"{text}: {times_text(ratio.estimate, 'long')}, and at most {limit:g} is allowed"
+    return Suspicion(text=text, proved=ratio.low > limit)
 
 
 def short_batch(timed: Timing, other: Timing) -> int:
@@ -138,26 +151,20 @@ def short_batch(timed: Timing, other: Timing) -> int:
     return max(1, min(math.ceil(_SHORT_BATCH_US / call_us), timed.calls_per_sample // 2))
 
 
-def shortened(turn: Timing, timed: Timing, limit: float, confidence: float) -> str | None:
-    """Return the reason for rejecting a kernel if calls are far faster in the timed rounds than in other batches, else
-    None.
+def shortened(short: Timing, timed: Timing, limit: float, confidence: float) -> Suspicion | None:
+    """Return a suspicion if calls are far faster in the timed rounds than in shorter batches, else None.
 
     A kernel may recognise timed batches by their length, and change the loop that calls it, for instance the number of
     calls. In batches of a different length, such a kernel is much slower.
 
     Args:
-        turn: samples of the same calls in batches of a different length, taken in the same way as in the timed rounds.
-        timed: samples of the timed rounds.
-        limit: maximum ratio of the time in `turn` to the time in `timed`.
-        confidence: a kernel is rejected only if the ratio exceeds the limit with this confidence.
+        short, timed: samples of calls in shorter batches, and in batches as long as in the timed rounds, of the same
+            rounds: other programs then affect both.
+        limit: maximum ratio of the two times.
+        confidence: the suspicion is proved if the ratio exceeds the limit with this confidence.
     """
-    slow, fast = (order_interval(each.samples_us, confidence) for each in (turn, timed))
-    if slow.low <= limit * fast.high:
-        return None
-    return (
-        f"a call takes {fast.estimate:.3g} µs in the timed rounds, and {slow.estimate:.3g} µs in shorter batches of "
-        f"equal calls: {times_text(slow.estimate / fast.estimate, 'long')}, and at most {limit:g} is allowed"
-    )
+    text = f"a call takes {timed.median_us:.3g} µs in the timed rounds, and {short.median_us:.3g} µs in shorter batches"
+    return _suspicion(short, timed, limit, confidence, f"{text} of equal calls")
 
 
 def unsteady(timings: Iterable[Timing | None]) -> bool:

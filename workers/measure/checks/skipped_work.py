@@ -21,6 +21,7 @@ from workers.measure.checks.overwrite import (
     LOOKS,
     MIXED_SETS,
     SHORT_ROUNDS,
+    Suspicion,
     disagreement,
     judge_mixed,
     mixed_sets,
@@ -74,25 +75,28 @@ def skipped_work(
 
 
 def repeat_check(
-    check: Callable[[], OverwriteCheck], disagreement_of: Callable[[OverwriteCheck], str], timed: Timing
+    check: Callable[[], OverwriteCheck], suspicion_of: Callable[[OverwriteCheck], Suspicion | None], timed: Timing
 ) -> OverwriteCheck:
     """Run a check for skipped work. Repeat the check if the kernel was much faster in repeated or timed calls.
 
     Args:
-        disagreement_of: function that returns the reason to suspect that a kernel does less work in repeated or timed
-            calls. The reason is empty if there is no suspicion.
+        suspicion_of: function that returns a suspicion that a kernel does less work in repeated or timed calls.
 
     Raises:
         WrongAnswerError: the kernel was much faster in every repetition, although the times of equal calls are stable.
+            If they are not, or if the suspicion is not proved, the result is unclear.
     """
-    for _ in range(LOOKS):
+    suspicions: list[Suspicion] = []
+    while len(suspicions) < LOOKS:
         found = check()
-        if not (fault := disagreement_of(found)):
+        if (suspicion := suspicion_of(found)) is None:
             return found
+        suspicions.append(suspicion)
     calls = found.repetition
-    if not unsteady([timed, found.repeated, found.poisoned, *([] if calls is None else [calls.known, calls.same])]):
-        raise WrongAnswerError(fault)
-    return replace(found, unclear=fault)
+    equal = [timed, found.repeated, found.poisoned, *([] if calls is None else [calls.known, calls.same])]
+    if all(each.proved for each in suspicions) and not unsteady(equal):
+        raise WrongAnswerError(suspicions[-1].text)
+    return replace(found, unclear=suspicions[-1].text)
 
 
 def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
@@ -197,27 +201,31 @@ def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], mom
     return found
 
 
-def _disagreement(bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy) -> str:
-    """Return the reason to suspect that a kernel does less work in repeated or timed calls. The result is empty if it
-    does not.
-    """
-    sets, limits = found.poisoned.calls_per_sample, bench.terms.device.limits
+def _disagreement(
+    bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
+) -> Suspicion | None:
+    """Return a suspicion that a kernel does less work in repeated or timed calls, a proved one if there is one."""
+    sets, limits, confidence = found.poisoned.calls_per_sample, bench.terms.device.limits, policy.skip_confidence
     limit = most_disagreement(candidate.arguments, sets, limits, policy)
-    fault = disagreement(found.poisoned, found.repeated, limit, policy.skip_confidence)
+    suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]
     if bench.session.places:  # only kernels of such devices share memory with the loop that calls them
-        again = _in_short_batches(bench, candidate, timed, found.repeated or found.answered)
-        fault = fault or shortened(again, timed, policy.max_ring_ratio, policy.skip_confidence)
+        batches = _batches_of_two_lengths(bench, candidate, timed, found.repeated or found.answered)
+        suspicions.append(shortened(*batches, policy.max_ring_ratio, confidence))
     if (calls := found.repetition) is not None:
         sets, what = calls.known.calls_per_sample, "inputs and outputs"
         limit = most_disagreement(candidate.arguments, sets, limits, policy, shared_inputs=False)
-        fault = fault or disagreement(calls.known, calls.same, limit, policy.skip_confidence, what=what)
-    return fault or ""
+        suspicions.append(disagreement(calls.known, calls.same, limit, confidence, what=what))
+    return max(filter(None, suspicions), key=lambda each: each.proved, default=None)
 
 
-def _in_short_batches(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> Timing:
-    """Time calls as in the timed rounds, but with a different number of calls per batch."""
+def _batches_of_two_lengths(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> tuple[Timing, Timing]:
+    """Time calls in the same rounds with fewer calls per batch than in the timed rounds, and with as many."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
-    timer = bench.session.batch_timer(candidate.kernel, sets, short_batch(timed, other))
-    samples = interleave({"short": timer}, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
-    return replace(timed, samples_us=tuple(samples["short"]), calls_per_sample=timer.calls)
+    lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}
+    timers = {name: bench.session.batch_timer(candidate.kernel, sets, calls) for name, calls in lengths.items()}
+    samples = interleave(timers, SHORT_ROUNDS, rng=np.random.default_rng(0), warm=mode == "hot")
+    short, long = (
+        replace(timed, samples_us=tuple(samples[name]), calls_per_sample=calls) for name, calls in lengths.items()
+    )
+    return short, long
