@@ -120,7 +120,7 @@ class Database:
 
     Attributes:
         signals: passes on the topics that any process announced with its commits (`db.engine.signals.announce`).
-        refusal: why the latest write transaction failed; None if it was committed.
+        refusal: reason why the latest write transaction failed. None if it was committed.
     """
 
     def __init__(self, location: Location, engine: Engine, store: Store) -> None:
@@ -228,7 +228,7 @@ class Database:
         """Check that the database can be read, has the expected schema, and has lost no file.
 
         Raises:
-            StoreUnavailable: one of these is not the case.
+            StoreUnavailable: the database cannot be read, has a different schema, or has lost a file.
         """
         self._store.refuse_lost()
         with self.read() as session:

@@ -35,12 +35,11 @@ class TrialRow(Base):
     this trial among the ended trials. `overhead_ms` is the time that the search lost on the trial. `delivery_ms` is the
     network time of the trial's lease and result.
 
-    Trials are ranked by `cost`, which is the time, or the cost by the metric of the search. It is
-    None if the trial has no time, or if a confirmation refuted its kernel. `second_cost` is the cost by the second
-    objective, or None if the search has one objective. `time_us` is the displayed time, which is the confirmed time if
-    the trial was confirmed, else the median of the quick samples. After a confirmation, `quick_us` is
-    the median of the quick samples, and `confirmed` is the result of the confirmation. Before a confirmation, both are
-    None.
+    Trials are ranked by `cost`, which is the time, or the cost by the metric of the search. `cost` is None if the trial
+    has no time, or if a confirmation refuted its kernel. `second_cost` is the cost by the second objective, or None if
+    the search has one objective. `time_us` is the displayed time, which is the confirmed time if the trial was
+    confirmed, else the median of the quick samples. After a confirmation, `quick_us` is the median of the quick
+    samples, and `confirmed` is the result of the confirmation. Before a confirmation, both are None.
     """
 
     __tablename__ = "trials"

@@ -122,8 +122,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _report_abort(error: typer.Abort) -> Exit:
-    """Return the exit code for a question that the user did not answer. Typer raises the same error for truncated
-    bytecode, which is reported.
+    """Return the exit code for a question that the user did not answer.
+
+    Typer raises the same error if a bytecode file is truncated. In this case, the error is reported.
     """
     if "marshal data too short" not in str(error.__context__):
         return Exit.INTERRUPTED

@@ -99,10 +99,11 @@ class Pace(Protocol):
         ...
 
     def change_between(self, change: Callable[[], None]) -> int:
-        """Hold the calls after the running one, call `change`, and end the calls after one more.
+        """Pause the batch after the running call, call `change`, and end the batch after one more call.
 
         Returns:
-            The number of calls that had ended before the change. If more calls were made, the last one began after it.
+            The number of calls that had ended before the change. If the batch made more calls, its last call began
+            after the change.
         """
         ...
 

@@ -180,7 +180,7 @@ def surroundings(*, nvcc: bool = False) -> str:
     set.
 
     Args:
-     nvcc: True to include the variables that affect only nvcc.
+        nvcc: True to include the variables that affect only nvcc.
     """
     names = (*_OF_C, *_OF_NVCC) if nvcc else _OF_C
     return "".join(f" {name}={os.environ[name]}" for name in names if name in os.environ)

@@ -195,8 +195,8 @@ class Evaluator:
         )
 
     def doubt(self, work: Assignment) -> str | None:
-        """Return why the time of the candidate that was just measured may not be that of a whole call, because the
-        kernel does less work in repeated calls; None if nothing shows this.
+        """Return the reason why the kernel that was just measured may do less work in repeated calls, so that its time
+        would be too short. Return None if nothing shows this.
         """
         policy = work.terms.policy
         request = Compare(

@@ -32,7 +32,7 @@ class EvaluatedConfig:
     Attributes:
         built: result of the build. The files of the build no longer exist.
         waited_s: seconds of waiting for another process that held the device.
-        doubt: why the time may not be that of a whole call, as `Evaluator.doubt` returns it.
+        doubt: reason why the time may be too short, as `Evaluator.doubt` returns it.
         baselines: report of the baselines, which are timed after the config. None if baselines were not requested or
             the config has no time.
     """

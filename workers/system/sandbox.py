@@ -84,8 +84,8 @@ def _launcher(reads: Iterable[str], writes: Iterable[str], lists: Iterable[Path]
 
 
 def _home_of(program: str) -> list[str]:
-    """Return the paths that a program needs. If the program is in a ``bin`` folder, it is the installation folder, else
-    the program.
+    """Return the paths of the files that a program needs: the program and, if it is in a ``bin`` folder, the parent of
+    this folder.
     """
     path = Path(program).resolve()
     prefix = path.parent.parent

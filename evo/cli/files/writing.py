@@ -38,7 +38,7 @@ def check_place(folder: Path, option: str) -> str:
 
 
 def _named(option: str, folder: Path, place: Path) -> str:
-    """Return an option with a folder next to the given one that exists neither and has a valid name."""
+    """Return an option with a valid folder that does not exist yet and is next to the given folder."""
     name = re.sub(r"[^A-Za-z0-9_.+-]+", "_", place.name[:80]).strip("_.+-") or "kernel"
     parent = Path() if folder == Path() or folder.name in ("", "..") else folder.parent
     names = chain((name, f"my_{name}"), (f"{name}_{number}" for number in count(2)))
@@ -47,7 +47,7 @@ def _named(option: str, folder: Path, place: Path) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as an argument that a command takes neither for a name nor for an option."""
+    """Return a path as an argument that a command cannot confuse with a name or an option."""
     return str(path) if path.is_absolute() or path.parts[:1] == ("..",) else f"./{path}"
 
 

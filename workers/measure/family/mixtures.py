@@ -69,9 +69,12 @@ def mixtures(
       several answers
 
     Nothing is yielded if elements cannot be exchanged freely (symmetric matrices, rows or elements in ascending order),
-    if all inputs are integers, or if there is only one distribution. Three kinds of inputs are left unchanged:
-    integers, such as indices and lengths; inputs that are equal in every draw, such as a mask; and inputs that repeat
-    themselves, such as a table with equal halves, because kernels may read only one half.
+    if all inputs are integers, or if there is only one distribution. These
+    inputs are left unchanged:
+
+    - integers, such as indices and lengths
+    - inputs that are equal in every draw, such as a mask
+    - inputs that repeat themselves, such as a table with equal halves, because a kernel may read only one half
 
     Args:
         nominal: inputs by name.
@@ -171,8 +174,9 @@ def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Genera
 def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy in which up to `_MOST_CHANGED` elements differ slightly and stay in the range of the array.
 
-    They differ by at least `share` of a usual element. A single one that differs by `share` times the norm of the array
-    exceeds the tolerance of a relative error, so the largest difference grows with the root of the number of elements.
+    Each changed element differs by at least `share` of a usual element. If only one element is changed, its
+    difference must be `share` times the norm of the array to exceed the tolerance of a relative error. Therefore the
+    largest difference grows with the root of the number of elements.
     """
     found, values = array.copy(), decoded(array, dtype).astype(np.float64).reshape(-1)
     finite = np.flatnonzero(np.isfinite(values))

@@ -105,8 +105,9 @@ def restore(
     over: Annotated[int | None, BeforeValidator(lambda typed: typed or None), Form()] = None,
     reason: Annotated[str, Form(max_length=2000)] = "",
 ) -> Response:
-    """Restore a champion in place of `over`, which was the current champion when the page was shown. Empty if there was
-    none.
+    """Restore a champion in place of `over`, which was the current champion when the page was shown.
+
+    `over` is empty if there was no current champion.
     """
     if not reason.strip():
         return RedirectResponse(f"/champions/{champion_id}/restore?missing=reason", 303)

@@ -38,7 +38,7 @@ _DISAGREEING = 10
 """One batch in `_DISAGREEING` may remain contradicted after its repetitions."""
 
 _LEAST_PAUSE_NS = 1_000_000
-"""Length of a pause in which another kernel may have been timed."""
+"""Shortest pause, in ns, in which another kernel may have been timed."""
 
 LEAST_BATCHES = 3
 """Minimum number of batches for a verdict."""
@@ -80,7 +80,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """The time between two batches without other requests, and the processor time that the process used in it."""
+    """The time between two batches, if there was no request in between, and the processor time used in this time."""
 
     wall_ns: int
     cpu_ns: int
@@ -191,8 +191,10 @@ def overused(
 
 
 def works_in_pauses(pauses: Sequence[Pause], idle: Sequence[Batch], threads: int) -> str | None:
-    """Return a text on the processor time that a process used between its batches, while other kernels are timed; None
-    if it used too little. The threads of OpenMP wait in a loop, so nothing is said about several threads.
+    """Return a description of the processor time that a process used between its batches, when other kernels may be
+    timed. Return None if it used too little.
+
+    Processes with several threads are not checked, because the threads of OpenMP wait in a busy loop.
     """
     long = [each for each in pauses if each.wall_ns >= _LEAST_PAUSE_NS]
     if threads > 1 or len(long) < LEAST_BATCHES:
@@ -248,8 +250,8 @@ _LOOKS = 50
 class SharedPace:
     """A memory page shared with one kernel process. The process counts the ended calls of a batch in this page.
 
-    The runner can use the page to end a batch early. The planned number of calls is no secret, because a kernel could
-    find it out.
+    The runner can use the page to end a batch early. The planned number of calls need not be hidden from a kernel,
+    because the kernel could find it out anyway.
 
     Attributes:
         halted: True if the runner ended the batch early. The value is not stored in the page, because a kernel may
@@ -281,13 +283,14 @@ class SharedPace:
                 break
 
     def change_between(self, change: Callable[[], None], running: Callable[[], bool]) -> int:
-        """Hold the loop after the running call, call `change`, and end the batch after one more call.
+        """Pause the batch after the running call, call `change`, and end the batch after one more call.
 
         Args:
             running: function that returns False once the batch has ended. Then `change` is not called.
 
         Returns:
-            The number of calls that had ended before the change. If more calls were made, the last one began after it.
+            The number of calls that had ended before the change. If the batch made more calls, its last call began
+            after the change.
         """
         words, looks = self._words, 0
         words[_ORDER] = _HOLD
