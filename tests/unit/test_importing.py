@@ -1,6 +1,7 @@
 """Families drafted from existing sources: signatures, roles, macros, launches and references."""
 
 import contextlib
+import subprocess
 import time
 import tomllib
 from pathlib import Path
@@ -68,6 +69,7 @@ def test_import_reads_function_macros_fields_and_arguments() -> None:
         ("x[f(i, 2)] = 1;", ("output", False)),
         ("if (x[i] == 1) x[i] = 2;", ("inout", False)),
         ("g(x);", ("output", False)),
+        ("y = x[i];", ("input", False)),
     ],
 )
 def test_import_infers_the_role_of_an_argument_from_its_first_access(body: str, expected: tuple[str, bool]) -> None:
@@ -408,6 +410,10 @@ HOSTILE: dict[str, str] = {
     "kernels": "".join(f"__global__ void f{i}(float *y) {{ y[{i}] = 1; }}\n" for i in range(4_000)),
     "words before a kernel": "inline " * 30_000 + KERNEL,
     "launch bounds": "__global__ __launch_bounds__(" * 7_000 + "()" * 50_000 + KERNEL,
+    "comparisons of macros": f"#define A 1\nvoid f(float *y) {{ {'A == A != ' * 20_000} y[0] = 1; }}",
+    "long words": f"#define A 1\nvoid f(float *y) {{ {'a' * 200_000} y[0] = A; }}",
+    "loops with steps": f"#define A 1\nvoid f(float *y) {{ {'for (;;i += A' * 15_000} y[0] = 1; }}",
+    "switches": f"#define A 1\nvoid f(float *y) {{ {'switch (A) { case 1: ' * 9_000} y[0] = 1; }}",
     "guards": "".join(f"#ifndef A{i}\n" for i in range(7_000)) + "#define B 1\n" * 10_000 + PLAIN,
     "macros": "".join(f"#define A{i} 1\n" for i in range(7_000)) + PLAIN.replace("= x", "= A1 + x"),
     "names without a definition": f"void f(float *y) {{ {''.join(f'y[TILE_{i}] = 1;' for i in range(9_000))} }}",
@@ -415,6 +421,13 @@ HOSTILE: dict[str, str] = {
     "loops": f"void f(float *y, int k) {{ {'for( = - ' * 15_000} y[0] = 1; }}",
     "blanks after a minus": f"void f(float *y, int k) {{ for (int i = -{' ' * 150_000}; ; ) y[0] = 1; }}",
     "indices in indices": f"void f(float *y, int RADIUS) {{ {'y[' * 50_000}RADIUS{']' * 50_000} = 1; }}",
+    "casts": f"void f(float *y) {{ {'(' * 20_000}(float *) y[0] = 1; }}",
+    "stars": f"void f(float *y) {{ {'*' * 50_000} y[0] = 1; }}",
+    "other names": f"void f(float *y) {{ float *a0 = y; {''.join(f'float *a{i + 1} = a{i};' for i in range(4_000))} }}",
+    "calls of helpers": "".join(f"static void g{i}(float *y) {{ g{i + 1}(y); g{i + 1}(y); }}\n" for i in range(900))
+    + "void f(float *y) { g0(y); }",
+    "comparisons": f"void f(float *y) {{ {'y < y > (y) ' * 20_000}; }}",
+    "definitions": "int f0(int) { return 1; } " * 5_000 + PLAIN,
     "parameters": f"void f(float *y{', int a' * 30_000}) {{ y[0] = 1; }}",
 }
 
@@ -444,3 +457,254 @@ def test_import_ignores_the_bodies_of_other_functions() -> None:
     source = read_source("#define N 64\nvoid f(float *y) {N}\nvoid g(float *y) { y[N] = 1; }\n", "c")
     assert [each.name for each in drafted(source, "g").fields] == ["N"]
     assert drafted(source, "g").fields[0].default == 64
+
+
+HELPERS = """
+static inline void set(float *p, int i) { p[i] = 1; }
+static void add(float *p, int i) { p[i] += 1; }
+static float get(float *p, int i) { return p[i]; }
+static float constant(const float *p, int i) { return p[i]; }
+static void deeper(int i, float *q) { add(q + 1, i); }
+static void both(float *p) { deeper(0, p); set(p, 0); }
+static void again(float *p, int i) { if (i) again(p, i - 1); p[i] = 2; }
+template <typename T> static void first(T *p, T v) { *p = v; }
+static void added(float &r) { r += 1; }
+static void given(float &r) { r = 1; }
+static float value(float v) { return v; }
+#define BUMP(a, i) a[i] += 1
+#define PUT(lhs, v) do { lhs = (v); } while (0)
+"""
+SURE_ROLES = {
+    "output": (
+        "set(x, 0);",
+        "again(x, 3);",
+        "first<float>(x + 3, 1.0f);",
+        "given(x[0]);",
+        "PUT(x[0], 1);",
+        "float *p = x + 1; p[0] = 1;",
+        "float *p = x, *q = p; *q++ = 1;",
+        "*(x + 1) = 1;",
+        "float &r = x[0]; r = 1;",
+        "((float4 *)x)[0] = v;",
+        "*(float4 *)&x[4] = v;",
+        "*reinterpret_cast<float4 *>(x + 1) = v;",
+        "float (*m)[4] = (float (*)[4])x; m[0][1] = 1;",
+        "s.data = x; s.data[0] = 1;",
+        "for (float *p = x; p < x + n; ++p) *p = 0;",
+        "memset(x, 0, 4); x[0] += 1;",
+        "_mm256_storeu_ps(x, _mm256_loadu_ps(y));",
+        "x[0].x = 1;",
+        "\n#pragma omp parallel for reduction(+ : x[:4])\nx[0] = 1;",
+        "x = __builtin_assume_aligned(x, 64); x[0] = 1;",
+        "auto f = [&](int i) { x[i] = 1; }; f(0);",
+        "if (!x) return; x[0] = 1;",
+        "for (int i = 0; i < n; i++, *x = 1) ;",
+    ),
+    "input": (
+        "y[0] = get(x, 0);",
+        "y[0] = constant(x, 0);",
+        "y[0] = value(x[0]);",
+        "PUT(y[0], x[0]);",
+        "auto p = x; y[0] = p[1];",
+        "y[0] = 2 * *x;",
+        "float &r = x[0]; y[0] = r;",
+        "float4 v = *reinterpret_cast<float4 *>(&x[1]); y[0] = v.x;",
+        "memcpy(y, x, 4);",
+        "v = vld1q_f32(x); vst1q_f32(y, v);",
+        "if (x[0] > 1) y[0] = 1;",
+        "y[(int)x[0]] = 1;",
+    ),
+}
+ROLES_TO_CHECK = {
+    "inout": (
+        "add(x, 0);",
+        "deeper(1, x);",
+        "both(x);",
+        "first(&x[3], x[2]);",
+        "added(x[0]);",
+        "BUMP(x, 0);",
+        "float *p = &x[1]; *p += 1;",
+        "++*x;",
+        "std::swap(x[0], x[1]);",
+        "_mm256_storeu_ps(x, _mm256_loadu_ps(x));",
+        "float *a = x, *b = y, *t = a; a = b; b = t; a[0] = b[0];",
+        "y[0] = x[0]; unknown(x);",
+        "unknown(x); x[0] = 1;",
+    ),
+    "output": ("unknown(x);", "atomicAdd(x + 1, 1.0f);", "std::atomic_ref<float>(x[0]).fetch_add(1);"),
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "role", "sure"),
+    [
+        pytest.param(body, role, sure, id=f"{role}: {body}")
+        for roles, sure in ((SURE_ROLES, True), (ROLES_TO_CHECK, False))
+        for role, bodies in roles.items()
+        for body in bodies
+    ],
+)
+def test_import_follows_an_array_through_calls_casts_and_other_names(body: str, role: str, sure: bool) -> None:
+    source = f"{HELPERS}void f(float *x, float *y, int n) {{ {body} }}"
+    (found, *_) = draft(source, "c++", "f").arguments
+    assert (found.role, not found.decide) == (role, sure)
+
+
+def test_import_names_the_undefined_function_that_gets_an_array() -> None:
+    (found,) = draft("void f(float *x) { solve(x, N); }").arguments
+    assert (
+        found.decide
+        == "its role, by what solve(), which the file does not define, does: output, inout, input or workspace"
+    )
+
+
+IN_PLACE = (
+    "static void add(float *p) { p[0] += 1; }\nvoid f(float *x, float *y, float *w) { add(x); y[N] = 1; solve(w); }\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "roles", "expected"),
+    [
+        ("x", [], ["inout", "output", "output"]),
+        ("x, w", [], ["inout", "output", "inout"]),
+        ("x, y", ["y=inout"], ["inout", "inout", "output"]),
+        ("y", ["x=output,y=inout", "w=workspace"], ["output", "inout", "workspace"]),
+    ],
+)
+def test_roles_follow_the_reference_and_the_user(
+    tmp_path: Path, parameters: str, roles: list[str], expected: list[str]
+) -> None:
+    (tmp_path / "f.c").write_text(IN_PLACE)
+    (tmp_path / "answers.py").write_text(f"def f({parameters}): return {parameters}\n")
+    place, found = write_imported(
+        tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f", roles=roles
+    )
+    assert [each.role for each in found.arguments] == expected
+    assert [each["role"] for each in tomllib.loads((place / "family.toml").read_text())["arguments"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("parameters", "role", "reason"),
+    [
+        ("y", "x=inout", "--reference: takes `y`, but f only writes it: .* import with --role y=inout if"),
+        ("x", "z=inout", "--role: there is no `z`"),
+        ("x", "x=in", "--role: x=in: there is no `in`"),
+        ("x", "x", "--role: `x` is not of the form NAME=VALUE"),
+    ],
+)
+def test_wrong_role_is_refused_with_the_way_out(tmp_path: Path, parameters: str, role: str, reason: str) -> None:
+    (tmp_path / "f.c").write_text(IN_PLACE)
+    (tmp_path / "answers.py").write_text(f"def f({parameters}): return {parameters}\n")
+    with pytest.raises(InvalidInput, match=reason):
+        write_imported(
+            tmp_path / "f.c", tmp_path / "f", entry=None, reference=f"{tmp_path / 'answers.py'}:f", roles=[role]
+        )
+
+
+WITHOUT_C_LINKAGE = {
+    "definition": "void f(float *x) { x[0] = N; }\n",
+    "declared with a default": "#include <cstddef>\nvoid f(float *x,  // all\n       std::size_t n = 4);\n"
+    "void f(float *x, std::size_t n) { x[n] = N; }\n",
+    "other functions of that name": "struct S { void f(int) {} };\nnamespace k { void f(int); }\n"
+    "using real = float;\n__attribute__((hot))\nvoid\nf(float *x) { x[0] = N; }\n",
+    "declared in a header": '#include "f.h"\nvoid f(float *x) { x[0] = N; }\n',
+    "declared in a C header": '#include "c.h"\nvoid f(float *x) { x[0] = N; }\n',
+    "in a block": '#ifdef __cplusplus\nextern "C" {\n#endif\nvoid f(float *x) { x[0] = N; }\n'
+    "#ifdef __cplusplus\n}\n#endif\n",
+    "by a macro": '#define API extern "C"\nAPI void f(float *x) { x[0] = N; }\n',
+    "next to a tunable": "#define STEP 4\nvoid f(float *x) { for (int i = 0; i < N; i += STEP) x[i] = 1; }\n",
+}
+
+
+@pytest.mark.parametrize("text", WITHOUT_C_LINKAGE.values(), ids=WITHOUT_C_LINKAGE)
+def test_imported_cpp_source_exports_its_entry_under_its_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "f.h").write_text("void f(float *x);\n")
+    (tmp_path / "c.h").write_text('extern "C" void f(float *x);\n')
+    (tmp_path / "f.cpp").write_text(text)
+    place, _ = write_imported(tmp_path / "f.cpp", tmp_path / "f", entry="f", reference=None)
+    command = [
+        "g++",
+        "-std=c++20",
+        "-Wall",
+        "-Werror",
+        "-DN=8",
+        "-c",
+        str(place / "f.cpp"),
+        "-o",
+        str(tmp_path / "f.o"),
+    ]
+    subprocess.run(command, check=True, timeout=60)
+    names = subprocess.run(["nm", str(tmp_path / "f.o")], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert " T f\n" in names
+
+
+@pytest.mark.parametrize("qualifier", ["static", "inline", "constexpr", "template <int V>"])
+def test_functions_that_are_not_exported_are_no_entries(qualifier: str) -> None:
+    with pytest.raises(InvalidInput, match="has no function that returns void and is outside namespaces"):
+        draft(f"{qualifier} void f(float *x) {{ x[0] = N; }}", "c++")
+
+
+CHAIN = "\n#if METHOD == 2\n x[0] = 1;\n#elif METHOD == 3 || METHOD == 5\n x[0] = 2;\n#else\n x[0] = 3;\n#endif\n"
+LOOP = "for (int i = 0; i < N; i += HOP) x[i] = 1;"
+SWITCH = "switch (METHOD) { case 1: x[0] = 1; break; case 4: x[0] = 2; default: x[0] = 3; }"
+UNROLLED = "\n#if UNROLL == 4\nx[0] = 1;\n#elif UNROLL == 8\nx[0] = 2;\n#elif UNROLL == 2\n#endif\n"
+
+
+@pytest.mark.parametrize(
+    ("macros", "body", "values", "default", "sure"),
+    [
+        ("METHOD 2", CHAIN, (2, 3, 5), 2, True),
+        ("METHOD 0", CHAIN, (0, 2, 3, 5), 0, True),
+        ("METHOD 7", CHAIN, (2, 3, 5, 7), 7, True),
+        ("METHOD (0x2u)", CHAIN, (2, 3, 5), 2, True),
+        ("METHOD 2", SWITCH, (1, 2, 4), 2, True),
+        ("METHOD 2", "if (METHOD == 1) x[0] = 1; else if (4 != METHOD) x[0] = 2;", (1, 2, 4), 2, True),
+        ("METHOD 2", "\n#if METHOD == 2\nx[0] = 1;\n#endif\n", (2,), 2, False),
+        ("METHOD 2", "\n#if METHOD > 2\nx[0] = 1;\n#endif\n", (1, 2, 4, 8), 2, False),
+        ("METHOD 1", "\n#if METHOD\nx[0] = 1;\n#endif\n", (0, 1), 1, True),
+        ("BOX 0\n#define GAUSS 4\n#define METHOD GAUSS", "\n#if METHOD == BOX\nx[0] = 1;\n#endif\n", (0, 4), 4, True),
+        ("UNROLL 4", UNROLLED, (2, 4, 8), 4, True),
+        ("UNROLL 4", "\n#if UNROLL == 1\nx[0] = 1;\n#endif\n", (1, 2, 4, 8, 16), 4, True),
+        ("HOP 4", LOOP, (1, 2, 4, 8, 16), 4, True),
+        ("HOP 1", LOOP, (1, 2, 4), 1, True),
+        ("HOP 4", LOOP.replace("HOP", "2 * HOP"), (1, 2, 4, 8, 16), 4, True),
+        ("BATCH 8", LOOP.replace("HOP", "BATCH"), (2, 4, 8, 16, 32), 8, True),
+        ("HOP 0", LOOP, (0,), 0, False),
+        ("HOP -4", LOOP, (-4,), -4, False),
+        ("HOP 12", LOOP, (12,), 12, False),
+        ("HOP 4\n#define N 24", LOOP, (1, 2, 4, 8), 4, True),
+        ("PIECES 1", "x[0] = N / PIECES;", (1, 2, 4), 1, True),
+        ("LANES 1", "float t[LANES]; x[0] = t[0];", (1, 2, 4), 1, True),
+        ("LEVEL 4", "x[0] = g(LEVEL);", (1, 2, 4, 8, 16), 4, False),
+    ],
+)
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_import_infers_the_values_of_a_tunable_from_its_use(  # noqa: PLR0917
+    macros: str, body: str, values: tuple[int, ...], default: int, sure: bool, guarded: bool, language: Language
+) -> None:
+    text = f"#define {macros}\n"
+    text = f"#ifndef {macros.split(maxsplit=1)[0]}\n{text}#endif\n" if guarded else text
+    (found,) = draft(f"{text}void f(float *x) {{ {body} }}", language).tunables
+    assert (found.values, found.default, not found.decide) == (values, default, sure)
+
+
+def test_definitions_that_depend_on_a_condition_are_choices() -> None:
+    text = "#ifdef __AVX512F__\n#define VEC 16\n#else\n#define VEC 8\n#endif\nvoid f(float *x) { x[N] = VEC; }"
+    assert [(each.values, each.default) for each in draft(text).tunables] == [((8, 16), 16)]
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_guarded_macro_named_like_an_extent_is_a_field_to_check(language: Language) -> None:
+    text = "#ifndef BATCH\n#define BATCH (8)\n#endif\nvoid f(float *x) { x[BATCH] = 1; }"
+    (found,) = draft(text, language).fields
+    assert (found.name, found.default) == ("BATCH", 8)
+    assert found.decide == "or move it to the tunables, if results do not depend on it"
+
+
+def test_imported_choices_are_categorical_and_valid(tmp_path: Path) -> None:
+    (tmp_path / "f.c").write_text(f"#define METHOD 2\nvoid f(float *x) {{{CHAIN}x[1] = N;\n}}")
+    place, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=None)
+    (found,) = find(str(place)).family.implementation("cpu").tunables
+    assert (found.values, found.ordinal) == ((2, 3, 5), False)

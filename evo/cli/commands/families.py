@@ -90,6 +90,10 @@ def import_(
             help="Python function that computes the expected outputs from inputs by name; also MODULE:FUNCTION.",
         ),
     ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=ROLE", help="Role of an array: input, output, inout or workspace. Repeatable."),
+    ] = None,
     folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder to create; by default named like the source.")
     ] = None,
@@ -101,12 +105,12 @@ def import_(
     """
     match what:
         case ["kernelbench", file]:
-            for name, value in (("--entry", entry), ("--reference", reference)):
+            for name, value in (("--entry", entry), ("--reference", reference), ("--role", role)):
                 if value is not None:
                     raise InvalidInput(name, "is for sources: a model states its outputs itself; remove it")
             _import_kernelbench(Path(file), folder)
         case [file]:
-            _import_source(Path(file), folder, entry=entry, reference=reference)
+            _import_source(Path(file), folder, entry=entry, reference=reference, roles=role or [])
         case _:
             raise InvalidInput("FILE", "is one source, or `kernelbench` and one Python file")
 
@@ -133,12 +137,14 @@ def _import_kernelbench(file: Path, folder: Path | None) -> None:
     )
 
 
-def _import_source(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> None:
+def _import_source(
+    file: Path, folder: Path | None, *, entry: str | None, reference: str | None, roles: list[str]
+) -> None:
     from evo.cli.files.imported import write_imported
     from evo.cli.files.writing import shown_path
     from evo.family.importing.writing import MARK
 
-    place, draft = write_imported(file, folder, entry=entry, reference=reference)
+    place, draft = write_imported(file, folder, entry=entry, reference=reference, roles=roles)
     out, shown = console(), shown_path(place)
     for path in sorted(each for each in place.rglob("*") if each.is_file()):
         out.print(written(path))

@@ -12,8 +12,9 @@ from types import MappingProxyType
 from evo.cli.files.local_functions import with_local_functions
 from evo.cli.files.writing import check_place, write_folder, writing_to
 from evo.errors import InvalidInput, NotFound
-from evo.family.importing import Draft, drafted, drafted_from_triton, read_source
-from evo.family.importing.writing import Answer, family_toml, reference_py
+from evo.family.importing import Draft, drafted, drafted_from_triton, lacks_c_linkage, read_source, with_roles
+from evo.family.importing.writing import Answer, family_toml, reference_py, taken_arguments
+from evo.family.problem import split_assignments
 from evo.family.source.language import language_of
 from evo.text.encoding import not_utf8, python_text
 from templates.bundle import PART
@@ -89,7 +90,14 @@ def _candidates(including: Path, source: Path, name: str) -> list[Path]:
 _SUFFIXES = {".c": "cpu", ".cpp": "cpu", ".cc": "cpu", ".cxx": "cpu", ".cu": "cuda", ".py": "triton"}
 
 
-def write_imported(file: Path, folder: Path | None, *, entry: str | None, reference: str | None) -> tuple[Path, Draft]:
+def write_imported(
+    file: Path,
+    folder: Path | None,
+    *,
+    entry: str | None,
+    reference: str | None,
+    roles: Iterable[str] = (),
+) -> tuple[Path, Draft]:
     """Write a family for a source. Return the folder of the family, and the draft from which the family was written.
 
     Args:
@@ -97,6 +105,7 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
         entry: name of the kernel function. If None, the source must have only one function.
         reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION`` that computes the expected outputs. If None, the user writes
             the reference later.
+        roles: roles of arrays as ``NAME=ROLE``, which take precedence over the inferred roles.
 
     Raises:
         InvalidInput: a file or function that an argument names does not exist, or the source has no function to call.
@@ -119,6 +128,8 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
     target = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
     name = check_place(target, "--folder")
     answer = None if reference is None else _answer(reference)
+    stated = {name: role for each in roles for name, role in split_assignments(each, "--role").items()}
+    draft = with_roles(draft, stated, taken_arguments(draft, answer) if answer else ())
     source = str(PurePosixPath(headers.folder, _name(file)))
     files: dict[str, str | bytes] = {
         **{name: path.read_bytes() for name, path in headers.files.items()},
@@ -133,7 +144,9 @@ def write_imported(file: Path, folder: Path | None, *, entry: str | None, refere
 
 
 def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
-    """Return the draft of a source, and the texts of the source and of headers with guards around its macros."""
+    """Return the draft of a source, and the texts of the source and of headers that can be compiled: with guards
+    around its macros, and the entry of a C++ source declared ``extern "C"``.
+    """
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":
         whole, notes = with_local_functions(text, file)
@@ -155,9 +168,11 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
         names = ", ".join(headers.missing)
         note = f"not found next to {file.name}: {names}; if the compiler does not find it, put it into this folder"
         draft = replace(draft, notes=(*draft.notes, note))
-    guarded = {each: found.with_guards(set(draft.macros)) for each, found in read.items()}
+    mangled = language == "c++" and lacks_c_linkage(draft.entry, (source, *read.values()))
+    declared, macros = draft.entry if mangled else "", set(draft.macros)
+    guarded = {each: found.compilable(macros, declared) for each, found in read.items()}
     changed = {each: written for each, written in guarded.items() if written != read[each].text}
-    return draft, {**changed, name: source.with_guards(set(draft.macros))}
+    return draft, {**changed, name: source.compilable(macros, declared)}
 
 
 def _name(file: Path) -> str:

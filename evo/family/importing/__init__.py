@@ -3,8 +3,19 @@
 Functions, macros and the launch are read from the source. What the source does not state is guessed.
 """
 
-from evo.family.importing.draft import Draft, drafted
-from evo.family.importing.source import Function, Macro, Parameter, Source, read_source
+from evo.family.importing.draft import Draft, drafted, with_roles
+from evo.family.importing.source import Function, Macro, Parameter, Source, lacks_c_linkage, read_source
 from evo.family.importing.triton import drafted_from_triton
 
-__all__ = ["Draft", "Function", "Macro", "Parameter", "Source", "drafted", "drafted_from_triton", "read_source"]
+__all__ = [
+    "Draft",
+    "Function",
+    "Macro",
+    "Parameter",
+    "Source",
+    "drafted",
+    "drafted_from_triton",
+    "lacks_c_linkage",
+    "read_source",
+    "with_roles",
+]

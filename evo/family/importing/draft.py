@@ -1,12 +1,13 @@
 """Drafts a family from a C, C++ or CUDA source. Guesses are marked, because a person must check them."""
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from evo.errors import InvalidInput
-from evo.family.importing.source import Function, Macro, Parameter, Source
+from evo.family.importing.access import Access, Accesses
+from evo.family.importing.source import Function, Macro, Parameter, Source, helpers
+from evo.family.importing.tunables import DraftTunable, MacroUses, is_thread_count, tunable, undefined
 from evo.family.table import MAX_ENTRIES
 from evo.text.suggestion import unknown
 from evo.trial import Value
@@ -41,18 +42,15 @@ _RADIUS = re.compile(r"(?:\w+_)?(?:RADIUS|HALO|GHOST|BORDER|APRON)(?:_\w+)?")
 _AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITERS)")
 """Matches names of numbers that, like radii, are not extents of an argument."""
 
-_THREADS = re.compile(r"(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|BLOCK(?:_?SIZE|_?DIM)?|TPB|BLOCK_?[XY]|TILE(?:_?[XY])?")
-_TUNABLE = re.compile(r"TILE|BLOCK|THREADS|WARPS|UNROLL|ITEMS|VEC|STAGES|STEP|CHUNK|SPLIT|PREFETCH")
 _BOUNDS = r"__launch_bounds__\s*\([^)]*\)"
-_CHANGES = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>)=|\+\+|--)")
-_WRITES = re.compile(r"\s*=(?!=)")
 _LOOP = re.compile(r"\bfor\s*\(")
 _ENDS = re.compile(r";|\bfor\s*\(")
 _NEGATIVE = re.compile(r"=\s*-\s*(?:\(\s*)?(\w+)")
-_CONSTANT = re.compile(r"\b(?:constexpr|const|enum)\b")
 _WORDS = re.compile(r"\w+")
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 _DEFAULT_THREADS = 256
+ROLES = ("input", "output", "inout", "workspace")
+"""Roles of arrays."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,16 +89,6 @@ class DraftArgument:
     decide: str = ""
     alignment: int = 0
     dtype_decide: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DraftTunable:
-    """A tunable of a draft, with values around its default."""
-
-    name: str
-    values: tuple[Value, ...]
-    default: Value
-    decide: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,17 +133,31 @@ def drafted(source: Source, entry: str | None) -> Draft:
         reason = f"{function.name} has {len(function.parameters):,} parameters; at most {MAX_ENTRIES:,} are accepted"
         raise InvalidInput("FILE", f"{reason}. Pass arrays or a structure, or name another function with --entry")
     code, uses = _code(source, function), Uses(function.body)
+    accesses = Accesses(function, helpers(source.plain))
     words = set(_WORDS.findall(code))
-    used = [macro for macro in source.macros if macro.name in words]
+    macro_uses = MacroUses(code, source.macros)
+    used = [
+        macro
+        for macro in source.macros
+        if macro.name in words and macro.name not in macro_uses.constants
+        if not macro.alias or macro_uses.of(macro.name).cases
+    ]
     radii = _radii(function, used, code)
-    fields = _fields(function, used, radii)
+    steps = {each.name for each in used if macro_uses.of(each.name).step}
+    fields = _fields(function, used, radii, steps)
     names = {each.name for each in fields}
     extents = [each.name for each in fields if not each.flag]
-    tunables = tuple(_tunable(macro, source.language) for macro in used if macro.name not in names)
-    tunables += tuple(_undefined(function, source, names | {each.name for each in source.macros}))
+    defaults = {name: each.default for each in fields for name in (each.name, each.argument)}
+    sizes = {name: value for name, value in defaults.items() if isinstance(value, int)}
+    tunables = tuple(
+        tunable(name, values, macro_uses.of(name), cuda=source.language == "cuda", extents=sizes)
+        for name, values in _definitions(used).items()
+        if name not in names
+    )
+    tunables += tuple(undefined(function, source, names | {each.name for each in source.macros}))
     passed = {each.argument: each.name for each in reversed(fields)}
     arguments = tuple(
-        _argument(each, function, extents=extents, passed=passed, radii=radii, uses=uses)
+        _argument(each, function, extents=extents, passed=passed, radii=radii, uses=uses, accesses=accesses)
         for each in function.parameters
     )
     block = _block(function, tunables) if source.language == "cuda" else ()
@@ -168,10 +170,44 @@ def drafted(source: Source, entry: str | None) -> Draft:
         tunables=tunables,
         macros=(*(each.name for each in fields if not each.argument), *(each.name for each in tunables)),
         openmp=source.language != "cuda" and "#pragma omp" in source.plain,
-        deterministic=not (atomics and "atomic" in function.body),
+        deterministic=not atomics,
         grid=_grid(extents, block, tunables) if block else (),
         block=block,
     )
+
+
+def with_roles(draft: Draft, roles: Mapping[str, str], taken: Collection[str]) -> Draft:
+    """Return a draft with the roles that the user states, and with those that the reference shows.
+
+    Args:
+        taken: names that the reference takes. An argument among them has contents before a call.
+
+    Raises:
+        InvalidInput: a role is stated for something that is no array, or does not exist.
+    """
+    arrays = [each.name for each in draft.arguments if each.role != "scalar"]
+    for name, role in roles.items():
+        if name not in arrays:
+            raise InvalidInput("--role", unknown(name, arrays, "arrays"))
+        if role not in ROLES:
+            raise InvalidInput("--role", f"{name}={role}: {unknown(role, ROLES, 'roles')}")
+    found = list[DraftArgument]()
+    for each in draft.arguments:
+        if each.name in roles:
+            found.append(replace(each, role=roles[each.name], init=False, decide=""))
+        elif each.role == "output" and each.decide and each.name in taken:
+            found.append(replace(each, role="inout", init=False, decide="its role: the reference takes its contents"))
+        else:
+            found.append(each)
+    return replace(draft, arguments=tuple(found))
+
+
+def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
+    """Return the values of each macro; several if its definition depends on a condition."""
+    values: dict[str, list[int]] = {}
+    for each in macros:
+        values.setdefault(each.name, []).append(each.value)
+    return values
 
 
 def _code(source: Source, function: Function) -> str:
@@ -188,7 +224,8 @@ def _code(source: Source, function: Function) -> str:
 
 def _chosen(source: Source, entry: str | None) -> Function:
     names = [each.name for each in source.functions]
-    kind = "kernel (`__global__`)" if source.language == "cuda" else "function that returns void and is not static"
+    callable_ = "function that returns void and is outside namespaces and classes, and no static, inline or template"
+    kind = "kernel (`__global__`)" if source.language == "cuda" else callable_
     if not names:
         raise InvalidInput("FILE", f"has no {kind}: nothing can be called")
     if entry is None and len(names) > 1:
@@ -230,13 +267,25 @@ def _is_whole(parameter: Parameter, function: Function) -> bool:
     return not parameter.pointer and _dtype(parameter, function) in ("int32", "int64", "uint32", "uint64")
 
 
-def _fields(function: Function, macros: Sequence[Macro], radii: Mapping[str, str]) -> tuple[DraftField, ...]:
-    """Return the problem fields: macros and integer parameters whose names look like extents or radii."""
-    fields = [
-        DraftField(name=each.name, default=each.value, flag=each.name in radii)
-        for each in macros
-        if _FIELD.fullmatch(each.name) or each.name in radii
-    ]
+def _fields(
+    function: Function, macros: Sequence[Macro], radii: Mapping[str, str], steps: Collection[str]
+) -> tuple[DraftField, ...]:
+    """Return the problem fields: macros and integer parameters whose names look like extents or radii.
+
+    Args:
+        steps: macros by which a loop proceeds, which are tunables.
+    """
+    known = {
+        each.name: DraftField(
+            name=each.name,
+            default=each.value,
+            flag=each.name in radii,
+            decide="or move it to the tunables, if results do not depend on it" if each.guarded else "",
+        )
+        for each in reversed(macros)
+        if each.name in radii or (_FIELD.fullmatch(each.name) and each.name not in steps)
+    }
+    fields = list(reversed(known.values()))
     taken = {each.name for each in macros}
     for each in function.parameters:
         name = each.name.upper()
@@ -258,38 +307,11 @@ def _fields(function: Function, macros: Sequence[Macro], radii: Mapping[str, str
     return tuple(fields)
 
 
-def _tunable(macro: Macro, language: str) -> DraftTunable:
-    value = macro.value
-    if value in (0, 1) and not re.search(r"UNROLL|ITEMS|VEC|TILE|BLOCK|STEP", macro.name):
-        return DraftTunable(name=macro.name, values=(0, 1), default=value)
-    if value < 1 or value & (value - 1):
-        return DraftTunable(name=macro.name, values=(value,), default=value, decide="further values")
-    around = [max(1, value * 2**power // 4) for power in range(5)]
-    if language == "cuda" and _THREADS.fullmatch(macro.name) and value >= 32:
-        around = [each for each in around if 32 <= each <= 1024]
-    return DraftTunable(name=macro.name, values=tuple(dict.fromkeys(around)), default=value)
-
-
-def _undefined(function: Function, source: Source, taken: set[str]) -> Iterator[DraftTunable]:
-    """Yield tunables for names that look like macros which are defined with ``-D``."""
-    used = f"{function.bounds} {function.body}"
-    constants = set[str]()
-    for statement in source.plain.split(";"):
-        if (declared := _CONSTANT.search(statement)) is not None:
-            constants.update(_WORDS.findall(statement, declared.end()))
-    for name in dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", used)):
-        if _TUNABLE.search(name) and name not in taken and name not in constants:
-            values = (64, 128, 256, 512) if "THREADS" in name or name.startswith("BLOCK") else (1, 2, 4, 8)
-            decide = "the source does not define it: its values"
-            yield DraftTunable(name=name, values=values, default=values[-2], decide=decide)
-
-
 class Uses:
     """How the body of a function uses its parameters.
 
     Attributes:
         indexed: positions after ``[`` and after the matching ``]`` of each name's uses, in order.
-        atomic: names that an atomic function changes.
         offsets: for each radius, the names of loop variables that begin at the negative radius.
     """
 
@@ -302,9 +324,8 @@ class Uses:
             elif opened:
                 closing[opened.pop()] = found.end()
         self.indexed: dict[str, list[tuple[int, int]]] = {}
-        for found in re.finditer(r"(\w+)\s*\[", body):
+        for found in re.finditer(r"\b(\w+)\s*\[", body):
             self.indexed.setdefault(found[1], []).append((found.end(), closing.get(found.end(), len(body))))
-        self.atomic = set(re.findall(r"\batomic\w+\s*\(\s*(?:&\s*)?(\w+)", body))
         self.offsets: dict[str, set[str]] = {}
         for found in re.finditer(r"\b(\w+)\s*=\s*-\s*(?:\(\s*)?(\w+)", body):
             self.offsets.setdefault(found[2], set()).add(found[1])
@@ -327,6 +348,7 @@ def _argument(
     passed: Mapping[str, str],
     radii: Mapping[str, str],
     uses: Uses,
+    accesses: Accesses,
 ) -> DraftArgument:
     """Return the argument for a parameter.
 
@@ -347,7 +369,7 @@ def _argument(
     for radius, field_name in radii.items():
         if radius in words:
             shape = _with_halo(shape, words - {radius}, uses.offsets.get(radius, set()), field_name)
-    role, init, decide = _role(parameter, uses, dtype)
+    role, init, decide = _role(parameter, accesses, dtype)
     return DraftArgument(
         name=parameter.name,
         role=role,
@@ -375,24 +397,27 @@ def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name:
     return tuple(f"{extent} + 2 * {name}" for extent in shape)
 
 
-def _role(parameter: Parameter, uses: Uses, dtype: str) -> tuple[str, bool, str]:
+def _role(  # noqa: PLR0911 - one return per kind of access
+    parameter: Parameter, accesses: Accesses, dtype: str
+) -> tuple[str, bool, str]:
     """Return an argument's role, whether the buffer must be zero before a call, and what a person must check."""
-    if parameter.constant:
-        return "input", False, ""
-    if parameter.name in uses.atomic:
-        return "output", True, "whether it begins as zeros"
-    indexed = uses.indexed.get(parameter.name)
-    if indexed is None:
-        return "output", False, "its role: output, inout or workspace"
-    after = indexed[0][1]
-    end = uses.body.find(";", after)
-    next_use = bisect_left(indexed, (after, 0))
-    read = next_use < len(indexed) and (end < 0 or indexed[next_use][0] <= end)
-    if _WRITES.match(uses.body, after) and not read:
-        return "output", False, ""
-    if _CHANGES.match(uses.body, after) and not dtype.startswith("float"):
-        return "output", True, 'whether it begins as zeros, or is role = "inout"'
-    return "inout", False, 'whether it is read before it is written; else role = "output"'
+    found = Access(kinds="r") if parameter.constant else accesses.of(parameter)
+    called = f"{found.unknown}(), which the file does not define,"
+    match tuple(found.kinds):
+        case ():
+            return "output", False, "its role: output, inout or workspace"
+        case kinds if "a" in kinds:
+            return "output", True, "whether it begins as zeros"
+        case ("u",):
+            return "output", False, f"its role, by what {called} does: output, inout, input or workspace"
+        case ("r",) | ("w", *_) as kinds:
+            return "input" if kinds == ("r",) else "output", False, ""
+        case ("r", "u"):
+            return "inout", False, f'whether {called} changes it; else role = "input"'
+        case ("c", *_) if not dtype.startswith("float"):
+            return "output", True, 'whether it begins as zeros, or is role = "inout"'
+        case _:
+            return "inout", False, 'whether it is read before it is written; else role = "output"'
 
 
 def _dtype(parameter: Parameter, function: Function) -> str:
@@ -421,7 +446,7 @@ def _block(function: Function, tunables: Sequence[DraftTunable]) -> tuple[str, .
         return tuple(factors) if two else (" * ".join(factors),)
     if function.bounds and re.fullmatch(r"[\w\s*/+()-]+", function.bounds):
         return (function.bounds.replace("/", "//"),)
-    named = [name for name in names if _THREADS.fullmatch(name)]
+    named = [name for name in names if is_thread_count(name)]
     if "threadIdx.y" in function.body and named:
         return (named[0], named[1] if len(named) > 1 else named[0])
     return (named[0],) if named else (str(_DEFAULT_THREADS),)

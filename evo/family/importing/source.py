@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evo.family.source.language import Language
@@ -23,7 +23,8 @@ _NEAR = 1_000
 """Number of characters before a function that are searched for its qualifiers."""
 
 _FUNCTION = re.compile(r"\bvoid\s+(?P<name>\w+)\s*\(")
-_DEFINE = re.compile(r"\s*#\s*define\s+([A-Za-z_]\w*)\s+(-?\d+)\s*$")
+_DEFINE = re.compile(r"\s*#\s*define\s+([A-Za-z_]\w*)\s+(?:(-?\w+)|\(\s*(-?\w+)\s*\))\s*$")
+_WHOLE = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,15}|\d{1,18})[uUlL]{0,3}")
 _GUARD = re.compile(r"\s*#\s*ifndef\s+([A-Za-z_]\w*)\s*$")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|struct|__restrict__|__restrict|restrict|__grid_constant__)\b")
 
@@ -36,6 +37,7 @@ class Parameter:
     c_type: str
     pointer: bool
     constant: bool
+    reference: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +66,14 @@ class Macro:
     Attributes:
         guarded: True if the definition applies only if the macro is not yet defined.
         line: line number of the definition, from 0.
+        alias: other macro that its definition names, as in ``#define FILTER BOX``; empty for a number.
     """
 
     name: str
     value: int
     guarded: bool
     line: int
+    alias: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +86,49 @@ class Source:
     functions: tuple[Function, ...]
     macros: tuple[Macro, ...]
 
-    def with_guards(self, names: set[str]) -> str:
-        """Return the text with a guard around the definitions of these macros, so that ``-D`` can set them."""
+    def compilable(self, names: set[str], declared: str = "") -> str:
+        """Return the text with a guard around the definitions of these macros, so that ``-D`` can set them.
+
+        Args:
+            declared: function that is declared ``extern "C"`` before its first occurrence; empty for none.
+        """
         lines = self.text.split("\n")
+        if declared and (head := _head(declared, self.plain)) is not None:
+            line, parameters = head
+            lines[line] = f'extern "C" void {declared}({parameters});\n{lines[line]}'
         for macro in self.macros:
             if macro.name in names and not macro.guarded:
                 lines[macro.line] = f"#ifndef {macro.name}\n{lines[macro.line]}\n#endif"
         return "\n".join(lines)
+
+
+def lacks_c_linkage(name: str, sources: Sequence[Source]) -> bool:
+    """Return True if no declaration of a function is ``extern "C"``, so that C++ exports it under a mangled name."""
+    return not any(_has_c_linkage(name, each.plain) for each in sources)
+
+
+def _has_c_linkage(name: str, text: str) -> bool:
+    marks = Marks(text)
+    blocks = [block.end() - 1 for block in re.finditer(r'extern\s*"C"[^{};]*\{', text)]
+    for found in _outer_heads(text):
+        if found["name"] == name:
+            before = re.split(r"[;{}#]", text[max(0, found.start() - _NEAR) : found.start()])[-1]
+            inside = any(block < found.start() < marks.closing(block) for block in blocks)
+            return inside or re.search(r'extern\s*"C"', before) is not None
+    return False
+
+
+def _head(name: str, text: str) -> tuple[int, str] | None:
+    """Return the line where the first declaration of a function begins, and its parameters without defaults."""
+    found = next((each for each in _outer_heads(text) if each["name"] == name), None)
+    given = None if found is None else re.match(r"([^()]*(?:\([^()]*\)[^()]*)*)\)", text[found.end() :])
+    if found is None or given is None:
+        return None
+    before = text[: found.start()].split("\n")[:-1]
+    while before and before[-1].strip() and not re.search(r"[;{}]\s*$|^\s*#", before[-1]):
+        del before[-1]
+    parameters = ", ".join(" ".join(each.partition("=")[0].split()) for each in _split(given[1]))
+    return len(before), parameters
 
 
 def read_source(text: str, language: Language) -> Source:
@@ -128,14 +168,12 @@ def _template(before: str) -> str:
 
 
 def _functions(text: str) -> Iterator[Function]:
-    marks, end, depth, counted = Marks(text), 0, 0, 0
-    for match in _FUNCTION.finditer(text):
-        outside = re.sub(r'extern\s*"C"\s*\{', "", text[counted : match.start()])
-        depth, counted = depth + outside.count("{") - outside.count("}"), match.start()
+    marks, end = Marks(text), 0
+    for match in _outer_heads(text):
         if match.start() < end or (definition := marks.definition(match.end())) is None:
             continue
         head = re.split(r"[;{}()#]", text[max(0, match.start() - _NEAR) : match.start()])[-1]
-        if depth > 0 or re.search(r"\b(static|template)\b", head):
+        if re.search(r"\b(static|template|inline|constexpr)\b", head):
             end = definition.begin
             continue
         end = definition.end
@@ -145,6 +183,16 @@ def _functions(text: str) -> Iterator[Function]:
             body=definition.body,
             body_start=definition.begin,
         )
+
+
+def _outer_heads(text: str) -> Iterator[re.Match[str]]:
+    """Yield the heads of functions that return void, outside functions, classes and namespaces."""
+    depth, counted = 0, 0
+    for match in _FUNCTION.finditer(text):
+        outside = re.sub(r'extern\s*"C"\s*\{', "", text[counted : match.start()])
+        depth, counted = depth + outside.count("{") - outside.count("}"), match.start()
+        if depth <= 0:
+            yield match
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,14 +235,18 @@ class Marks:
         if index == len(self._positions) or self._text[self._positions[index]] != "{":
             return None
         opening = self._positions[index]
-        last = self._last_before(opening)
+        last = self.last_before(opening)
         if last < start or self._text[last] != ")":
             return None
-        end = self._closing.get(opening, len(self._text))
+        end = self.closing(opening)
         begin = opening + 1
         return Definition(parameters=self._text[start:last], body=self._text[begin:end], begin=begin, end=end)
 
-    def _last_before(self, opening: int) -> int:
+    def closing(self, opening: int) -> int:
+        """Return the position of the matching brace; the end of the text if there is none."""
+        return self._closing.get(opening, len(self._text))
+
+    def last_before(self, opening: int) -> int:
         """Return the position of the last character before a brace that is not a blank; -1 if there is none."""
         if opening not in self._last:
             position = opening - 1
@@ -202,6 +254,49 @@ class Marks:
                 position -= 1
             self._last[opening] = position
         return self._last[opening]
+
+
+_MACRO_FUNCTION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^()\n]*)\)((?:[^\\\n]|\\.|\\\n)*)", re.MULTILINE)
+_STATEMENTS = frozenset({"if", "for", "while", "switch", "catch"})
+
+
+def helpers(text: str) -> dict[str, tuple[Function, ...]]:
+    """Return the functions and function-like macros of a text by name; overloads have one name.
+
+    A macro's parameters are references, because it may change what it gets.
+    """
+    found: dict[str, tuple[Function, ...]] = {}
+    for function in (*_definitions(text), *_macro_functions(text)):
+        found[function.name] = (*found.get(function.name, ()), function)
+    return found
+
+
+def _macro_functions(text: str) -> Iterator[Function]:
+    for match in _MACRO_FUNCTION.finditer(text):
+        names = [each.strip() for each in match[2].split(",")]
+        parameters = [Parameter(name=each, c_type="", pointer=True, constant=False, reference=True) for each in names]
+        yield Function(name=match[1], parameters=tuple(parameters), body=match[3].replace("\\\n", " "))
+
+
+def _definitions(text: str) -> Iterator[Function]:
+    """Yield every function with a body, of any type, at any depth of namespaces and classes."""
+    marks, end = Marks(text), 0
+    opened, opening = list[int](), dict[int, int]()
+    for found in re.finditer(r"[()]", text):
+        if found[0] == "(":
+            opened.append(found.start())
+        elif opened:
+            opening[found.start()] = opened.pop()
+    for brace in re.finditer("{", text):
+        last = marks.last_before(brace.start())
+        if brace.start() < end or last not in opening:
+            continue
+        begin = opening[last]
+        name = re.search(r"(\w+)\s*\Z", text[max(0, begin - _NEAR) : begin])
+        if name is not None and name[1] not in _STATEMENTS:
+            end = marks.closing(brace.start())
+            parameters = _parameters(text[begin + 1 : last])
+            yield Function(name=name[1], parameters=parameters, body=text[brace.end() : end])
 
 
 def _parameters(text: str) -> tuple[Parameter, ...]:
@@ -229,11 +324,12 @@ def _parameter(text: str) -> Parameter:
         c_type=" ".join(words[:-1]),
         pointer=pointer,
         constant=re.search(r"\bconst\b", text.split("*", maxsplit=1)[0]) is not None,
+        reference="&" in text,
     )
 
 
 def _macros(text: str) -> Iterator[Macro]:
-    guards, guarded = list[str](), Counter[str]()
+    guards, guarded, values = list[str](), Counter[str](), dict[str, int]()
     for number, line in enumerate(text.split("\n")):
         if (guard := _GUARD.match(line)) is not None:
             guards.append(guard[1])
@@ -244,4 +340,22 @@ def _macros(text: str) -> Iterator[Macro]:
             guarded.subtract(guards[-1:])
             del guards[-1:]
         elif (match := _DEFINE.match(line)) is not None:
-            yield Macro(name=match[1], value=int(match[2]), guarded=guarded[match[1]] > 0, line=number)
+            name, text = match[1], match[2] or match[3]
+            value = whole_number(text)
+            alias = text if value is None and text in values else ""
+            value = values[text] if alias else value
+            if value is not None:
+                values[name] = value
+                yield Macro(name=name, value=value, guarded=guarded[name] > 0, line=number, alias=alias)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the value of a whole number in C; None for other texts."""
+    found = _WHOLE.fullmatch(text)
+    if found is None:
+        return None
+    octal = found[2].startswith("0") and found[2].isdigit()
+    try:
+        return int(found[1] + found[2], 8 if octal else 0)
+    except ValueError:  # 08
+        return None

@@ -11,7 +11,8 @@ from typing import TypeGuard
 
 from evo.errors import InvalidInput
 from evo.family.importing.configs import OPTIONS, Configs, read_configs
-from evo.family.importing.draft import PRODUCT, Draft, DraftArgument, DraftField, DraftTunable
+from evo.family.importing.draft import PRODUCT, Draft, DraftArgument, DraftField
+from evo.family.importing.tunables import DraftTunable
 from evo.family.source.triton.source import Kernel, Parameter, accesses, kernels_of, parsed
 from evo.space.expression import Expression
 from evo.text.suggestion import unknown

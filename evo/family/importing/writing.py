@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from evo.errors import InvalidInput
-from evo.family.importing.draft import Draft, DraftArgument, DraftField, DraftTunable
+from evo.family.importing.draft import Draft, DraftArgument, DraftField
+from evo.family.importing.tunables import DraftTunable
 from evo.reference.encoding import FORMATS
 from evo.text.suggestion import unknown
 from evo.trial import Value
@@ -108,6 +109,8 @@ def _tunable(kind: str, each: DraftTunable) -> Iterator[str]:
     yield from ("", f"[{kind}.tunables.{each.name}]")
     yield f"values = [{', '.join(map(_value, each.values))}]" + _decide(each.decide)
     yield f"default = {_value(each.default)}"
+    if each.choice:
+        yield 'kind = "categorical"'
 
 
 def _value(value: Value) -> str:
@@ -213,10 +216,15 @@ def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
         value = _passed(parameter, draft)
         yield value if place < answer.positional else f"{parameter}={value}"
     if answer.other_inputs:
-        named = {_meant(each, draft) for each in answer.parameters}
+        named = taken_arguments(draft, answer)
         inputs = [each.name for each in draft.arguments if each.role in ("input", "inout") and each.name not in named]
         others = ", ".join(f'"{each}": inputs["{each}"]' for each in inputs)
         yield f"**{{{others}}}"
+
+
+def taken_arguments(draft: Draft, answer: Answer) -> set[str]:
+    """Return the names of the arguments that a reference takes."""
+    return {_meant(each, draft) for each in answer.parameters}
 
 
 def _meant(parameter: str, draft: Draft) -> str:
@@ -240,8 +248,11 @@ def _passed(parameter: str, draft: Draft) -> str:
     for each in draft.arguments:
         if each.name == name and each.role == "scalar":
             return each.value
-    known_names = [each.name for each in draft.arguments if each.role != "output"]
+    known_names = [each.name for each in draft.arguments if each.role not in ("output", "workspace")]
     known_names = [f"{each}_" if keyword.iskeyword(each) else each for each in known_names]
     known_names += [each.name for each in draft.fields]
+    if name in [each.name for each in draft.arguments if each.role == "output"]:
+        remedy = f"remove the parameter, or import with --role {name}=inout if the kernel needs its contents"
+        raise InvalidInput("--reference", f"takes `{parameter}`, but {draft.entry} only writes it: {remedy}")
     reason = f"parameter `{parameter}`: {unknown(parameter, known_names, 'inputs and problem fields')}"
     raise InvalidInput("--reference", f"{reason}; give the function's parameters these names")
