@@ -20,7 +20,7 @@ GPU_BLOCK_ELEMENTS = 1 << 27
 """Number of elements of the widest input per block on a GPU. Each temporary float64 array of a block takes a GiB."""
 
 
-def normal_rows(rng: np.random.Generator, shape: tuple[int, int], mean: float, deviation: float) -> NDArray[np.float32]:
+def normal_rows(rng: np.random.Generator, shape: tuple[int, ...], mean: float, deviation: float) -> NDArray[np.float32]:
     """Draw from N(`mean`, `deviation`²), directly in float32."""
     drawn = normals(rng, shape)
     drawn *= np.float32(deviation)

@@ -12,8 +12,8 @@ import numpy as np
 from evo.reference import Array, Arrays
 from evo.reference.encoding import decoded, encoded, stored
 from evo.reference.library import LARGE_FLOPS, computing
-from evo.reference.pieces import normals
 from evo.reference.rivals import rivals
+from evo.reference.rows import normal_rows
 from evo.reference.torch_baselines import tensor_of, torch_on_cpu, torch_on_gpu
 
 BETWEEN_ROWS = 1000.0
@@ -37,15 +37,15 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     shapes = {"a": (problem["M"], problem["K"]), "b": rows_of_b if problem["b_layout"] == "kn" else rows_of_b[::-1]}
     drawn = {}
     for name, (rows, columns) in shapes.items():
-        drawn[name] = _normal(rng, (batch * rows, columns), means[name], deviation)
+        drawn[name] = normal_rows(rng, (batch * rows, columns), means[name], deviation)
         beyond = problem.get(f"{name}_stride", 0) - columns
         if beyond > 0:
             drawn[name] = np.pad(drawn[name], ((0, 0), (0, beyond)), constant_values=BETWEEN_ROWS)
     columns = 1 if problem["epilogue"] == "none" else problem["N"]
-    drawn["bias"] = _normal(rng, (columns,), 0.0, deviation**2 * math.sqrt(problem["K"]))
+    drawn["bias"] = normal_rows(rng, (columns,), 0.0, deviation**2 * math.sqrt(problem["K"]))
     if problem.get("residual"):
         spread = deviation**2 * math.sqrt(problem["K"])
-        drawn["residual"] = _normal(rng, (batch * problem["M"], problem["N"]), 0.0, spread)
+        drawn["residual"] = normal_rows(rng, (batch * problem["M"], problem["N"]), 0.0, spread)
     return {name: encoded(array, problem["dtype"]) for name, array in drawn.items()}
 
 
@@ -145,13 +145,6 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
         return out
 
     return call
-
-
-def _normal(rng: np.random.Generator, shape: tuple[int, ...], mean: float, deviation: float) -> Array:
-    drawn = normals(rng, shape)
-    drawn *= np.float32(deviation)
-    drawn += np.float32(mean)
-    return drawn
 
 
 def _matrices(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:

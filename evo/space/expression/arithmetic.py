@@ -110,19 +110,15 @@ def power(base: Array, exponent: Array, active: Mask) -> Array:
     return _through_float(np.power, base, np.where(refused, 0, exponent), active)
 
 
-def divide(left: Array, right: Array, active: Mask) -> Array:
-    left, right = numbers(left, right)
-    return _checked(np.divide(left, _divisor(right, active)), active)
+def _division(operation: Callable[[Array, Array], Array]) -> Operation:
+    def divided(left: Array, right: Array, active: Mask) -> Array:
+        left, right = numbers(left, right)
+        return _checked(operation(left, _divisor(right, active)), active)
+
+    return divided
 
 
-def floor_divide(left: Array, right: Array, active: Mask) -> Array:
-    left, right = numbers(left, right)
-    return _checked(np.floor_divide(left, _divisor(right, active)), active)
-
-
-def remainder(left: Array, right: Array, active: Mask) -> Array:
-    left, right = numbers(left, right)
-    return _checked(np.remainder(left, _divisor(right, active)), active)
+divide, floor_divide, remainder = (_division(each) for each in (np.divide, np.floor_divide, np.remainder))
 
 
 def ceil_div(left: Array, right: Array, active: Mask) -> Array:
