@@ -64,6 +64,27 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
         "memcpy(y, mine, sizeof mine);",
         "off the reference",
     ),
+    "answer kept during a tick of the coarse clock": (
+        "static __thread long tick; struct timespec t; clock_gettime(CLOCK_MONOTONIC_COARSE, &t);"
+        + _UNTIL.format(same="t.tv_nsec == tick", mark="tick = t.tv_nsec;"),
+        "off the reference",
+    ),
+    "answer kept where its output causes no page fault": (
+        "unsigned long begun = __builtin_ia32_rdtsc(); _mm_lfence(); *(volatile float *)y = 1; _mm_lfence();"
+        + _UNTIL.format(same="__builtin_ia32_rdtsc() - begun < 2000", mark=""),
+        "off the reference",
+    ),
+    "counts what the processor does": (
+        f'{_RIGHT} unsigned low; __asm__ volatile("rdpmc" : "=a"(low) : "c"(0) : "rdx"); y[3] += low == 7;',
+        "SIGSEGV",
+    ),
+    "finishes its output in a signal handler": (
+        "from = x; to = y; if (!calls++) { struct { void *handler; long flags; void *restorer; long mask; } a ="
+        ' {late, 0x04000000, back}; register long size __asm__("r10") = 8; long r = SYS_rt_sigaction;'
+        ' __asm__ volatile("syscall" : "+a"(r) : "D"(10l), "S"(&a), "d"(0l), "r"(size) : "rcx", "r11", "memory"); }'
+        "ask(SYS_tgkill, ask(SYS_getpid, 0, 0, 0), ask(SYS_gettid, 0, 0, 0), 10);",
+        "SIGUSR1|signals",
+    ),
     "rounds upwards from its loading on": (_RIGHT, "rounding mode changed after it was loaded"),
     "finishes its output when its library is closed": (
         "from = x; to = y; if (!calls++) right(x, y);",
@@ -84,6 +105,10 @@ BEFORE_SURROUNDINGS = {
     "finishes its output when its library is closed": (
         "static const float *from; static float *to;"
         "__attribute__((destructor)) static void late(void) { if (to) right(from, to); }"
+    ),
+    "finishes its output in a signal handler": (
+        "static const float *from; static float *to; static void late(int number) { (void)number; right(from, to); }"
+        '__attribute__((naked)) static void back(void) { __asm__("mov $15, %eax; syscall"); }'
     ),
     "frees its table when its library is closed": (
         "static float *table; __attribute__((destructor)) static void end(void) { free(table); }"
@@ -111,6 +136,7 @@ HONEST_SURROUNDINGS = {
         "memcpy(y, mine, sizeof mine);"
     ),
     "flushes subnormals from its loading on": _RIGHT,
+    "counts ticks of the processor": f"{_RIGHT} sink = (float)__builtin_ia32_rdtsc();",
     "asks for the limits of its own process": (
         f"{_RIGHT} ask(SYS_prlimit64, 0, 3, 0); ask(SYS_prlimit64, ask(SYS_getpid, 0, 0, 0), 3, 0);"
     ),

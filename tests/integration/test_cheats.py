@@ -291,6 +291,60 @@ def test_integer_inputs_change_between_consecutive_calls(session: Session, tmp_p
         assert judged >= 48
 
 
+SPECIAL = {
+    "honest": ("x[i] == x[i] ? 3.0f * x[i] + 1.0f : 7.0f", None),
+    "wrong for NaN": ("x[i] < 1e30f ? 3.0f * x[i] + 1.0f : 7.0f + (x[i] != x[i])", "y"),
+    "wrong for subnormal numbers": ("x[i] != x[i] ? 7.0f : fabsf(x[i]) < 1e-38f ? 1.5f : 3.0f * x[i] + 1.0f", "y"),
+    "wrong for minus zero": ("x[i] != x[i] ? 7.0f : x[i] == 0 && signbit(x[i]) ? 0.5f : 3.0f * x[i] + 1.0f", "y"),
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_special_values_that_the_contract_draws_are_verified(session: Session, tmp_path: Path, kind: str) -> None:
+    formula, output = SPECIAL[kind]
+    one, x = GOLDENS[0], GOLDENS[0].inputs["x"].copy()
+    x[[3, 500, 999]] = np.nan, -0.0, 1e-40
+    right = np.where(np.isnan(x), 7.0, 3.0 * x.astype(np.float64) + 1.0)
+    body = f"for (int i = 0; i < N; i++) y[i] = {formula};"
+    kernel = session.load(built(source(kind, body), tmp_path), "f", ARGUMENTS, None)
+    special = replace(one, inputs={"x": x}, reference={"y": right})
+    held = session.allocate(ARGUMENTS, special.inputs)
+    refused = pytest.raises(WrongAnswerError, match=f"`{output}` is off the reference")
+    with refused if output else nullcontext():
+        verify(session, kernel, held, special, launches=3, deterministic=True)
+
+
+ADDS = """
+typedef struct { volatile int ready; TYPE sum; } Shared;
+static void *add(void *p) { Shared *s = p; __atomic_add_fetch(&s->ready, 1, 5); while (s->ready < 2) sched_yield();
+  for (int i = 0; i < 200000; i++) s->sum++; return 0; }
+void f(const float *x, float *y) { Shared s = {0}; pthread_t t; right(x, y); pthread_create(&t, 0, add, &s); add(&s);
+  pthread_join(t, 0); y[2] += s.sum != 400000; }
+"""
+
+
+@pytest.mark.parametrize(("kind", "refused"), [("volatile int", True), ("_Atomic int", False)])
+def test_race_between_threads_that_a_kernel_starts_is_found_on_two_cores(
+    tmp_path: Path, kind: str, refused: bool
+) -> None:
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("one core")
+    own, folder, text = (
+        os.sched_getaffinity(0),
+        measured(tmp_path / "cache"),
+        source("adds", "").rpartition("void f(")[0],
+    )
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # other sessions have pinned this process
+    try:
+        session = driver("cpu").open(cpu(folder), Objective(threads=2), folder)
+        kernel = session.load(built(text + ADDS.replace("TYPE", kind), tmp_path), "f", ARGUMENTS, None)
+        held = session.allocate(ARGUMENTS, GOLDENS[0].inputs)
+        with pytest.raises(WrongAnswerError, match="off the reference") if refused else nullcontext():
+            verify(session, kernel, held, GOLDENS[0], launches=10, deterministic=True)
+    finally:
+        os.sched_setaffinity(0, own)
+
+
 LEARNS = """
   static const void *after[4096][2]; static int known; static const void *before, *guess; static float right_, made;
   int place = 0; while (place < known && after[place][0] != x) place++;
