@@ -25,12 +25,20 @@ KEPT_SPACES = 8
 """Number of spaces kept in memory. Enumerating the valid configs of a large space takes a second."""
 
 
+class _Entry:
+    """Space in the cache; None until a thread that holds the lock has enumerated it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.space: Space | None = None
+
+
 class Catalogue:
-    """Cache of families and spaces. Thread-safe."""
+    """Cache of families and spaces. Thread-safe. Threads do not wait while another thread enumerates another space."""
 
     def __init__(self) -> None:
         self._families: LruCache[str, Family] = LruCache(KEPT_FAMILIES)
-        self._spaces: dict[tuple[str, ...], Space] = {}
+        self._spaces: LruCache[tuple[str, ...], _Entry] = LruCache(KEPT_SPACES)
         self._lock = threading.Lock()
 
     def family(self, row: FamilyRow) -> Family:
@@ -46,13 +54,12 @@ class Catalogue:
         family = self.family(search.family)
         key = (search.family.digest, search.problem_key, repr(search.device), search.objective.key)
         with self._lock:
-            if (space := self._spaces.get(key)) is None:
+            entry = self._spaces.get(key, _Entry)
+        with entry.lock:
+            if entry.space is None:
                 device = aimed_at(search.device, search.objective)
-                space = family.space(search.problem, device, search.objective)
-                while len(self._spaces) >= KEPT_SPACES:
-                    del self._spaces[next(iter(self._spaces))]
-                self._spaces[key] = space
-            return space
+                entry.space = family.space(search.problem, device, search.objective)
+            return entry.space
 
 
 def goal_of(search: SearchRow) -> Goal | None:

@@ -23,6 +23,9 @@ list.
 WIDTH = 1 << 12
 """Number of partial points that an estimate completes together, which takes some hundredths of a second."""
 
+MOST_CELLS = 1 << 23
+"""Maximum number of value ranks that are joined together for an estimate. A tunable may have thousands of values."""
+
 FAR_BEYOND = 100
 """A space is not listed if the estimated number of points exceeds the limit by this factor."""
 
@@ -53,16 +56,18 @@ def built(
     paths at once.
 
     Args:
+        width: largest number of points that a step keeps; fewer if the next tunable has many values.
         groups: positions of tunables. If not empty, each step keeps points with as many different combinations of
             values of these tunables as possible, so that rare combinations are found. The estimate is then meaningless.
     """
     indices = [index for index, step in enumerate(plan.steps) if step.position in groups]
     partial, scale = prefix, 1.0
     for level in range(len(prefix.columns), len(plan.steps)):
-        if partial.rows > width:
-            scale *= partial.rows / width
+        kept = min(width, max(1, MOST_CELLS // ((level + 1) * len(plan.steps[level].tunable.values))))
+        if partial.rows > kept:
+            scale *= partial.rows / kept
             joined = [partial.columns[index] for index in indices if index < level]
-            partial = partial.take(balanced(joined, partial.rows, width, rng))
+            partial = partial.take(balanced(joined, partial.rows, kept, rng))
         partial = plan.pruned(plan.joined(partial, level), level)
     return partial, scale * partial.rows
 

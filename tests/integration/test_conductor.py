@@ -1,11 +1,15 @@
 """Searches from the first job to a champion, without HTTP and without a device."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import event
 
+from api.families import Catalogue
 from api.scheduler.leasing.claims import FIRST_RESULTS_S
 from api.schemas import SearchRequest
 from db.engine.signals import WORK
@@ -575,3 +579,32 @@ def test_best_trial_is_the_fastest(stage: Stage) -> None:
     best = stage.view(search).best
     assert best is not None
     assert best.time_us == pytest.approx(min(toy_time_us(trial.config) for trial in stage.trials(search)))
+
+
+def test_enumerating_a_large_space_delays_no_other_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def family(document: str) -> Any:
+        def space(*_: object) -> str:
+            if document == "large":
+                began.set()
+                assert end.wait(30)
+            return document
+
+        return Mock(space=space)
+
+    monkeypatch.setattr("api.families.parsed", family)
+    monkeypatch.setattr("api.families.aimed_at", lambda device, _: device)
+    large, small = (Mock(family=Mock(digest=name, document=name), problem_key="") for name in ("large", "small"))
+    catalogue = Catalogue()
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(catalogue.space(large))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert began.wait(30)
+    assert catalogue.space(small) == "small"
+    assert not found
+    end.set()
+    for thread in threads:
+        thread.join(30)
+    assert found == ["large", "large"]

@@ -61,6 +61,7 @@ def test_matching_if_none_match_gives_304(rest: Local) -> None:
         for wanted in (tag, f'"other", {tag}', f"W/{tag.removeprefix('W/')}", "*"):
             again = rest.http.get(path, headers={"If-None-Match": wanted})
             assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), (path, wanted)
+            assert again.headers["vary"] == "Accept-Encoding"
             assert rest.http.head(path, headers={"If-None-Match": wanted}).status_code == 304
         assert rest.http.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
 

@@ -16,7 +16,7 @@ from evo.device.estimate.target import known
 from evo.errors import InvalidInput
 from evo.space import Constraint, EmptySpace, Space, Tunable
 from evo.space.bounds import can_hold
-from evo.space.enumeration import Lister, built
+from evo.space.enumeration import MOST_CELLS, WIDTH, Lister, built
 from evo.space.expression import Expression
 from evo.space.plan import START, Plan
 from evo.trial import Config
@@ -594,3 +594,10 @@ def test_constraint_is_not_evaluated_where_an_earlier_constraint_fails() -> None
         *(True, True, True),
         *(True, False, True),
     ]
+
+
+def test_memory_for_an_estimate_does_not_grow_with_the_number_of_values() -> None:
+    tunables = [Tunable(name=name, values=range(10_000)) for name in "abc"]
+    points, estimate = built(Plan.of(tunables, [], {}), START, np.random.default_rng(0), WIDTH)
+    assert points.rows * len(points.columns) <= MOST_CELLS
+    assert estimate == pytest.approx(1e12)

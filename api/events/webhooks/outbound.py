@@ -33,6 +33,9 @@ LOOK_S = 0.1
 _BARE = re.compile(r"(?P<host>[A-Za-z0-9.-]+\.[A-Za-z]{2,})(?::(?P<port>[0-9]{1,5}))?(?:/[!-~]{0,199})?")
 """A URL without a scheme."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+_RESERVED = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
+"""Networks that some releases of Python count as global."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +125,10 @@ def is_public(address: Address) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
-    return address.is_global and not address.is_multicast
+        if address not in _GLOBAL_UNICAST:
+            return False
+    reserved = any(address in network for network in _RESERVED)
+    return address.is_global and not address.is_multicast and not reserved
 
 
 def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
