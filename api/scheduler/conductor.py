@@ -153,7 +153,7 @@ class Conductor:
             Superseded: another process registered as this worker after `incarnation`.
         """
         with self._noting_contest(worker_id), self.database.write() as session:
-            Fleet(session).leave(worker_id, self.clock(), incarnation=incarnation)
+            Fleet(session).leave(worker_id, self.clock(), seen_since=self.connected_since(), incarnation=incarnation)
             held_attempts = [(attempt.id, attempt.job.search_id) for attempt in Leases(session).held_by(worker_id)]
         self._failures.each(
             held_attempts, lambda each: self._expiry.release(*each, reason="the worker left"), key=lambda each: each[1]
@@ -180,7 +180,7 @@ class Conductor:
         with self._noting_contest(worker_id), self.database.write() as session:
             fleet = Fleet(session)
             worker = fleet.worker(worker_id)
-            check_incarnation(worker_id, worker.host, worker.incarnation, incarnation)
+            check_incarnation(worker_id, worker, incarnation, self.connected_since())
             worker.seen_at, worker.note = now, note
             renewed = Leases(session).renew(worker_id, attempts, now=now, lease_s=self.lease_s)
             return HeartbeatReply(

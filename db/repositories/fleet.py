@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session, selectinload
@@ -18,7 +19,7 @@ from evo.text.limits import LARGEST_ID
 _WORKERS, _DEVICES = table(WorkerRow), table(DeviceRow)
 _SLOT = (
     select(
-        *(_WORKERS.c[name] for name in ("drain", "left_at", "incarnation", "host")),
+        *(_WORKERS.c[name] for name in ("drain", "left_at", "seen_at", "incarnation", "host")),
         *(_DEVICES.c[name] for name in ("quarantined_at", "device")),
     )
     .select_from(
@@ -55,15 +56,29 @@ class Superseded(Conflict):
         )
 
 
-def check_incarnation(worker_id: str, host: str, own: str | None, incarnation: str | None) -> None:
+def check_incarnation(worker_id: str, row: Any, incarnation: str | None, seen_since: datetime) -> None:
     """Raise an error if the calling process is not the process that registered last. Processes without an incarnation
     are accepted.
 
+    If the last process is silent, the caller may register again: an older backup may have been restored, or the last
+    process has ended.
+
+    Args:
+        row: row of the worker, with at least `host`, `incarnation`, `left_at` and `seen_at`.
+        seen_since: time since which a worker must have been seen to count as connected.
+
     Raises:
-        Superseded: another process registered as this worker after the calling process.
+        Superseded: another process registered as this worker, and is connected.
+        NotFound: another process registered as this worker, and is silent.
     """
-    if incarnation is not None and own is not None and incarnation != own:
-        raise Superseded(worker_id, host)
+    if incarnation is None or row.incarnation in (None, incarnation):
+        return
+    if row.left_at is None and row.seen_at >= seen_since:
+        raise Superseded(worker_id, row.host)
+    raise NotFound(
+        f"worker {worker_id!r} is registered by another process, which is silent",
+        request=f"register it again first (PUT /workers/{worker_id})",
+    )
 
 
 class Fleet:
@@ -192,11 +207,11 @@ class Fleet:
         )
         return self.session.scalars(query).all()
 
-    def slot(self, worker_id: str, uuid: str, incarnation: str | None = None) -> "Availability":
+    def slot(self, worker_id: str, uuid: str, incarnation: str | None, *, seen_since: datetime) -> "Availability":
         """Return a device of a worker, and whether it may receive work.
 
         Raises:
-            NotFound: the worker does not exist, has left, or does not have the device.
+            NotFound: the worker does not exist, has left, does not have the device, or must register again.
             Superseded: another process registered after `incarnation`.
         """
         row = self.session.execute(_SLOT, {"worker": worker_id, "device_uuid": uuid}).first()
@@ -204,7 +219,7 @@ class Fleet:
             raise NotFound(
                 f"worker {worker_id!r} is not registered", request=f"register it first (PUT /workers/{worker_id})"
             )
-        check_incarnation(worker_id, row.host, row.incarnation, incarnation)
+        check_incarnation(worker_id, row, incarnation, seen_since)
         if row.left_at is not None:
             raise NotFound(
                 f"worker {worker_id!r} has left", request=f"register it again first (PUT /workers/{worker_id})"
@@ -223,10 +238,10 @@ class Fleet:
         """Return a worker without its devices, or None if it is not registered."""
         return self.session.get(WorkerRow, worker_id)
 
-    def leave(self, worker_id: str, now: datetime, *, incarnation: str | None = None) -> None:
+    def leave(self, worker_id: str, now: datetime, *, seen_since: datetime, incarnation: str | None = None) -> None:
         """Record that a worker has shut down normally. Its devices receive no more work."""
         row = self.worker(worker_id)
-        check_incarnation(worker_id, row.host, row.incarnation, incarnation)
+        check_incarnation(worker_id, row, incarnation, seen_since)
         row.left_at, row.note = now, None
         Events(self.session).worker_changed(worker_id)
         for device in self.devices_of(worker_id):

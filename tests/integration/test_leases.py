@@ -16,6 +16,7 @@ from db.repositories.leases import StaleLease
 from evo.device.requirements import GB
 from evo.errors import Conflict, NotFound
 from evo.messages.job import Baseline, Confirm, Evaluate, Lease
+from evo.messages.worker_state import SILENT_S
 from evo.trial import Config
 from evo.trial.outcome import Abandoned, Measured
 from tests.integration.stage import DEVICE, DIGEST, VALID, Stage, answer, policy
@@ -354,6 +355,24 @@ def test_superseded_worker_process_is_refused_and_the_conflict_is_shown(stage: S
         )
         assert worker.left_at is None, "the end of the earlier process does not sign off the later one"
     register(stage, "third")
+    with stage.database.read() as session:
+        assert Fleet(session).worker("w1").contested_at is None
+
+
+def test_living_worker_registers_again_if_the_process_in_a_restored_backup_is_silent(stage: Stage) -> None:
+    """The database knows the process of the time of the backup as the last one."""
+    stage.submit()
+    register(stage, "at the time of the backup")
+    stage.wait(2 * max(stage.conductor.lease_s, SILENT_S))
+    for request in (
+        lambda: ask(stage, "living"),
+        lambda: stage.conductor.heartbeat("w1", [], incarnation="living"),
+        lambda: stage.conductor.leave("w1", incarnation="living"),
+    ):
+        with pytest.raises(NotFound, match=r"registered by another process, which is silent"):
+            request()
+    register(stage, "living")
+    assert ask(stage, "living")
     with stage.database.read() as session:
         assert Fleet(session).worker("w1").contested_at is None
 

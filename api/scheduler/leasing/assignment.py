@@ -56,7 +56,7 @@ class Dispatch:
     ) -> LeaseReply:
         """See `api.scheduler.conductor.Conductor.claim`."""
         with self._database.look() as session:
-            slot_row = Fleet(session).slot(worker_id, device_uuid, incarnation)
+            slot_row = Fleet(session).slot(worker_id, device_uuid, incarnation, seen_since=self._connected_since())
             if slot_row.drain or slot_row.quarantined:
                 return LeaseReply(leases=[], drain=slot_row.drain)
             same = slot_row.incarnation in (None, incarnation)  # else another process may have the jobs
