@@ -210,7 +210,7 @@ def settle() -> None:
 
 
 HEADERS_S = 20.0
-"""Seconds within which the headers of a request must arrive, from the connection or from their first byte."""
+"""Seconds within which the headers of a request must arrive, from the connection's start or their first byte."""
 
 
 class TimedProtocol(H11Protocol):

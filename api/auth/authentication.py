@@ -1,4 +1,4 @@
-"""Authentication finds the caller to whom a token or a session belongs."""
+"""Finds the caller to whom a token or a session belongs."""
 
 import hashlib
 import hmac
@@ -97,7 +97,7 @@ class Gate:
         return caller if at_s is not None and time.monotonic() - at_s < KEPT_S else None
 
     def known_before(self, kind: str, secret: str) -> Caller | None:
-        """Return the caller that a token or session had when the database was last read, or None if it is unknown."""
+        """Return the caller that a token or session had when the database was last read, or None if none is known."""
         with self._lock:
             return self._known.get((kind, secret), (0.0, None))[1]
 

@@ -61,7 +61,7 @@ _current: ContextVar[Caller] = ContextVar("caller", default=STRANGER)
 
 
 def caller() -> Caller:
-    """Return the caller of the current request. It works in routes, in their threads, and in templates."""
+    """Return the caller of the current request. May be called in routes, in their threads, and in templates."""
     return _current.get()
 
 

@@ -244,7 +244,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
         return answer(request, 404, f"nothing is at {request.url.path}")
     wrong = wrong_fields(found, invalid.body)
     first = wrong[0]
-    if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # not JSON by its content type
+    if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # the content type is not JSON
         first["reason"] = "is not sent as JSON: add the header `Content-Type: application/json`"
     return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
 

@@ -35,7 +35,7 @@ WORKERS_KEPT = timedelta(days=30)
 STRAYS_EVERY_S = 86_400.0
 
 JUMP_S, DOUBTED_S = 3_600.0, 3_600.0
-"""After a jump of the clock by `JUMP_S` (or a sleep of the machine), age deletes nothing for `DOUBTED_S`."""
+"""After a jump of the clock by `JUMP_S` (or a sleep of the machine), no data counts as old for `DOUBTED_S`."""
 
 Done: TypeAlias = Callable[[str, float, bool], None]
 """Function called with the name of a task, its duration in seconds, and True if it failed."""

@@ -70,7 +70,7 @@ def list_searches(query: Annotated[SearchQuery, Query()], service: ServiceDep) -
 @router.get("/{search_id}")
 @allow("viewer")
 def get_search(search_id: Id, service: ServiceDep, response: Response) -> SearchView:
-    """Return one search. `If-Match` with its `ETag` detects changes of its state and by users, but not ended trials."""
+    """Return one search. Its `ETag` changes with its state and with decisions of users, but not when trials end."""
     with service.database.read() as session:
         view = search_view(session, search_id, service.conductor.clock())
         response.headers["etag"] = shown_tag(search_tag(Archive(session).search(search_id)), view)

@@ -36,7 +36,7 @@ from evo.trial.outcome import Measured, Pruned
 from evo.trial.timing import Timing
 
 EARLY = 128
-"""Number of first trials in which the default config and random configs are searched."""
+"""Number of first trials among which the default config and random configs are looked for."""
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:

@@ -53,7 +53,7 @@ def security(*, plotting: bool = False) -> dict[str, str]:
     styles, images = "'self'", "'self'"
     if plotting:
         styles = f"'self' {EMPTY_STYLE} {MAP_STYLE}; style-src-attr 'unsafe-inline'"
-        images = "'self' data:"  # a heatmap is one
+        images = "'self' data:"  # heatmaps are embedded images
     return {
         "Content-Security-Policy": f"default-src 'none'; script-src 'self'; worker-src 'self'; style-src {styles}; "
         f"img-src {images}; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",

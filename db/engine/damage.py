@@ -75,7 +75,7 @@ class LockedFiles:
             descriptor = self._descriptors.get(path)
             if descriptor is None or not os.path.samestat(os.fstat(descriptor), path.stat()):
                 if descriptor is not None:
-                    os.close(self._descriptors.pop(path))  # of a file that was removed
+                    os.close(self._descriptors.pop(path))  # the descriptor of a file that was removed
                 descriptor = self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             return os.pread(descriptor, count, 0)
 
@@ -132,7 +132,7 @@ def read_index(database: Path, files: LockedFiles) -> Index | None:
 
 
 def lost_frames(database: Path, files: LockedFiles) -> str | None:
-    """Return how the write-ahead log of an open database lost frames that its index lists, or None."""
+    """Return how the write-ahead log of an open database lost frames in its index, or None if it lost none."""
     index, path = read_index(database, files), _log_path(database)
     if index is None:
         return None

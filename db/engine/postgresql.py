@@ -34,7 +34,7 @@ NUMBERING_LOCK = UPGRADE_LOCK + 2
 CONNECTIONS = 12
 """Maximum connections per process, not counting the listener's. A server allows 100 in total by default."""
 STALLED_S = 20
-"""Seconds after which the server ends an idle transaction, so that a paused process does not block others longer."""
+"""Seconds after which the server ends an idle transaction, because a paused process may block other processes."""
 LOCK_WAIT_S = 10
 """Seconds a statement waits for a row that another process has locked."""
 STATEMENT_S = 60

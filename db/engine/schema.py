@@ -56,7 +56,7 @@ def prepare(connection: Connection, location: Location) -> None:
     if present == head():
         return
     scripts = ScriptDirectory.from_config(configuration())
-    if present is None and not inspect(connection).get_table_names():  # a third of the time of all migrations
+    if present is None and not inspect(connection).get_table_names():  # takes a third of the time of all migrations
         Base.metadata.create_all(connection)
         context.stamp(scripts, "head")
         return

@@ -54,7 +54,7 @@ class Store(Protocol):
         """
 
     def closing(self) -> AbstractContextManager[None]:
-        """Close connections in the block. Nothing may be written into damaged files."""
+        """Protect damaged files in the block, because SQLite may write into the files when connections are closed."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
         """Let migrations rebuild tables that foreign keys reference. Enter it before the transaction begins."""
@@ -131,7 +131,7 @@ class Database:
         self._sessions = sessionmaker(engine, expire_on_commit=False)
         self._writer: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if store.one_writer:
-            self._writer = threading.Lock()  # fairer and quicker than the engine's own polling
+            self._writer = threading.Lock()  # fairer and faster than the engine's own polling
         self._stop_listening: Callable[[], None] = lambda: None
         self.refusal: StoreUnavailable | None = None
 

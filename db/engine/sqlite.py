@@ -78,7 +78,7 @@ class SQLite:
             raise self._lost(loss)
 
     def _lost_log(self, connection: Connection) -> str | None:
-        """Return how the write-ahead log was lost, or None. If it was lost, later readers would not find new writes."""
+        """Return how the write-ahead log was lost, or None if it is intact. A loss hides new writes from readers."""
         if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
             return None
         try:
@@ -99,7 +99,7 @@ class SQLite:
             raise self._lost(loss)
 
     def _lost_file(self) -> str | None:
-        """Return how the opened file was removed, replaced or truncated, or None."""
+        """Return how the opened file was removed, replaced or truncated, or None if it is unchanged."""
         try:
             state = self.path.stat()
             found, size = (state.st_dev, state.st_ino), state.st_size

@@ -55,7 +55,7 @@ class Stored(TypeDecorator[Read]):
         def read(stored: Any) -> Read | None:
             try:
                 return process(stored)
-            except Exception as error:  # damaged values raise what their type raises, of any kind
+            except Exception as error:  # a damaged value may raise any error
                 raise UnreadableValue(self.column_type, stored, _reason(error)) from error
 
         return read

@@ -51,7 +51,7 @@ class Order:
 
     @property
     def sample(self) -> Value | None:
-        """One value of the tunable, from which its type follows. None if the order uses a key."""
+        """One value of the tunable, which has the type of all its values. None if the order uses a key."""
         return self.values[0] if self.values else None
 
     @property

@@ -177,7 +177,7 @@ class Leases:
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         query = query.where(JobRow.kind.in_(("confirm", "ablate"))).options(joinedload(JobRow.trial))
-        job = self.session.scalars(query.order_by(JobRow.state, JobRow.id).limit(1)).first()  # leased before queued
+        job = self.session.scalars(query.order_by(JobRow.state, JobRow.id).limit(1)).first()  # a leased job first
         if job is None:
             return None
         return job, next(iter(self._live(AttemptRow.job_id == job.id)), None)

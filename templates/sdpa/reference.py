@@ -444,6 +444,6 @@ def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
             keys >= inputs["lengths"][:, None, None, None], (problem["B"], 1, problem["S"], len(keys))
         )
         hidden = beyond if hidden is None else hidden | beyond
-        if window:  # rows behind the end of a padded sequence may see no key: they see all, and are left out
+        if window:  # rows after a padded sequence may see no key: let them see all, as no one reads them
             hidden = hidden & ~hidden.all(axis=-1, keepdims=True)
     return hidden

@@ -275,7 +275,7 @@ def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macro
         for name in _names_at(location, own, macros, misread=misread):
             found.setdefault(name, (f"{location.file}:{location.line}", own))
     for location, after in pairwise([*locations, _Place(file="", line=0, text="")]):
-        if location.defined in macros.kinds and not _EXPANDED.search(after.text):  # gcc names no lines of systems
+        if location.defined in macros.kinds and not _EXPANDED.search(after.text):  # gcc hides system headers
             found.setdefault(location.defined, ("a header", False))
     needless = [*found, *_declared_in(macros)]
     for name, (where, own) in list(found.items())[:MOST]:

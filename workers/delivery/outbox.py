@@ -148,7 +148,7 @@ class Outbox:
         """
         try:
             answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)
-        except (ServiceUnreachable, ForeignService) as error:  # a page of a proxy says nothing about a result
+        except (ServiceUnreachable, ForeignService) as error:  # the answer of a proxy says nothing about the result
             _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
         except (ServiceError, InvalidInput) as error:
@@ -157,7 +157,7 @@ class Outbox:
             if len(parcels) > 1:
                 settled = [self._settle([parcel]) for parcel in parcels]
                 return all(settled)
-            if isinstance(error, InvalidInput | TooLarge) and enclose:  # artefacts first, then the report
+            if isinstance(error, InvalidInput | TooLarge) and enclose:  # send the artefacts first, then the report
                 return self._settle(parcels, enclose=False)
             return self._refused(parcels[0], error)
         for parcel, answer in zip(parcels, answers, strict=True):

@@ -32,7 +32,7 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
     loading = (_loaded(bench, plan, request.kernels[plan.name]) for plan in chosen)
     following, errors = next(loading, None), list[CaseError]()
     for plan in chosen:
-        loaded, following = following, next(loading, None)  # the next one loads while this one is verified
+        loaded, following = following, next(loading, None)  # the next case is loaded while this case is verified
         assert loaded is not None
         errors += _verify_case(bench, plan, request, *loaded)
         del loaded
@@ -54,7 +54,7 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
     (buffers,) = bench.buffers.of_case(plan.name, file.arguments)
     rights, errors = list[Buffers](), list[CaseError]()
     for content, golden in enumerate(goldens):
-        bench.buffers.put(buffers, plan.name, content, file.arguments)  # same addresses: kernels may recognise them
+        bench.buffers.put(buffers, plan.name, content, file.arguments)  # same addresses, which kernels may recognise
         verified = verify(
             bench.session,
             kernel,

@@ -27,7 +27,7 @@ _ORDERS = 1
 def compare(bench: Bench, request: Compare) -> Compared:
     """Time candidates and baselines in interleaved rounds, then verify each candidate again."""
     mode, seconds = bench.terms.objective.cache, Seconds()
-    if bench.meter is not None:  # half of the time is for the energy
+    if bench.meter is not None:  # the other half is for measuring the energy
         request = replace(request, budget_s=request.budget_s / 2)
     chosen = {name: bench.candidates[candidate] for name, candidate in request.series.items()}
     with seconds.of("buffers"):
@@ -120,7 +120,7 @@ def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequen
     others = [samples[name] for name in names if name is not None and name != "challenger" and name in samples]
     if precise([(own, each) for each in others], policy):
         return True
-    if "challenger_again" not in request.series or objective.metric is not None:  # other figures than times decide
+    if "challenger_again" not in request.series or objective.metric is not None:  # figures other than times decide
         return False
     if "incumbent" in samples:
         return hopeless(own, samples["incumbent"], policy)

@@ -49,7 +49,7 @@ class LineProcess:
             start_new_session=True,
         )
         self.works = True
-        self._end = weakref.finalize(self, _end, self._popen, resources)  # at the interpreter's end as well
+        self._end = weakref.finalize(self, _end, self._popen, resources)  # also called when the interpreter ends
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
         """Return the answer to a request, or a description of how the process ended.
@@ -67,7 +67,7 @@ class LineProcess:
             line = ""
         finally:
             watchdog.cancel()
-            watchdog.join()  # it may be running
+            watchdog.join()  # the watchdog may be running
         complete = line.endswith("\n")
         how = None if complete or late.is_set() else self._how_it_ended()
         if late.is_set() or not complete:

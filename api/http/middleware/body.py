@@ -51,7 +51,7 @@ class BodyLimit:
         most = min(self.most_bytes, _most_bytes(scope))
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared) > most:
-            if "expect" not in Headers(scope=scope):  # with Expect, the client has not sent the body yet
+            if "expect" not in Headers(scope=scope):  # with an Expect header, the client has not sent the body yet
                 await _drain(receive, DRAINED * most)
             await answer(Request(scope), 413, too_large(most))(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Removes cookies from requests that kernel-evo did not set."""
+"""Removes cookies that kernel-evo did not set from requests."""
 
 import re
 

@@ -72,7 +72,7 @@ class Forwarding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.update(_origin_form(scope))
-        scope.update(self._direct(scope))  # in place, because the handler for bugs runs outside all middleware
+        scope.update(self._direct(scope))  # updated in place, because the handler for bugs runs outside all middleware
         here, prefix = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}", scope[KEY].public.prefix
 
         async def send_prefixed(message: Message) -> None:

@@ -59,7 +59,7 @@ class Dispatch:
             slot_row = Fleet(session).slot(worker_id, device_uuid, incarnation, seen_since=self._connected_since())
             if slot_row.drain or slot_row.quarantined:
                 return LeaseReply(leases=[], drain=slot_row.drain)
-            same = slot_row.incarnation in (None, incarnation)  # else another process may have the jobs
+            same = slot_row.incarnation in (None, incarnation)  # otherwise another process may have the jobs
             unreported = (
                 Leases(session).unreported(worker_id, device_uuid, holding) if same and holding is not None else []
             )

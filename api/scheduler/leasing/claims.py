@@ -92,7 +92,7 @@ def begun(transaction: SearchTransaction, slot: Slot, now: datetime, asked: Sequ
 
 
 def again(transaction: SearchTransaction, slot: Slot, attempt_id: int, now: datetime) -> list[Lease]:
-    """Renew the lease of an attempt, and return it. Empty if the lease has ended."""
+    """Renew the lease of an attempt, and return it as a list. The list is empty if the lease has ended."""
     attempt = Leases(transaction.session).live_or_none(attempt_id)
     if attempt is None:
         return []

@@ -43,7 +43,7 @@ def _number_once() -> None:
 
 
 def _begin_behind(name: str, known: str) -> None:
-    """Start the ids of a table after those that events of deleted rows still refer to."""
+    """Start the ids of a table after the ids of deleted rows that stored events contain."""
     op.execute(
         f"INSERT INTO sqlite_sequence (name, seq) SELECT '{name}', 0 "
         f"WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = '{name}')"

@@ -52,7 +52,7 @@ def console(*, stderr: bool = False) -> "Console":
                 yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     plain = not (sys.stderr if stderr else sys.stdout).isatty()
-    width, height = (_WIDTH, _HEIGHT) if plain else (None, None)  # Rich believes a width only with a height
+    width, height = (_WIDTH, _HEIGHT) if plain else (None, None)  # Rich uses a width only if a height is given
     return Screen(
         stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=plain, width=width, height=height
     )

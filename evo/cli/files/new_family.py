@@ -48,6 +48,6 @@ def _in_the_library(name: str) -> bool:
     replace that function.
     """
     libraries = [ctypes.CDLL(None)]
-    with contextlib.suppress(OSError):  # elsewhere its functions are in the same library as all others
+    with contextlib.suppress(OSError):  # other systems have its functions in the C library
         libraries.append(ctypes.CDLL("libm.so.6"))
     return any(hasattr(each, name) for each in libraries)

@@ -27,7 +27,7 @@ def read_variant_files(path: Path) -> VariantFiles:
     if not path.is_dir():
         raise NotFound(f"{path} does not exist: give a folder with {DOCUMENT} and sources, or one source file")
     matching = (each for each in path.rglob("*") if each.is_file() and _is_part_of_variant(each.relative_to(path)))
-    found = sorted(islice(matching, MAX_FILES + 2))  # the folder may be large: no more is read than is needed
+    found = sorted(islice(matching, MAX_FILES + 2))  # the folder may be large, so only the needed entries are read
     if len(found) > MAX_FILES + 1:
         raise InvalidInput(str(path), f"holds more than {MAX_FILES} files: give the variant a folder of its own")
     for each in found:

@@ -14,7 +14,7 @@ from workers.system.program import keeping_bytecode
 
 RESTARTS = 5
 WINDOW_S = 60.0
-"""A child that dies more than `RESTARTS` times within this long is given up."""
+"""A child that ends unexpectedly more than `RESTARTS` times within these seconds is not started again."""
 GRACE_S = 10.0
 """Seconds that a child has to end after SIGTERM."""
 

@@ -152,9 +152,9 @@ class Local:
                 child.stop()
                 raise NotStarted(f"the service did not answer within {START_S:.0f} s: {child.last_words()}")
             time.sleep(LOOK_S)
-        if self._attached():  # another process was quicker
+        if self._attached():  # another process has started a service
             return
-        if port == ANY_PORT or _is_free(port):  # it failed for another reason
+        if port == ANY_PORT or _is_free(port):  # the start failed for another reason
             raise ChildFailed(child.last_words())
         self._start_service(ANY_PORT)
 

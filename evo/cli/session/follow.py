@@ -86,7 +86,7 @@ def follow(
     obeyed, looked_at, known, warned, refused, done = 0, time.monotonic(), None, 0, 0, 0
     while True:
         view = _present(connection, search_id, where)
-        warnings = [each for each in view.warnings if each not in view.quick_gaps]  # the report explains those
+        warnings = [each for each in view.warnings if each not in view.quick_gaps]  # the report explains the gaps
         for warning in warnings[warned:]:
             screen.note(f"Warning: {warning}")
         warned = len(warnings)
@@ -146,7 +146,7 @@ def stuck(view: SearchView, reason: str, where: str) -> str:
 def _send_command(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:
     try:
         connection.ask(lambda client: client.command(search_id, wanted))
-    except Conflict:  # it has just ended
+    except Conflict:  # the search has just ended
         return
     if wanted == "stop":
         screen.note("Stopping: running trials may finish, then the report follows. Ctrl-C again cancels at once.")

@@ -83,7 +83,7 @@ class Request:
 
 
 def _uploaded(package: Package, client: Client) -> bool:
-    """Return True if the service accepted the files, else its workers need access to the family's folder."""
+    """Return True if the service accepted the files. Otherwise its workers need access to the family's folder."""
     if package.location is None:
         return False
     try:

@@ -190,7 +190,7 @@ def _mention_strangers(out: Console, device: Device) -> None:
 
 
 def _mention_cache(out: Console, trouble: str | None) -> None:
-    """Warn about a cache that cannot be written, else only the worker's log reports it."""
+    """Warn about a cache that cannot be written, because otherwise only the worker's log reports it."""
     if trouble is not None:
         out.print(Text(f"{trouble}\n", "yellow"))
 

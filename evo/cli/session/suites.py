@@ -214,7 +214,7 @@ class _Conductor:
         )
 
     def _advice(self, entry: CallSearch) -> list[Config]:
-        """Return the best configs of the nearest problems so far, the nearest first."""
+        """Return the best configs so far of the nearest problems, the nearest problem first."""
         digest = entry.request.package.digest
         same = [other for other in self._entries.values() if other.request.package.digest == digest]
         others = [other.view for other in same if other.view is not None]

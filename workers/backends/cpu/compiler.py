@@ -213,7 +213,7 @@ class CCompiler:
 
     def _ask(self, *arguments: str) -> str:
         command = [*self.command, *arguments]
-        plain = {**os.environ, "LC_ALL": "C"}  # in the words that the parsers expect
+        plain = {**os.environ, "LC_ALL": "C"}  # with the messages that the parsers expect
         try:
             answer = subprocess.run(
                 command,

@@ -77,7 +77,7 @@ class CpuSession:
         self._children = descendants.children()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
         self._memory_bytes = 0
-        self._orders = np.random.default_rng()  # unlike other draws not from the search's seed, which may be known
+        self._orders = np.random.default_rng()  # random, because a kernel may know the search's seed
 
     def limit_memory(self, most_bytes: int) -> None:
         self._memory_bytes = min(most_bytes, psutil.virtual_memory().available // 2)
@@ -190,7 +190,7 @@ class CpuSession:
         Raises:
             InvalidMeasurementError: the times that a kernel process reported are impossible.
         """
-        if brief and self._at_return is None:  # no threads; changes last until the next look
+        if brief and self._at_return is None:  # there are no threads, and changes are found by the next check
             return None
         called = self._living() if kernel is None else [cast(KernelProcess, kernel)]
         # listed first: a process that ends in between is not an orphan

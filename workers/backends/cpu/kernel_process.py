@@ -232,7 +232,7 @@ class KernelProcess:
         self.runs += 1
         self.pace.begin()
         self._send(sent + header(RUN, 0, 1, 0, flags_of(mode) | GUARDED, mode.stack_bytes))
-        if sent:  # both together: a process switch takes longer than most calls
+        if sent:  # sent together, because a process switch takes longer than most calls
             self._answer()
         _, _, changes, signal_number, _, _ = self._answer()
         self._process.listen()
@@ -342,7 +342,7 @@ class KernelProcess:
     ) -> Batch:
         request = header(RUN, len(order), calls, first, flags, stack_bytes) + order
         self.runs += 1
-        self.pace.begin()  # no other request is under way
+        self.pace.begin()  # no other request is running
         waiting_before = self._process.waiting_ns()
         cpu_before, began = self._process.cpu_ns(), time.perf_counter_ns()
         if self._rested is not None:
@@ -409,7 +409,7 @@ class KernelProcess:
         if self._process.ended is not None or not self.answered:
             return
         unasked = self._process.receive_now(REPLY.size)
-        if unasked[:8] == struct.pack("=q", FAULT):  # written by a thread that still runs
+        if unasked[:8] == struct.pack("=q", FAULT):  # a thread that is still running wrote it
             raise DeviceLostError(self._process.reap(kill=True))
         if unasked:
             self._process.reap(kill=True)

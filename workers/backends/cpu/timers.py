@@ -113,7 +113,7 @@ class KernelTimer:
         if self._once:  # a repeated sample would find other outputs
             self._process.note_turn(self._batch)
             return taken_s / self.calls * 1e6
-        if self._fixed:  # too short for the system's account of time
+        if self._fixed:  # too short for the system's accounting of time
             self._process.note(self._batch)
             return taken_s / self.calls * 1e6
         calls = self.calls
@@ -224,7 +224,7 @@ def calibrated(take: Callable[[int], float]) -> int:
     Args:
         take: function that makes a given number of calls and returns their duration in seconds.
     """
-    take(1)  # first touch
+    take(1)  # the first call touches new memory
     calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(take(1), take(1))))
     if calls > 1:  # a single short call takes longer than one in a series
         fastest_s = min(take(calls) for _ in range(_CALIBRATIONS))

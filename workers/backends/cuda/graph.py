@@ -44,7 +44,7 @@ class GraphTimer:
         if once:
             return
         estimate = min(self.sample(), self.sample())
-        if estimate * self.calls < SAMPLE_US:  # with few calls, the start may dominate
+        if estimate * self.calls < SAMPLE_US:  # with few calls, the start may take most of the time
             self.calls = self._rounded(FIRST_CALLS, len(calls))
             self._capture()
             estimate = min(self.sample(), self.sample())

@@ -102,7 +102,7 @@ def judge_overtaken(
     integers = {each.name for each in arguments if not is_floating(each.dtype)}
     between = [not mixed or any(name in integers for name, _, _ in each) for each in writes]
     for turn in range(_MOST_TURNS):
-        enough = (1 + len(reasons)) * _ENOUGH  # one wrong answer is looked at for as long again
+        enough = (1 + len(reasons)) * _ENOUGH  # each wrong answer extends the check by `_ENOUGH`
         patience = 1 if judged >= _LEAST_JUDGED and not reasons else _PATIENCE
         late = turn >= _LEAST_TURNS and time.monotonic() - began_s > patience * budget_s
         if not others or judged >= enough or len(reasons) >= _WRONG or late:

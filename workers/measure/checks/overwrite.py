@@ -271,7 +271,7 @@ def overwrite_check(
         timers["repeated"] = Filled(repeated, sets, [right, blank], look, left=sets[:1])
     taken: dict[str, list[float]] = {name: [] for name in timers}
     for timer in timers.values():
-        timer.sample()  # first touch
+        timer.sample()  # the first call touches new memory
 
     def found() -> OverwriteCheck:
         series = {name: moment.timing(samples_us, turn.calls) for name, samples_us in taken.items()}

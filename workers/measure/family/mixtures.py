@@ -155,7 +155,7 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
     flat[order[count : 2 * count]] = flat[order[-1]]
     if np.nanmin(values) < 0 < np.nanmax(values):
         zeros = order[2 * count : 2 * count + -(-count // 2)]
-        flat[zeros] = 0  # all floating-point formats store 0 so
+        flat[zeros] = 0  # all floating-point formats store zero as 0
         flat[zeros[::2]] = encoded(np.array([-0.0], np.float32), dtype)[0]
     return found
 
@@ -166,7 +166,7 @@ def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Genera
     The reduced elements stay in the range of their dtype.
     """
     values = decoded(array, dtype)
-    with np.errstate(invalid="ignore"):  # infinite elements stay so
+    with np.errstate(invalid="ignore"):  # infinite elements stay infinite
         nearby = values * (1.0 - share * rng.random(array.shape))
     return encoded(nearby.astype(values.dtype), dtype)
 

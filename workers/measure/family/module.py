@@ -85,7 +85,7 @@ class ReferenceModule:
         except TypeError as error:
             remedy = f"it is called with {_PARAMETERS[function]}, so write `def {function}({_PARAMETERS[function]}):`"
             raise FamilyError(f"{self.maker(function)}: {error}: {remedy}") from None
-        except ValueError:  # a function of C without a signature
+        except ValueError:  # a C function without a signature
             pass
         made = called(*arguments)
         if not isinstance(made, Mapping):

@@ -24,11 +24,11 @@ from evo.trial.explain import detail_text, headline
 
 FAILURES = 4
 WEIGHED = 1_000
-"""Maximum number of trials per objective in the drawing: those that are best in it."""
+"""Maximum number of trials in the drawing, per objective: the trials with the least cost by this objective."""
 FRONT = 20
 """Maximum number of rows in the table of the Pareto front."""
 DRAWN = 500
-"""Maximum number of points of the chart. A longer search is split into so many parts, with the best trial of each."""
+"""Maximum number of points of the chart. In a longer search, each point is the best trial of a part of the search."""
 
 ROOFLINE_SHOWN = 0.05
 """Minimum ratio of the roofline to the best time. A lower roofline is not drawn, to keep the chart readable."""

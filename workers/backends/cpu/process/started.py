@@ -120,14 +120,14 @@ class StartedProcess:
         """
         if self.ended is not None:
             raise DeviceLostError(self.ended, killed=self.killed)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: reading the answer reports this
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended, which the answer reports
             self._channel.sendall(message)
 
     def send_file(self, header: bytes, descriptor: int, payload: bytes) -> None:
         """Send a request with an open file, and close the file in this process."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         try:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: the answer will say so
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended, which the answer reports
                 self._channel.sendall(header)
                 self._channel.sendmsg([b"."], rights)
                 self._channel.sendall(payload)
@@ -154,7 +154,7 @@ class StartedProcess:
         """Return bytes that the process has already sent. The result is empty if there are none, or if the process has
         ended.
         """
-        with contextlib.suppress(OSError):  # it ended: reading the next answer reports how
+        with contextlib.suppress(OSError):  # the process ended; reading the next answer reports how
             return self._channel.recv(size, socket.MSG_DONTWAIT)
         return b""
 

@@ -84,7 +84,7 @@ def _module(source: str, folder: Path) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     module.__dict__["triton"] = triton
-    exec(compile(source, str(path), "exec"), module.__dict__)  # only definitions
+    exec(compile(source, str(path), "exec"), module.__dict__)  # the source contains only definitions
     return module
 
 
