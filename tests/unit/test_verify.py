@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.unit.fake_session import FakeSession, Kernel, doubled
-from workers.backends import Buffers, CallMode, Placement, TrespassError
+from tests.unit.fake_session import FakeBuffers, FakeSession, Kernel, doubled
+from workers.backends import Buffers, CallMode, DeviceLostError, Placement, TrespassError
 from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.proof import Launch
 from workers.measure.verify import WrongAnswerError, remember, verify, verify_elsewhere
@@ -218,3 +218,54 @@ def test_kernel_that_leaves_part_of_an_earlier_output_in_place_is_wrong() -> Non
 
     with pytest.raises(WrongAnswerError, match="4 of 8 elements never written"):
         verify(session, half, buffers, golden, launches=1, deterministic=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+def test_kernel_that_adds_to_an_output_is_told_to_declare_it_as_inout(dtype: type) -> None:
+    wanted = np.array([3, 0, 7, 1], dtype=dtype)
+    buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
+    _, golden = doubled()
+    golden = replace(golden, reference={"y": wanted.astype(np.float64 if dtype is np.float32 else np.int64)}, inputs={})
+
+    def adds(arrays: Arrays) -> None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            arrays["y"] += wanted
+
+    with pytest.raises(WrongAnswerError) as refused:
+        verify(FakeSession(), adds, buffers, golden, launches=1, deterministic=True)
+    advice = 'write role = "inout" instead of role = "output" in the [[arguments]] of family.toml with name = "y"'
+    assert advice in str(refused.value)
+
+
+def test_wrong_integers_without_a_common_difference_get_no_advice_on_inout() -> None:
+    wanted = np.array([3, 0, 7, 1], dtype=np.int32)
+    _, golden = doubled()
+    golden = replace(golden, reference={"y": wanted.astype(np.int64)}, inputs={})
+
+    def wrong(arrays: Arrays) -> None:
+        arrays["y"][...] = 2
+
+    with pytest.raises(WrongAnswerError, match="is off the reference") as refused:
+        buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
+        verify(FakeSession(), wrong, buffers, golden, launches=1, deterministic=True)
+    assert "inout" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "advised"),
+    [("residue", False), ("crash", False), ("unaligned operand", True), ("wrong", True)],
+)
+def test_advice_on_alignment_follows_from_the_kind_of_failure(fault: str, advised: bool) -> None:
+    session, (buffers, golden) = FakeSession(), doubled()
+    session.left_running = "keeps 100 bytes of the memory that each call allocates" if fault == "residue" else None
+
+    def kernel(arrays: Arrays) -> None:
+        if fault in ("crash", "unaligned operand"):
+            raise DeviceLostError("killed by SIGSEGV", misaligned=fault != "crash")
+        good(arrays)
+        arrays["y"][0] += fault == "wrong"
+
+    launch = Launch(placement=Placement(where="unaligned"), mode=CallMode())
+    with pytest.raises((WrongAnswerError, DeviceLostError)) as refused:
+        verify_elsewhere(session, kernel, buffers, golden, [launch], right={})
+    assert ("alignment = 32 under [[arguments]]" in str(refused.value)) is advised

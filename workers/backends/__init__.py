@@ -34,11 +34,13 @@ class DeviceLostError(EvoError, RuntimeError):
 
     Attributes:
         killed: True if the kernel's process was ended by a signal that another process may have sent.
+        misaligned: True if an instruction that needs an aligned address got another one.
     """
 
-    def __init__(self, reason: str, *, killed: bool = False) -> None:
+    def __init__(self, reason: str, *, killed: bool = False, misaligned: bool = False) -> None:
         super().__init__(reason)
         self.killed = killed
+        self.misaligned = misaligned or "misaligned address" in reason
 
 
 class DeviceUnfitError(EvoError, RuntimeError):

@@ -60,6 +60,10 @@ class WrongAnswerError(EvoError, ValueError):
         self.outcome = WrongAnswer(reason=reason, cases=tuple(cases))
 
 
+class ResidueError(WrongAnswerError):
+    """The candidate left memory, threads, processes or changed state behind. Its results were not compared."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class VerifiedCase:
     """Result of the calls on one set of inputs of a case.
@@ -136,12 +140,13 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
     far = {name: buffers.distance(name, reference) for name, reference in golden.reference.items()}
     for name, each in far.items():
         if each.unwritten:
-            raise WrongAnswerError(f"{where}: {_describe_unwritten(name, buffers.read(name))}")
+            raise WrongAnswerError(f"{where}: {_describe_unwritten(name, buffers.read(name), golden.reference[name])}")
     cases = tuple(_case_error(golden, name, each) for name, each in far.items())
     for case in cases:
         if not case.passed:
             rounded = _rounded(case, golden.reference[case.output])
-            raise WrongAnswerError(f"{where}: {_describe(case, far[case.output])}{rounded}", cases)
+            added = _added(buffers.read(case.output), golden.reference[case.output], case.output)
+            raise WrongAnswerError(f"{where}: {_describe(case, far[case.output])}{rounded or added}", cases)
     if golden.verify is not None:
         reason = golden.verify({name: buffers.read(name) for name in golden.outputs})
         if reason is not None:
@@ -182,9 +187,10 @@ def verify_elsewhere(
             if not (right and all(buffers.unchanged(name, each) for name, each in right.items())):
                 judge(buffers, golden, f"case {golden.case}, {_where(launch)}")
         except DeviceLostError as error:
-            raise DeviceLostError(
-                f"{error}, {_where(launch)}{_remedy(launch, fixed=fixed)}", killed=error.killed
-            ) from None
+            remedy = _remedy(launch, fixed=fixed) if error.misaligned else ""
+            raise DeviceLostError(f"{error}, {_where(launch)}{remedy}", killed=error.killed) from None
+        except ResidueError:
+            raise
         except WrongAnswerError as error:
             reason = f"{error.outcome.reason}{_remedy(launch, fixed=fixed)}"
             raise WrongAnswerError(reason, error.outcome.cases) from None
@@ -233,9 +239,10 @@ def _launch(
     except TrespassError as error:
         raise WrongAnswerError(f"case {golden.case}: {error}") from None
     duration_us = (time.perf_counter_ns() - began_ns) * 1e-3
-    for fault in (buffers.damage(), session.residue(kernel, brief=brief)):
-        if fault:
-            raise WrongAnswerError(f"case {golden.case}: {fault}")
+    if fault := buffers.damage():
+        raise WrongAnswerError(f"case {golden.case}: {fault}")
+    if fault := session.residue(kernel, brief=brief):
+        raise ResidueError(f"case {golden.case}: {fault}")
     return duration_us
 
 
@@ -280,12 +287,33 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
     )
 
 
-def _describe_unwritten(name: str, values: NDArray[Any]) -> str:
+def _describe_unwritten(name: str, values: NDArray[Any], reference: NDArray[Any]) -> str:
     bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
     untouched = bits == int.from_bytes(bytes([POISON]) * values.itemsize)
     where = f"the first at {np.argwhere(untouched)[0].tolist()}"
     way_out = "write them all; if some are to keep their contents, family.toml states those before a call (`init`)"
-    return f"`{name}` has {int(untouched.sum())} of {values.size} elements never written, {where}: {way_out}"
+    lost = f"`{name}` has {int(untouched.sum())} of {values.size} elements never written, {where}: {way_out}"
+    if np.issubdtype(values.dtype, np.inexact):  # the sum of a number and poison, which is NaN, is poison
+        return f"{lost}. {_reads_first(name)}"
+    return f"{lost}{_added(values, reference, name)}"
+
+
+def _reads_first(name: str) -> str:
+    """Return advice for a kernel that reads an output before it writes it."""
+    return (
+        f'If the kernel reads `{name}` before it writes it, as `{name}[i] += …` does, write role = "inout" instead of '
+        f'role = "output" in the [[arguments]] of family.toml with name = "{name}", and let inputs() in reference.py '
+        f"return its contents before the call; or let the kernel set `{name}` first"
+    )
+
+
+def _added(values: NDArray[Any], reference: NDArray[Any], name: str) -> str:
+    """Return advice if every integer is the right one plus what the output held before; else an empty string."""
+    if values.dtype.kind not in "iu" or not np.array_equal(np.rint(reference), reference):
+        return ""
+    held = np.full_like(values, -1) if values.dtype.kind == "i" else np.full_like(values, np.iinfo(values.dtype).max)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return f". {_reads_first(name)}" if np.array_equal(values - held, reference.astype(values.dtype)) else ""
 
 
 def _describe_difference(name: str, values: NDArray[Any], first: NDArray[Any] | None) -> str:

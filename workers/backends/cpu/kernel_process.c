@@ -291,7 +291,9 @@ static void allow_memory(rlim_t bytes) {
 static void fault(int number, siginfo_t *info, void *context) {
     uint64_t writes = 2; /* not known */
 #if defined(__linux__) && defined(__x86_64__)
-    writes = ((ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] >> 1 & 1;
+    enum { GENERAL_PROTECTION = 13 }; /* trap of an unaligned operand; a page that is not accessible has another one */
+    const greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    writes = registers[REG_TRAPNO] == GENERAL_PROTECTION ? 3 : registers[REG_ERR] >> 1 & 1;
 #else
     (void)context;
 #endif

@@ -58,6 +58,9 @@ from workers.backends.cpu.segment import Segment
 from workers.system import descendants
 
 _STARTING = ("clone", "fork", "vfork")
+_UNALIGNED = 3
+"""Kind of an access that faulted because of its alignment, in a `FAULT` reply."""
+
 _FORGED = "the kernel wrote to its process's pipe to the runner"
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 
@@ -436,7 +439,7 @@ class KernelProcess:
         found = self._space.near(address)
         if number in (signal.SIGSEGV, signal.SIGBUS) and found is not None:
             raise TrespassError(trespass_text(*found, writes))
-        raise DeviceLostError(how)
+        raise DeviceLostError(how, misaligned=number == signal.SIGBUS or writes == _UNALIGNED)
 
     def _mapped_bytes(self) -> tuple[int, ...]:
         """Return the size of the process's memory without the buffers, and the size of its private writable part, in
