@@ -110,6 +110,11 @@ def encoded(values: Array, dtype: str) -> Array:
     return codes.reshape(values.shape)
 
 
+def rounded(values: Array, dtype: str) -> Array:
+    """Return numbers as an array of the dtype stores them: rounded, and as float32 if NumPy lacks the dtype."""
+    return decoded(encoded(values, dtype), dtype)
+
+
 def _decoded(codes: Array, dtype: str) -> Array:
     if dtype != "bfloat16":
         return _lookup(_numbers(dtype), codes)

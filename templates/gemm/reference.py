@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference import Array, Arrays
-from evo.reference.encoding import decoded, encoded, stored
+from evo.reference.encoding import decoded, encoded, rounded, stored
 from evo.reference.library import LARGE_FLOPS, computing
 from evo.reference.rivals import rivals
 from evo.reference.rows import normal_rows
@@ -57,7 +57,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Compute in float32 and round to the dtype of the inputs. The error of a kernel is compared with this error."""
     dtype = problem["dtype"]
-    return {"c": decoded(encoded(_product(problem, inputs, np.float32), dtype), dtype)}
+    return {"c": rounded(_product(problem, inputs, np.float32), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:

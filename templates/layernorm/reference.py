@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference import Array, Arrays
-from evo.reference.encoding import decoded, encoded
+from evo.reference.encoding import decoded, encoded, rounded
 from evo.reference.rivals import rivals
 from evo.reference.rows import by_rows, normal_rows, raise_columns
 from evo.reference.torch_baselines import on_cpu, torch_baselines
@@ -50,7 +50,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     if not problem["residual"]:
         return {"out": _layernorm(wide["x"], wide["weight"], wide["bias"])}
     exact = wide["x"] + wide["residual"]
-    stored = decoded(encoded(exact, dtype), dtype).astype(np.float64)
+    stored = rounded(exact, dtype).astype(np.float64)
     return {"sum": exact, "out": _layernorm(stored, wide["weight"], wide["bias"])}
 
 
@@ -58,13 +58,9 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Compute statistics in float32, and scale, weight and shift elements in their own dtype."""
     dtype = problem["dtype"]
-
-    def rounded(values: Array) -> Array:
-        return decoded(encoded(values, dtype), dtype)
-
     x, weight, bias = (decoded(inputs[name], dtype) for name in ("x", "weight", "bias"))
-    sums = {"sum": rounded(x + decoded(inputs["residual"], dtype))} if problem["residual"] else {}
-    return {**sums, "out": rounded(rounded(rounded(_scaled(sums.get("sum", x))) * weight) + bias)}
+    sums = {"sum": rounded(x + decoded(inputs["residual"], dtype), dtype)} if problem["residual"] else {}
+    return {**sums, "out": rounded(rounded(rounded(_scaled(sums.get("sum", x)), dtype) * weight, dtype) + bias, dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:

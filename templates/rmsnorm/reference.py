@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference import Array, Arrays
-from evo.reference.encoding import decoded, encoded
+from evo.reference.encoding import decoded, encoded, rounded
 from evo.reference.rivals import rivals
 from evo.reference.rows import by_rows, normal_rows, raise_columns
 from evo.reference.torch_baselines import on_cpu, torch_baselines
@@ -52,7 +52,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     sums = {}
     if problem["residual"]:
         sums["sum"] = x + decoded(inputs["residual"], dtype)
-        x = decoded(encoded(sums["sum"], dtype), dtype).astype(np.float64)
+        x = rounded(sums["sum"], dtype).astype(np.float64)
     x = x / np.sqrt(np.mean(np.square(x), axis=-1, keepdims=True) + EPSILON)
     x *= weight
     return {**sums, "out": x}
@@ -62,15 +62,11 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Compute sums in float32, and scale and weight elements in their own dtype."""
     dtype = problem["dtype"]
-
-    def rounded(values: Array) -> Array:
-        return decoded(encoded(values, dtype), dtype)
-
     x, weight = (decoded(inputs[name], dtype) for name in ("x", "weight"))
     sums = {}
     if problem["residual"]:
-        x = sums["sum"] = rounded(x + decoded(inputs["residual"], dtype))
-    return {**sums, "out": rounded(rounded(_scaled(x)) * weight)}
+        x = sums["sum"] = rounded(x + decoded(inputs["residual"], dtype), dtype)
+    return {**sums, "out": rounded(rounded(_scaled(x), dtype) * weight, dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:

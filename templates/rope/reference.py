@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference import Array, Arrays
-from evo.reference.encoding import decoded, encoded
+from evo.reference.encoding import decoded, encoded, rounded
 from evo.reference.pieces import normals
 from evo.reference.torch_baselines import on_cpu, torch_baselines
 
@@ -45,7 +45,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Compute in float32, with products and results rounded to the inputs' dtype."""
     dtype = problem["dtype"]
     numbers = {name: decoded(each, dtype).astype(np.float32) for name, each in inputs.items()}
-    return _turned(problem, numbers, lambda values: decoded(encoded(values, dtype), dtype))
+    return _turned(problem, numbers, partial(rounded, dtype=dtype))
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evo.reference import Array, Arrays
-from evo.reference.encoding import decoded, encoded
+from evo.reference.encoding import decoded, encoded, rounded
 from evo.reference.rivals import rivals
 from evo.reference.rows import by_rows, normal_rows
 from evo.reference.torch_baselines import on_cpu, torch_baselines
@@ -38,12 +38,8 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
     """Compute in float32, and round SiLU(gate) and the product to the inputs' dtype."""
     dtype = problem["dtype"]
-
-    def rounded(values: Array) -> Array:
-        return decoded(encoded(values, dtype), dtype)
-
     gate, up = (decoded(inputs[name], dtype).astype(np.float32) for name in ("gate", "up"))
-    return {"out": rounded(rounded(_silu(gate)) * up)}
+    return {"out": rounded(rounded(_silu(gate), dtype) * up, dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
