@@ -85,6 +85,12 @@ OF_SURROUNDINGS: dict[str, tuple[str, str]] = {
         "ask(SYS_tgkill, ask(SYS_getpid, 0, 0, 0), ask(SYS_gettid, 0, 0, 0), 10);",
         "SIGUSR1|signals",
     ),
+    "crashes at the end of its program": (_RIGHT, "SIGSEGV.*at the end of the program"),
+    "spoils the status of its program": (
+        f"{_RIGHT} if (!calls++) atexit(late);",
+        "status 3.*at the end of the program",
+    ),
+    "starts a process at the end of its program": (_RIGHT, "starts a process.*at the end of the program"),
     "rounds upwards from its loading on": (_RIGHT, "rounding mode changed after it was loaded"),
     "finishes its output when its library is closed": (
         "from = x; to = y; if (!calls++) right(x, y);",
@@ -110,6 +116,14 @@ BEFORE_SURROUNDINGS = {
         "static const float *from; static float *to; static void late(int number) { (void)number; right(from, to); }"
         '__attribute__((naked)) static void back(void) { __asm__("mov $15, %eax; syscall"); }'
     ),
+    "crashes at the end of its program": (
+        "__attribute__((destructor)) static void late(void) { *(volatile int *)8 = 1; }"
+    ),
+    "spoils the status of its program": "static void late(void) { _exit(3); }",
+    "starts a process at the end of its program": (
+        "__attribute__((destructor)) static void late(void) { ask(SYS_fork, 0, 0, 0); }"
+    ),
+    "says goodbye": 'static void late(void) { printf("goodbye\\n"); }',
     "frees its table when its library is closed": (
         "static float *table; __attribute__((destructor)) static void end(void) { free(table); }"
     ),
@@ -136,6 +150,7 @@ HONEST_SURROUNDINGS = {
         "memcpy(y, mine, sizeof mine);"
     ),
     "flushes subnormals from its loading on": _RIGHT,
+    "says goodbye": f"{_RIGHT} if (!__atomic_fetch_add(&calls, 1, 5)) atexit(late);",
     "counts ticks of the processor": f"{_RIGHT} sink = (float)__builtin_ia32_rdtsc();",
     "asks for the limits of its own process": (
         f"{_RIGHT} ask(SYS_prlimit64, 0, 3, 0); ask(SYS_prlimit64, ask(SYS_getpid, 0, 0, 0), 3, 0);"

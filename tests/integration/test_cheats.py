@@ -120,6 +120,8 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
     apart = session.load(path, "f", arguments, None, elsewhere=plan.core)
     held = session.allocate(arguments, GOLDENS[0].inputs)
     verify(session, apart, held, GOLDENS[0], launches=1, deterministic=True)
+    if fault := session.finish(apart):
+        raise WrongAnswerError(fault)
     kernel, rights = session.load(path, "f", arguments, None), []
     sources = [session.allocate(arguments, each.inputs) for each in GOLDENS]
     contents = Contents(sources, np.random.default_rng(0), WeakKeyDictionary())

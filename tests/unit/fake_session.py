@@ -93,6 +93,9 @@ class FakeSession:
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         return self.left_running
 
+    def finish(self, kernel: Any) -> str | None:
+        return None
+
     def load(
         self,
         binary: Path,

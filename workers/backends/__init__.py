@@ -382,6 +382,13 @@ class Session(Protocol):
         """
         ...
 
+    def finish(self, kernel: Any) -> str | None:
+        """End the process of a kernel as a program ends. Return a description of a fault, or None.
+
+        Requires `Session.places`.
+        """
+        ...
+
     def self_test(self) -> str | None:
         """Run a kernel with a known result. Return the error in its result, or None. May raise `LaunchError`."""
         ...

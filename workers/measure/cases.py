@@ -12,7 +12,7 @@ from workers.measure.bench import Bench, Candidate
 from workers.measure.checks.contents import HELD_BACK
 from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.proof import ProofPlan
-from workers.measure.verify import HopelessError, remember, verify, verify_elsewhere
+from workers.measure.verify import HopelessError, WrongAnswerError, remember, verify, verify_elsewhere
 from workers.runner.protocol import CasePlan, Verified, Verify
 
 _LEAST_HOPELESS_US = 20_000.0
@@ -86,6 +86,8 @@ def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan
         _verify_two_threads(bench, candidate, buffers)
     if timed:
         bench.candidates[request.candidate] = candidate
+    elif bench.session.places and (fault := bench.session.finish(kernel)):
+        raise WrongAnswerError(f"case {plan.name}: {fault}")
     return errors
 
 

@@ -205,6 +205,10 @@ class CpuSession:
                 return fault
         return self._written_since()
 
+    def finish(self, kernel: Any) -> str | None:
+        """See `workers.backends.Session`."""
+        return cast(KernelProcess, kernel).finish()
+
     def meter(self) -> EnergyMeter:
         """See `workers.backends.energy.Metered`."""
         return PowercapMeter.here()

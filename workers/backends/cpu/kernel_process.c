@@ -37,7 +37,7 @@
 #include <sys/syscall.h>
 #endif
 
-enum { HELLO, LOAD, MAP, TABLE, RUN, POPULATE };                         /* requests; HELLO is only ever a reply */
+enum { HELLO, LOAD, MAP, TABLE, RUN, POPULATE, FINISH };                 /* requests; HELLO is only ever a reply */
 enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what separates this process */
 enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16, GUARDED = 32 }; /* how calls are made */
 enum { WRITABLE = 1, PACED = 2 };                                        /* what is mapped */
@@ -811,6 +811,7 @@ int main(int count, char **words) {
         case TABLE: take_table(&request); break;
         case POPULATE: populate(&request); break;
         case RUN: run(&request); break;
+        case FINISH: exit(0); /* with what libraries do at the end of a program */
         default: return 2;
         }
     }

@@ -39,6 +39,7 @@ from workers.backends.cpu.process.messages import (
     EXAMINE,
     FAILED,
     FAULT,
+    FINISH,
     GUARDED,
     LOAD,
     MAP,
@@ -305,6 +306,26 @@ class KernelProcess:
         if contradiction := contradiction or overused(self.turns, self.idle, self.threads, DISAGREEMENT_OF_TURNS):
             raise InvalidMeasurementError(contradiction)
         return found
+
+    def finish(self) -> str | None:
+        """End the process as a program ends, with the functions that its libraries run then. Return a description of a
+        fault, or None.
+
+        Raises:
+            DeviceLostError: another process killed the process.
+        """
+        self._send(header(FINISH, 0))
+        try:
+            self._answer()
+        except TrespassError as error:
+            return f"{error}, at the end of the program"
+        except DeviceLostError as error:
+            if self._process.killed:
+                raise
+            status = self._process.status
+            how = f"ends its process with status {status}" if status > 0 else f"{error},"
+            return f"{how} at the end of the program" if status else None
+        return f"{_FORGED}: a reply arrived that was not requested"
 
     def close(self) -> None:
         """Kill the process and its descendants, without waiting for their end. Repeated calls do nothing."""

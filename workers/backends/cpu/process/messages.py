@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workers.backends import CallMode
 
-LOAD, MAP, TABLE, RUN, POPULATE = range(1, 6)
+LOAD, MAP, TABLE, RUN, POPULATE, FINISH = range(1, 7)
 OWN_THREAD, EXAMINE, PERTURB, BEHIND, TOGETHER, GUARDED = 1, 2, 4, 8, 16, 32
 """Flags of `RUN`."""
 

@@ -45,6 +45,7 @@ class StartedProcess:
         memory_bytes: limit of the memory that the process allocates, in bytes. If 0, the memory is not limited.
 
     Attributes:
+        status: exit status after the end; negative if a signal ended the process.
         ended: description of how the process ended, with its last output. None while the process runs.
         killed: True if another process killed the kernel process.
 
@@ -54,7 +55,7 @@ class StartedProcess:
 
     def __init__(self, program: Path, library: Path, cores: Sequence[int], memory_bytes: int) -> None:
         self.ended: str | None = None
-        self.killed = False
+        self.killed, self.status = False, 0
         self._said: deque[bytes] = deque(maxlen=4)
         self._held = contextlib.ExitStack()
         self._channel, theirs = socket.socketpair()
@@ -187,7 +188,7 @@ class StartedProcess:
             _kill(self.pid)
         try:
             _, status, usage = os.wait4(self.pid, 0)
-            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self.status = self._process.returncode = os.waitstatus_to_exitcode(status)
             self.killed = not (kill or started) and sent_from_outside(self._process.returncode)
             how, peak = ended(self._process.returncode), f" (peak memory {usage.ru_maxrss >> 10} MiB)"
         except ChildProcessError:
