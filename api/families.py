@@ -26,7 +26,7 @@ KEPT_SPACES = 8
 
 
 class _Entry:
-    """Space in the cache; None until a thread that holds the lock has enumerated it."""
+    """Entry of the cache. `space` is None until a thread that holds the lock has enumerated the space."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -203,7 +203,7 @@ def settle() -> None:
     """Exclude all existing objects from garbage collection, because scanning them would take 0.1 s or more per
     collection.
 
-    Call this only in a process that only runs a service.
+    Call this only in a process that runs nothing but a service.
     """
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, MIDDLE)

@@ -100,7 +100,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return GPU baselines: PyTorch's RMSNorm, eager and compiled, and ``naive``, CuPy (no bfloat16)."""
+    """Return GPU baselines: PyTorch's RMSNorm, eager and compiled, and ``naive`` in CuPy, except for bfloat16."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy

@@ -52,7 +52,7 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark leases as revoked by the service. Return the ids of those that the worker holds."""
+        """Mark leases as revoked by the service. Return the ids of the revoked leases that the worker holds."""
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]

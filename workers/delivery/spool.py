@@ -23,7 +23,7 @@ class Parcel:
     """A result to deliver, with its artefacts.
 
     Attributes:
-        contents: contents of the artefacts of the report, by digest; base64 in the file.
+        contents: contents of the artefacts of the report, by digest. The file contains them in base64.
     """
 
     attempt_id: int

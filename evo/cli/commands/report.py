@@ -56,8 +56,8 @@ def report(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Write the report of a search as report.md and report.html, with findings, values without gain, cost, and a
-    decision.
+    """Write the report of a search as report.md and report.html, with findings, tunable values without gain, cost, and
+    a decision.
 
     The report is made from the database, without a worker.
     """

@@ -213,8 +213,8 @@ class LiveScreen:
 
 
 class LineScreen:
-    """Display for logs and pipes. It prints a line every few seconds, and when best trial, state or confirmation
-    changes.
+    """Display for logs and pipes. It prints a line every few seconds, and when the best trial, the state or the
+    confirmation changes.
     """
 
     def __init__(self, console: Console) -> None:

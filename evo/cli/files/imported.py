@@ -144,8 +144,9 @@ def write_imported(
 
 
 def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
-    """Return the draft of a source, and the texts of the source and of headers that can be compiled: with guards
-    around its macros, and the entry of a C++ source declared ``extern "C"``.
+    """Return the draft of a source, and the texts of the source and of headers that can be compiled.
+
+    The macros of the source have guards, and the entry of a C++ source is declared ``extern "C"``.
     """
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":

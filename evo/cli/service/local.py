@@ -251,8 +251,8 @@ def worker_connected(
 
 
 class WorkerLock:
-    """Lock with which only one of several terminals on a database runs a worker, so that measurements do not disturb
-    each other.
+    """Lock that lets only one of several terminals on a database run a worker, because the measurements of several
+    workers would disturb each other.
 
     Args:
         folder: data folder of the worker, which contains the lock file.

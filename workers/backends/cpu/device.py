@@ -220,8 +220,8 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return a group of cores, as many as kernels are timed on. The group avoids the cores for timing if the
-        machine has enough cores. `index` selects the start of the group.
+        """Return a group of as many cores as are used for timing. If the machine has enough cores, the group contains
+        none of the cores for timing. `index` selects the start of the group.
         """
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]

@@ -133,7 +133,7 @@ def disagreement(
 
 
 def _suspicion(slow: Timing, fast: Timing, limit: float, confidence: float, text: str) -> Suspicion | None:
-    """Return a suspicion if the ratio of times over rounds usually exceeds a limit, else None."""
+    """Return a suspicion if the ratio of the two times exceeds the limit in most rounds, else None."""
     ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), confidence)
     if ratio.estimate <= limit:
         return None
@@ -158,8 +158,8 @@ def shortened(short: Timing, timed: Timing, limit: float, confidence: float) -> 
     calls. In batches of a different length, such a kernel is much slower.
 
     Args:
-        short, timed: samples of calls in shorter batches, and in batches as long as in the timed rounds, of the same
-            rounds: other programs then affect both.
+        short, timed: samples of calls in shorter batches, and in batches as long as in the timed rounds. Both must be
+            from the same rounds, so that other programs affect both.
         limit: maximum ratio of the two times.
         confidence: the suspicion is proved if the ratio exceeds the limit with this confidence.
     """

@@ -84,7 +84,7 @@ def repeat_check(
 
     Raises:
         WrongAnswerError: the kernel was much faster in every repetition, although the times of equal calls are stable.
-            If they are not, or if the suspicion is not proved, the result is unclear.
+            If these times are not stable, or the suspicion is not proved, the result is unclear.
     """
     suspicions: list[Suspicion] = []
     while len(suspicions) < LOOKS:
@@ -204,7 +204,7 @@ def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], mom
 def _disagreement(
     bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
 ) -> Suspicion | None:
-    """Return a suspicion that a kernel does less work in repeated or timed calls, a proved one if there is one."""
+    """Return a suspicion that a kernel does less work in repeated or timed calls, or None. A proved one comes first."""
     sets, limits, confidence = found.poisoned.calls_per_sample, bench.terms.device.limits, policy.skip_confidence
     limit = most_disagreement(candidate.arguments, sets, limits, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]
@@ -219,7 +219,7 @@ def _disagreement(
 
 
 def _batches_of_two_lengths(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> tuple[Timing, Timing]:
-    """Time calls in the same rounds with fewer calls per batch than in the timed rounds, and with as many."""
+    """Time batches with fewer calls than in the timed rounds, and batches with as many calls, in the same rounds."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
     lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}
