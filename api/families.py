@@ -113,7 +113,7 @@ def files_of(session: Session, artefacts: Artefacts, family: FamilyRow) -> dict[
     except EvoError as error:
         raise Conflict(f"the files of family {family.name} cannot be read by the service: {error}") from error
     if package.digest != family.digest:
-        raise Conflict(f"family {family.name} has changed on this machine since the search began: start a new search")
+        raise Conflict(f"family {family.name} has changed on this machine since the search began; start a new search")
     return registry.own_files(package)
 
 

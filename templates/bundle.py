@@ -61,7 +61,7 @@ def pack(package: Package) -> bytes:
         InvalidInput: the family is a recording, or has a file name that `unpack` would refuse.
     """
     if package.recording is not None:
-        raise InvalidInput(WHERE, f"{package.path} is a recording: store it where the workers can read it")
+        raise InvalidInput(WHERE, f"{package.path} is a recording; store it where the workers can read it")
     files = own_files(package)
     _check_names(files)
     packed = io.BytesIO()
@@ -93,7 +93,7 @@ def unpack(content: bytes) -> dict[str, bytes]:
         raise InvalidInput(WHERE, f"is not a ZIP that can be read: {error}") from error
     for name in (SPEC, REFERENCE):
         if name not in files:
-            raise InvalidInput(WHERE, f"contains no {name}: pack the family's folder itself, not its parent folder")
+            raise InvalidInput(WHERE, f"contains no {name}; pack the family's folder itself, not its parent folder")
     return files
 
 

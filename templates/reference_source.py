@@ -28,7 +28,7 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
         raise InvalidInput(
             f"{spec}: arguments[{number}].role",
             f"the kernel {what} `{argument.name}`, so {_FUNCTION}() of {file} must return it, but returns only "
-            f"{', '.join(f'`{name}`' for name in sorted(made)) or 'nothing'}: return `{argument.name}` as well, "
+            f"{', '.join(f'`{name}`' for name in sorted(made)) or 'nothing'}; return `{argument.name}` as well, "
             f"or give it another role: {others}",
         )
 

@@ -157,7 +157,7 @@ def _resolved(text: str) -> Path:
     try:
         return Path(text).expanduser().resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:
-        raise NotFound(f"{text:.200} does not exist: give the path of {WANTED}") from error
+        raise NotFound(f"{text:.200} does not exist; give the path of {WANTED}") from error
 
 
 def _builtin_folders() -> dict[str, Path]:
@@ -253,7 +253,7 @@ def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str
     made[SPEC] = toml_text(document)
     if clashing := sorted(made.keys() & files.keys()):
         raise InvalidInput(
-            str(path / PYTHON_SPEC), f"describes {clashing[0]}, which is also a file in its folder: keep one of them"
+            str(path / PYTHON_SPEC), f"describes {clashing[0]}, which is also a file in its folder; keep one of them"
         )
     family = Family.from_document(document, PYTHON_SPEC)
     if family.name != path.name:
@@ -276,7 +276,7 @@ def _common_name(family: Family, path: Path) -> str:
     """
     if WORD.fullmatch(path.name):
         return f"make both {path.name}"
-    return f"rename the folder to {family.name}, because {path.name!r} cannot name a family"
+    return f"rename the folder to {family.name}, because {path.name!r} is not a valid family name"
 
 
 def _check_files(package: Package) -> None:
@@ -295,7 +295,7 @@ def _check_instances(package: Package) -> None:
             if not any(re.search(rf"\btemplate\s*<[^;{{]*\b{name}\s*\(", text) for text in texts):
                 reason = f"{entry} is an instance of a template, and {implementation.file} defines no template `{name}`"
                 remedy = f'write entry = "{name}" for a function that is `extern "C"`, or its mangled name'
-                raise InvalidInput(f"{SPEC}: {kind}.entry", f"{reason}: {remedy}")
+                raise InvalidInput(f"{SPEC}: {kind}.entry", f"{reason}; {remedy}")
 
 
 def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -304,7 +304,7 @@ def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
         content = _bytes(path)
         total += len(content)
         if total > MAX_FOLDER_BYTES:
-            raise InvalidInput(str(folder), f"holds more than {MAX_FOLDER_BYTES >> 20} MiB: move data elsewhere")
+            raise InvalidInput(str(folder), f"holds more than {MAX_FOLDER_BYTES >> 20} MiB; move data elsewhere")
         yield path.relative_to(folder).as_posix(), content
 
 
@@ -317,7 +317,7 @@ def _paths(path: Path) -> list[Path]:
         return [path]
     paths = sorted(islice(_walked(path, path, frozenset()), MAX_FILES + 1))
     if len(paths) > MAX_FILES:
-        raise InvalidInput(str(path), f"holds more than {MAX_FILES} files: give the family a folder of its own")
+        raise InvalidInput(str(path), f"holds more than {MAX_FILES} files; give the family a folder of its own")
     return paths
 
 
@@ -383,7 +383,7 @@ def _read_recording(path: Path) -> bytes:
             content = file.read(MAX_RECORDING_BYTES + 1)
     except EOFError:
         remedy = f"copy it again, or recover its beginning: gzip -dc {quoted(str(path))} > recording.json"
-        raise InvalidInput(str(path), f"is truncated: {remedy}") from None
+        raise InvalidInput(str(path), f"is truncated; {remedy}") from None
     except (OSError, zlib.error) as error:
         raise InvalidInput(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(content) > MAX_RECORDING_BYTES:

@@ -71,7 +71,7 @@ def check(package: Package, kind: DeviceKind) -> None:
     for name in tunables:
         if name not in used | implementation.reach(used):
             remedy = "use it in the template, the launch, or a derived value that is used; or remove it"
-            raise RenderError(f"{implementation.file}: the tunable {name} changes nothing: {remedy}")
+            raise RenderError(f"{implementation.file}: the tunable {name} changes nothing; {remedy}")
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:
@@ -133,7 +133,7 @@ def _check_source(package: Package, implementation: Implementation, tunables: Se
             meant = f"the {kinds[macros[macro]]} {macros[macro]}"
             raise RenderError(
                 f"{fate.place}: `{fate.text}` overrides {meant}, so its value has no effect on the "
-                f"kernel: write `#ifndef {macro}` in the line before and `#endif` in the line after it"
+                f"kernel; write `#ifndef {macro}` in the line before and `#endif` in the line after it"
             )
     used = {macros[macro] for macro, fate in found.items() if fate.state == "used"}
     used |= {macros[macro] for entry in implementation.entries for macro in macros if re.search(rf"\b{macro}\b", entry)}
@@ -146,9 +146,9 @@ def _check_source(package: Package, implementation: Implementation, tunables: Se
 def _unused(name: str, fate: Fate | None, texts: Mapping[str, str], implementation: Implementation) -> str:
     where = f"{implementation.file}: the tunable {name} has no effect: "
     if fate is None:
-        return f"{where}it is not among the `macros` of family.toml: add it there, or remove the tunable"
+        return f"{where}it is not among the `macros` of family.toml; add it there, or remove the tunable"
     if fate.state == "tested":
-        return f"{where}it is always defined, and the source only tests whether it is: use its value, or remove it"
+        return f"{where}it is always defined, and the source only tests whether it is; use its value, or remove it"
     meant = near_miss(implementation.macro(name), texts, implementation)
     hint = f", did you mean `{meant}`?" if meant else ":"
     return f"{where}it does not appear in the source or its headers{hint} Use it there or in the launch, or remove it"

@@ -31,7 +31,7 @@ def find(name_or_path: str) -> Suite:
     if not (path.suffix == SUFFIX or "/" in name_or_path):
         raise NotFound(f"{unknown(name_or_path, names(), 'suites')}; a file of your own ends in {SUFFIX}")
     if not path.exists():
-        raise NotFound(f"there is no file {path}: name a suite of your own, or one of {', '.join(names())}")
+        raise NotFound(f"there is no file {path}; name a suite of your own, or one of {', '.join(names())}")
     return _read(path, path.stem)
 
 

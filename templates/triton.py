@@ -173,24 +173,24 @@ def _passed(
     for each in passed:
         if each.constant:
             remedy = f"declare a problem field or tunable of this name, or write `{each.name}` under [triton.derived]"
-            raise RenderError(f"{implementation.file}: {kernel.name} takes the constant {each.name}: {remedy}")
+            raise RenderError(f"{implementation.file}: {kernel.name} takes the constant {each.name}; {remedy}")
     if len(passed) != len(call):
         names, arguments = (", ".join(each.name for each in some) or "none" for some in (passed, call))
         raise RenderError(
             f"{implementation.file}: {kernel.name} takes {len(passed)} arguments ({names}), and family.toml passes "
-            f"{len(call)} ({arguments}): list them in this order in `arguments`; "
+            f"{len(call)} ({arguments}); list them in this order in `arguments`; "
             "a parameter with the name of a field, tunable or derived value is a constant"
         )
     for parameter, argument in zip(passed, call, strict=True):
         if parameter.described and argument.name not in _described(implementation):
             remedy = f'add [[triton.launch.descriptors]] with of = "{argument.name}" and its block, e.g. ["BLOCK", "D"]'
             raise RenderError(
-                f"{implementation.file}: {kernel.name} takes {parameter.name} as a tensor descriptor: {remedy}"
+                f"{implementation.file}: {kernel.name} takes {parameter.name} as a tensor descriptor; {remedy}"
             )
         if parameter.pointer and argument.role == "scalar":
             raise RenderError(
                 f"{implementation.file}: {kernel.name} uses {parameter.name} as an address, and family.toml passes "
-                f"the scalar {argument.name} there: give the arguments in the order of the kernel's parameters"
+                f"the scalar {argument.name} there; give the arguments in the order of the kernel's parameters"
             )
     return passed
 

@@ -70,14 +70,14 @@ def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default
     """
     for key in (*CONTRACT, "parents", "problem", "arguments", "cases", "case_problem", "work", "baselines"):
         if key in document:
-            raise InvalidInput(f"document.{key}", "belongs to the family, which a variant cannot change: remove it")
+            raise InvalidInput(f"document.{key}", "belongs to the family, which a variant cannot change; remove it")
     about = {key: document.get(key, "") for key in ABOUT}
     for key, value in about.items():
         if not isinstance(value, str):
             raise InvalidInput(f"document.{key}", "must be a text")
     name = about["name"] or default_name
     if not _NAME.fullmatch(name):
-        raise InvalidInput("document.name", f"{name!r:.80} is not a name: use up to 64 letters, digits, `_`, `-`, `.`")
+        raise InvalidInput("document.name", f"{name!r:.80} is not a name; use up to 64 letters, digits, `_`, `-`, `.`")
     for key, most in (("idea", LONGEST_IDEA), ("author", LONGEST_AUTHOR)):
         if len(about[key]) > most:
             raise InvalidInput(f"document.{key}", f"has {len(about[key]):,} characters; at most {most:,} are kept")
@@ -113,7 +113,7 @@ def composed(
     own_table = table_of(base_document, kind)
     parent_table = table_of(parent_document, kind)
     if parent_table not in parent_document:
-        raise InvalidInput("parent", f"has no implementation for {kind}: name another variant")
+        raise InvalidInput("parent", f"has no implementation for {kind}; name another variant")
     mode, main = _main(proposal)
     location = _place(kind, main)
     inherited = {
@@ -163,7 +163,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
     """Return ``template`` or ``source``, and the main file of the proposal."""
     keys = [key for key in ("template", "source") if key in proposal.table]
     if len(keys) == 2:
-        raise InvalidInput("document.template", "cannot be combined with `source`: keep one")
+        raise InvalidInput("document.template", "cannot be combined with `source`; keep one")
     if keys:
         file = proposal.table[keys[0]]
         if not isinstance(file, str) or file not in proposal.files:
@@ -172,7 +172,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
     candidates = [name for name in proposal.files if name.removesuffix(TEMPLATE).endswith((*SOURCES, TRITON))]
     if len(candidates) != 1:
         found = "none of the files is" if not candidates else f"{', '.join(candidates)} are all"
-        raise InvalidInput("document.source", f'is missing, and {found} the main source: write source = "FILE"')
+        raise InvalidInput("document.source", f'is missing, and {found} the main source; write source = "FILE"')
     return ("template" if candidates[0].endswith(TEMPLATE) else "source"), candidates[0]
 
 
@@ -182,13 +182,13 @@ def _check_flags(flags: object) -> None:
         raise InvalidInput(
             "document.flags",
             f"{refused!r:.80} is not among the flags of variants, which change the generated code only (-O, -f, -m, "
-            "-std, -W, -D, -l, -I with a folder of the variant): remove it",
+            "-std, -W, -D, -l, -I with a folder of the variant); remove it",
         )
 
 
 def _check_files(files: Mapping[str, str]) -> None:
     if not files:
-        raise InvalidInput("files", "is empty: give the variant's source")
+        raise InvalidInput("files", "is empty; give the variant's source")
     if len(files) > MAX_FILES:
         raise InvalidInput("files", f"has {len(files)} files; at most {MAX_FILES} are accepted")
     if sum(len(text.encode()) for text in files.values()) > MAX_BYTES:

@@ -205,7 +205,7 @@ def _no_token_yet(request: Request, sign: str) -> Response:
     reason = (
         f"no token exists yet, so this service serves only its own machine, but {shown!r} shows a client on another"
     )
-    return answer(request, 403, f"{reason}: create a token there (`{create}`), and use it here")
+    return answer(request, 403, f"{reason}; create a token there (`{create}`), and use it here")
 
 
 def _too_many(request: Request, wait_s: float) -> Response:

@@ -59,5 +59,5 @@ async def check_csrf(request: Request) -> None:
         token = field if isinstance(field, str) else None
     if not hmac.compare_digest(_unmasked(token or "").encode(), expected.encode()):
         raise HTTPException(
-            403, "this page was loaded before you signed in, or is not a page of this service: load it again and retry"
+            403, "this page was loaded before you signed in, or is not a page of this service; load it again and retry"
         )

@@ -60,7 +60,9 @@ async def authorise(request: Request) -> None:
     """Refuse callers that have none of the route's roles. A route without a rule refuses all callers."""
     rule = rule_of(request.scope.get("endpoint"))
     if rule is None:
-        raise HTTPException(403, f"{request.url.path} has no access rule, so no caller may use it: this is a bug")
+        raise HTTPException(
+            403, f"{request.url.path} has no access rule, so no caller may use it; this is a bug of the service"
+        )
     if rule:
         who = caller()
         if not rule & who.roles:

@@ -99,11 +99,11 @@ class Feed:
                 if len(batch) < BATCH:
                     await asyncio.sleep(POLL_S)
         except LogReplaced:
-            log.warning("the event log was replaced: all streams end; clients reconnect to the new one")
+            log.warning("the event log was replaced, so all streams end and their clients reconnect")
         except StoreUnavailable as error:
             log.warning("the event log cannot be read now", reason=str(error))
         except Exception:
-            log.exception("the event log cannot be read; each stream reads it on its own")
+            log.exception("the shared reader of the event log failed; each stream now reads the log itself")
         finally:
             self._reader = self._since = None
             self._head = EventPosition()

@@ -245,7 +245,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     wrong = wrong_fields(found, invalid.body)
     first = wrong[0]
     if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # the content type is not JSON
-        first["reason"] = "is not sent as JSON: add the header `Content-Type: application/json`"
+        first["reason"] = "is not sent as JSON; add the header `Content-Type: application/json`"
     return answer(request, 422, f"{first['field']}: {first['reason']}", field=first["field"], errors=wrong)
 
 
@@ -283,7 +283,7 @@ def _methods(request: Request) -> list[str]:
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:
     """Return the answer to a request whose client closed the connection before the end of the body. Nobody reads it."""
-    return answer(request, 400, "the body ended before its stated length: send the request again")
+    return answer(request, 400, "the body ended before its stated length; send the request again")
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

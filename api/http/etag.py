@@ -17,7 +17,10 @@ from evo.errors import Conflict
 from evo.messages.view import SearchView
 
 IfMatch: TypeAlias = Annotated[
-    str | None, Header(description="the `ETag` of the state you read; 412 if it has changed since")
+    str | None,
+    Header(
+        description="`ETag` of the version that you read; the change is refused (412) if the object has changed since"
+    ),
 ]
 
 
@@ -51,7 +54,9 @@ def require(if_match: str | None, current: str) -> None:
     if if_match is None or if_match.strip() == "*":
         return
     if current not in {_decided(tag) for tag in if_match.split(",")}:
-        raise Outdated(f"it has changed since you read it, and its ETag is now {current}: read it again, then decide")
+        raise Outdated(
+            f"the object has changed since you read it, and its ETag is now {current}; read it again, then decide"
+        )
 
 
 def _decided(tag: str) -> str:

@@ -62,7 +62,7 @@ def parse_cursor(cursor: str | None, shape: TypeAdapter[T]) -> T | None:
         return shape.validate_json(base64.urlsafe_b64decode(padded.encode()))
     except ValueError as error:
         raise InvalidInput(
-            "cursor", "is not a cursor of this list: use `next` of the previous page, unchanged"
+            "cursor", "is not a cursor of this list; use `next` of the previous page, unchanged"
         ) from error
 
 

@@ -49,17 +49,17 @@ class PublicUrl:
             try:
                 meant = cls.of(f"https://{stripped}")
             except ValueError:
-                raise ValueError(f"{stripped!r} is not a URL: {_EXAMPLE}") from None
-            raise ValueError(f"{stripped!r} has no scheme: write {meant}")
+                raise ValueError(f"{stripped!r} is not a URL; {_EXAMPLE}") from None
+            raise ValueError(f"{stripped!r} has no scheme; write {meant}")
         try:
             parts = urlsplit(stripped)
             host, port = parts.hostname or "", parts.port
             name = host if ":" in host else host.encode("idna").decode()
         except (ValueError, UnicodeError) as error:
-            raise ValueError(f"{stripped!r} is not a URL ({error}): {_EXAMPLE}") from None
+            raise ValueError(f"{stripped!r} is not a URL ({error}); {_EXAMPLE}") from None
         named = _is_address(name) if ":" in name else HOST.fullmatch(name) is not None
         if parts.scheme not in PORTS or not named or port == 0 or not stripped.isprintable() or " " in stripped:
-            raise ValueError(f"{stripped!r} is not an http:// or https:// URL: {_EXAMPLE}")
+            raise ValueError(f"{stripped!r} is not an http:// or https:// URL; {_EXAMPLE}")
         if parts.query or parts.fragment or parts.username is not None:
             raise ValueError("the URL may have a host, a port and a path, and no user name, query or fragment")
         prefix = parts.path.rstrip("/")
@@ -137,5 +137,5 @@ def _network(entry: str) -> Network:
         meant = ipaddress.ip_network(entry, strict=False)
     except ValueError:
         ways = "write addresses or networks like 10.0.0.5,10.1.0.0/16, or * alone for every address"
-        raise ValueError(f"{entry!r} is not an IP address or network: {ways}") from None
-    raise ValueError(f"{entry!r} has bits of a host: write {meant} for the network, or the address alone")
+        raise ValueError(f"{entry!r} is not an IP address or network; {ways}") from None
+    raise ValueError(f"{entry!r} has bits of a host; write {meant} for the network, or the address alone")

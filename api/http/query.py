@@ -23,7 +23,7 @@ def refuse_repeated(request: Request) -> None:
     counted = Counter(name for name, _ in request.query_params.multi_items())
     for name, times in counted.items():
         if times > 1 and not (isinstance(route, APIRoute) and parameters(route).get(name, False)):
-            raise InvalidInput(name[:80], f"was given {times} times: keep one")
+            raise InvalidInput(name[:80], f"was given {times} times; keep one")
 
 
 def refuse_unknown(given: Iterable[str], known: Collection[str], what: str = "parameters") -> None:

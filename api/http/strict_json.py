@@ -60,7 +60,7 @@ class StrictRoute(APIRoute):
 
 def _parsed(body: bytes) -> Any:
     if body.count(b",") > MOST_VALUES:
-        raise InvalidInput("body", f"contains more than {MOST_VALUES:,} values: send it in parts")
+        raise InvalidInput("body", f"contains more than {MOST_VALUES:,} values; send it in parts")
     return read_json(body)
 
 
@@ -131,7 +131,7 @@ def refuse_unstorable(document: Any, where: str = "") -> None:
         if isinstance(value, str):
             if UNSTORABLE.search(value):
                 raise InvalidInput(
-                    _path(path), "contains a NUL or half of a surrogate pair, which cannot be stored: remove it"
+                    _path(path), "contains a NUL or half of a surrogate pair, which cannot be stored; remove it"
                 )
         elif isinstance(value, float):
             if not math.isfinite(value):

@@ -65,7 +65,9 @@ class Failures:
 
     def _failed(self, key: int, error: Exception) -> None:
         self._counts[key] += 1
-        log.exception("an item failed; the others continue", what=self._what, key=key, failures=self._counts[key])
+        log.exception(
+            "an item failed; the remaining items continue", what=self._what, key=key, failures=self._counts[key]
+        )
         if self._counts[key] < MOST:
             return
         del self._counts[key]

@@ -31,7 +31,9 @@ LONGEST_S = 900.0
 async def _place(
     service: ServiceDep,
     last_event_id: Annotated[str | None, Header(description="id of the last event received")] = None,
-    after: Annotated[str | None, Query(description="the same, as a query parameter for the first connection")] = None,
+    after: Annotated[
+        str | None, Query(description="id of the last event received, as a query parameter for the first connection")
+    ] = None,
 ) -> EventPosition | None:
     """Return the position at which the client continues, or None if the client wants future events only."""
     if last_event_id:

@@ -44,7 +44,7 @@ def register_family(digest: Digest, body: FamilyBody, service: ServiceDep) -> Fa
     """
     family = parsed(body.document)
     if family.name != body.name:
-        raise InvalidInput("name", f"{body.name!r} is not the name in the document, {family.name!r}")
+        raise InvalidInput("name", f"{body.name!r} differs from the name in the document, {family.name!r}")
     _check_location(body.location)
     _check_builtin(digest, family)
     with service.database.write() as session:
@@ -67,7 +67,7 @@ async def upload_family(digest: Digest, request: Request, service: ServiceDep) -
     """
     if not service.settings.allow_family_upload:
         ways = "set KERNEL_EVO_ALLOW_FAMILY_UPLOAD=true for the service, or copy the family to the workers"
-        raise HTTPException(403, f"this service does not accept uploaded families: {ways}")
+        raise HTTPException(403, f"this service does not accept uploaded families; {ways}")
     return await run_in_threadpool(_upload, service, digest, await request.body())
 
 
@@ -105,9 +105,9 @@ def _check_location(location: str | None) -> None:
     if location is None:
         return
     if not PurePath(location).is_absolute() or not location.isprintable():
-        raise InvalidInput("location", f"{location!r:.100} is not an absolute path: leave it out for a built-in family")
+        raise InvalidInput("location", f"{location!r:.100} is not an absolute path; leave it out for a built-in family")
     if not caller().can("author"):
-        raise HTTPException(403, "naming a path on the workers needs a token with the role author")
+        raise HTTPException(403, "only a token with the role author may set a path on the workers")
 
 
 def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
@@ -120,13 +120,16 @@ def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
     archive = Archive(session)
     row = archive.version(digest)
     if row is not None and row.document != body.document:
-        raise Conflict(f"family {digest[:12]} is registered with another document: an edited family has a new digest")
+        raise Conflict(
+            f"family {digest[:12]} is registered with a different document; "
+            "compute the digest of the edited family again"
+        )
     if caller().can("author"):
         return body.location
     known = digest in registry.builtin_digests().values() or (row is not None and row.location is not None)
     if not known and archive.has_location(body.name):
         raise Conflict(
-            f"an author's family has the name {body.name!r}: choose another, or use a token with the role author"
+            f"an author's family has the name {body.name!r}; choose another name, or use a token with the role author"
         )
     return None if row is None else row.location
 

@@ -147,7 +147,7 @@ def edit_search(
         row = Archive(session).search(search_id)
         require(if_match, search_tag(row))
         if body.archived and row.state not in TERMINAL:
-            raise Conflict(f"search {search_id} is {row.state}: only an ended search can be archived")
+            raise Conflict(f"search {search_id} is {row.state}; only an ended search can be archived")
         if body.notes is not None:
             row.notes = body.notes
         if body.priority is not None:

@@ -68,7 +68,9 @@ def fitting(order: Order, cursor: tuple[Value | None, int, int] | None) -> PageP
     sample = sample if order.sample is None else order.sample
     kind = next(kind for kind in (bool, str, (int, float)) if isinstance(sample, kind))
     if key is not None and (not isinstance(key, kind) or isinstance(key, bool) is not isinstance(sample, bool)):
-        raise InvalidInput("cursor", "belongs to a list in another order: use `next` of the previous page, unchanged")
+        raise InvalidInput(
+            "cursor", "belongs to a list with a different order; use `next` of the previous page, unchanged"
+        )
     return PagePosition(key=key, number=number, id=trial_id)
 
 

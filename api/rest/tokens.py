@@ -31,7 +31,9 @@ Seconds = Annotated[float, Field(gt=0, le=100 * YEAR_S)]
 
 def _some(roles: tuple[Role, ...]) -> tuple[Role, ...]:
     if "worker" in roles and len(roles) > 1:
-        raise InvalidInput("roles", "a worker's token has no other role: leave the other roles out")
+        raise InvalidInput(
+            "roles", "the role `worker` cannot be combined with other roles; create a separate token for them"
+        )
     return tuple(dict.fromkeys(roles))
 
 
@@ -82,7 +84,7 @@ def list_tokens(service: ServiceDep) -> Page[TokenView]:
 def create_token(body: TokenBody, service: ServiceDep) -> IssuedToken:
     """Create a token. Only this answer contains its secret."""
     if body.worker_id is not None and "worker" not in body.roles:
-        raise InvalidInput("worker_id", "is only for tokens with the role worker: leave it out")
+        raise InvalidInput("worker_id", "applies only to tokens with the role worker; leave it out")
     return _issued(service, body.expires_in_s, name=body.name, roles=body.roles, worker_id=body.worker_id)
 
 
@@ -114,7 +116,7 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
         tokens = Tokens(session)
         if caller().token_id is not None and [each.id for each in tokens.admins(now)] == [token_id]:
             raise Conflict(
-                "this is the last administrator token, and only an administrator can create another: create one first"
+                "this is the last administrator token, and only an administrator can create another; create one first"
             )
         view = token_view(tokens.revoke(token_id, now), now)
     service.gate.forget()
@@ -153,7 +155,7 @@ def _refuse_connected(service: Service, session: Session, token: TokenRow, worke
     if token.worker_id is None and Fleet(session).is_connected(worker_id, since):
         join = command("token", "join", "NAME", "--worker", worker_id)
         raise Conflict(
-            f"worker {worker_id!r} is connected, and this join token was not created for it: start with another --id, "
+            f"worker {worker_id!r} is connected, and this join token was not created for it; start with another --id, "
             f"or, if the worker lost its token, with a join token created for it (`{join}`)"
         )
 

@@ -37,7 +37,7 @@ def submit_variant(search_id: Id, body: VariantBody, service: ServiceDep) -> Var
     """
     if not service.settings.allow_variants:
         raise HTTPException(
-            403, "this service does not accept variants: set KERNEL_EVO_ALLOW_VARIANTS=true for the service"
+            403, "this service does not accept variants; set KERNEL_EVO_ALLOW_VARIANTS=true for the service"
         )
     author = "" if caller().token_id is None else caller().name
     base_id, number = _desk(service).submit(search_id, body, author=author)

@@ -60,7 +60,7 @@ def _champion(session: Session, search: SearchRow) -> ChampionRow:
         why = next(rolled_back, "nothing was promoted")
         raise Conflict(f"search {search.id} has no champion: {why}, so there is nothing to ablate")
     if champion.search_id != search.id:
-        raise Conflict(f"champion {champion.id} was found by search {champion.search_id}: ablate that search")
+        raise Conflict(f"champion {champion.id} was found by search {champion.search_id}; ablate that search")
     return champion
 
 

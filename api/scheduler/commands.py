@@ -129,7 +129,7 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
     if _digest_here(family) != family.digest:
         raise Conflict(
             f"family {family.name} has changed since search {search.id} on this machine, where all workers of the "
-            "search are, so the champion cannot be built again: search again, and ablate the new champion"
+            "search are, so the champion cannot be built again; search again, and ablate the new champion"
         )
 
 

@@ -175,7 +175,7 @@ def aimed(objective: Objective, device: Device) -> Objective:
     """
     if objective.target is None:
         if device.runs == "nothing":
-            raise InvalidInput("objective.target", "is missing: name the GPU for which to estimate, e.g. sm_89")
+            raise InvalidInput("objective.target", "is missing; name the GPU for which to estimate, e.g. sm_89")
         return objective
     try:
         target = known(objective.target)
@@ -210,7 +210,7 @@ def _check_problem(family: Family, request: SearchRequest) -> None:
 
 def _check_threads(objective: Objective, device: Device) -> None:
     if device.runs != "recordings" and not kind_of(device.kind).on_host and objective.threads != 1:
-        raise InvalidInput("objective.threads", "applies to CPU kernels only: leave it out")
+        raise InvalidInput("objective.threads", "applies to CPU kernels only; leave it out")
     cores = device.limits.get("cores", math.inf)
     if not 1 <= objective.threads <= cores:
         most = "1 or more" if math.isinf(cores) else f"1 … {cores:g}, the cores of {device.model}"
@@ -238,7 +238,7 @@ def _check_work(device: Device, family: Family, problem: Problem) -> None:
     """Refuse estimates of a family without `[work]`, because every trial would be compiled and then fail."""
     if device.runs == "nothing" and family.work(problem) is None:
         remedy = "add [work] with flops, bytes and dtype to its family.toml"
-        raise InvalidInput("family", f"{family.name} has no [work] table, from which times are estimated: {remedy}")
+        raise InvalidInput("family", f"{family.name} has no [work] table, from which times are estimated; {remedy}")
 
 
 def _no_worker_text(family: Family, wanted: str, uuid: str | None, offered: Sequence[DeviceRow]) -> str:

@@ -164,7 +164,7 @@ class VariantDesk:
         variants = Variants(session)
         parents = body.parents or (FAMILY,)
         if sorted(set(parents)) != sorted(parents):
-            raise InvalidInput("parents", "contains a variant twice: list each once")
+            raise InvalidInput("parents", "contains a variant twice; list each once")
         rows = [variants.numbered(base.id, number) for number in parents]
         names = ["family" if row is None else row.name for row in rows]
         number = variants.next_number(base.id)
@@ -208,7 +208,7 @@ class VariantDesk:
                 _sources(made.files)
             ):
                 raise Conflict(
-                    f"variant {row.number} of search {base_id} has the same files: change them, or wait for its result"
+                    f"variant {row.number} of search {base_id} has the same files; change them, or wait for its result"
                 )
 
     def _store_family(self, session: Session, made: _Composed, now: datetime) -> None:
@@ -243,7 +243,7 @@ def _sources(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _refuse_name(session: Session, base_id: int, name: str) -> None:
     if name in {"family", *(row.name for row in Variants(session).of(base_id))}:
-        raise _NameTaken(f"search {base_id} already has a variant {name!r}: choose another name")
+        raise _NameTaken(f"search {base_id} already has a variant {name!r}; choose another name")
 
 
 def _request(base: SearchRow, digest: str) -> SearchRequest:

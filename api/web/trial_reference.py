@@ -54,7 +54,7 @@ def parse_reference(session: Session, field: str, text: str, search: int | None)
     """
     if not text.strip():
         raise InvalidInput(
-            field, "is missing: tick two trials of a leaderboard and press Compare, or write one like 3.57"
+            field, "is missing; tick two trials of a leaderboard and press Compare, or write one like 3.57"
         )
     match = FORM.fullmatch(text.strip())
     if match is None:

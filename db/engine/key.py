@@ -35,10 +35,10 @@ def ensure_key(database: Path) -> str:
             _make(path)
     except OSError as error:
         raise StoreUnavailable(
-            f"{path} is not writable ({error.strerror}): make its folder writable, or use another --db"
+            f"{path} is not writable ({error.strerror}); make its folder writable, or use another --db"
         ) from error
     if (key := local_key(database)) is None:
-        raise StoreUnavailable(f"{path} is empty or not readable: remove it, so that a new key is created")
+        raise StoreUnavailable(f"{path} is empty or not readable; remove it, so that a new key is created")
     return key
 
 

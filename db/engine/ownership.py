@@ -90,7 +90,7 @@ class Ownership:
         if not _try_lock(file):
             file.close()
             raise Conflict(
-                f"a service already runs on the file of {self._database} under another name (a hard link): use that "
+                f"a service already runs on the file of {self._database} under another name (a hard link); use that "
                 "service or end it, or use another --db"
             )
         self._file = file
@@ -168,7 +168,7 @@ def _refusal(database: Path) -> str:
     owner = _read(database)
     if owner is None or owner.url is None:
         who = "another service" if owner is None else f"another service (process {owner.pid}, still starting)"
-        return f"{who} already runs on {database}: use it, end it, or use another --db"
+        return f"{who} already runs on {database}; use it, end it, or use another --db"
     return (
         f"a service already runs on {database}: {owner.url} (process {owner.pid}); use it with --url, or end it. "
         "SQLite serves one process; several need PostgreSQL (--db postgresql://…)"
@@ -193,7 +193,7 @@ def _open_lock(database: Path) -> IO[bytes]:
 
 def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
     reason = f"{path} is not writable ({error.strerror or error})"
-    return StoreUnavailable(f"{reason}: free some space, make the folder writable, or use another --db")
+    return StoreUnavailable(f"{reason}; free some space, make the folder writable, or use another --db")
 
 
 if sys.platform == "win32":

@@ -97,7 +97,7 @@ class PostgreSQL:
             busy = f"all its {CONNECTIONS} connections are busy: try again"
             return StoreUnavailable(f"database {self.location}: {busy}", public=busy)
         if isinstance(error, DataError) and "NUL" in str(error.orig):
-            return InvalidInput("body", "a text contains a NUL character, which the database cannot store: remove it")
+            return InvalidInput("body", "a text contains a NUL character, which the database cannot store; remove it")
         if not isinstance(error, DBAPIError):
             return None
         remedy = _remedy(error)
@@ -273,5 +273,5 @@ def _remedy(error: DBAPIError) -> str | None:
     code = getattr(error.orig, "sqlstate", None)
     if code is None:
         lost = error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
-        return "it cannot be reached: check the server, and the URL's address, user and database name" if lost else None
+        return "it cannot be reached; check the server, and the URL's address, user and database name" if lost else None
     return next((text for sign, text in _REMEDIES.items() if code.startswith(sign)), None)

@@ -127,7 +127,7 @@ class SQLite:
             remedy = "end the service, restore a backup, and start it again"
         elif "log" in loss:
             remedy = "end the service, which then writes what it still holds into the database file, and start it again"
-        return StoreUnavailable(f"database {self.path}: {loss} while it was in use: {remedy}", public=loss)
+        return StoreUnavailable(f"database {self.path}: {loss} while it was in use; {remedy}", public=loss)
 
     def _on_error(self, context: ExceptionContext) -> BaseException | None:
         """Return the error to raise in place of an error of the driver, or None to keep the driver's error.

@@ -42,7 +42,7 @@ class Artefacts:
         """
         actual = hashlib.sha256(content).hexdigest()
         if actual != digest:
-            raise InvalidInput("digest", f"the content's SHA-256 is {actual}: send it to that address")
+            raise InvalidInput("digest", f"the content's SHA-256 is {actual}; send it to that address")
         if (row := session.get(ArtefactRow, digest)) is not None and self._intact(digest):
             row.created_at = now  # in use again: retention must not delete it
             return row
@@ -50,7 +50,7 @@ class Artefacts:
             write_whole(self._path(digest), content)
         except OSError as error:
             self.refusal = StoreUnavailable(
-                f"artefact folder {self.folder}: {error.strerror or error}: free some space or make it writable",
+                f"artefact folder {self.folder}: {error.strerror or error}; free some space or make it writable",
                 public="the folder of artefacts cannot be written",
             )
             raise self.refusal from error
@@ -89,7 +89,7 @@ class Artefacts:
             raise NotFound(f"the file of artefact {digest} was removed from the store: {AGAIN}") from error
         except OSError as error:
             raise StoreUnavailable(
-                f"artefact folder {self.folder}: {error.strerror or error} ({digest}): make it readable",
+                f"artefact folder {self.folder}: {error.strerror or error} ({digest}); make it readable",
                 public="the folder of artefacts cannot be read",
             ) from error
         if hashlib.sha256(content).hexdigest() != digest:

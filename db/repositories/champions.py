@@ -56,9 +56,9 @@ class Champions:
         if over is not None:
             reason = f"replaced by trial {champion.trial_number} of search {champion.search_id}"
             if not self._retire(over, champion.promoted_at, reason):
-                raise IncumbentChanged(f"champion {over} is no longer the current one: challenge again")
+                raise IncumbentChanged(f"champion {over} is no longer the current one; challenge again")
         elif self._current(*_key(champion)) is not None:
-            raise IncumbentChanged("another champion of this problem was promoted first: challenge it")
+            raise IncumbentChanged("another champion of this problem was promoted first; challenge it")
         champion.current, champion.replaces = True, over
         self.session.add(champion)
         self.session.flush()

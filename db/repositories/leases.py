@@ -74,7 +74,7 @@ def check_token(attempt_id: int, own: str, token: str) -> None:
         StaleLease: the token differs from the token of the attempt.
     """
     if not secrets.compare_digest(own.encode(), token.encode()):
-        raise StaleLease(f"attempt {attempt_id} was leased with another token: drop this work")
+        raise StaleLease(f"attempt {attempt_id} was leased with a different token; discard this work")
 
 
 def check_live(attempt_id: int, state: AttemptState) -> None:

@@ -44,11 +44,14 @@ def remove_search(session: Session, search_id: int) -> bool:
     """
     state = Archive(session).state(search_id)
     if state not in TERMINAL:
-        raise Conflict(f"search {search_id} is {state}: cancel it, or let it end, before you delete it")
+        raise Conflict(f"search {search_id} is {state}; cancel it, or let it end, before you delete it")
     champions = session.scalars(select(ChampionRow.id).where(ChampionRow.search_id == search_id)).all()
     if champions:
         listed = ", ".join(map(str, champions))
-        raise Conflict(f"the evidence of champion {listed} rests on search {search_id}: archive it instead")
+        raise Conflict(
+            f"search {search_id} contains the evidence of champion {listed} and "
+            "cannot be deleted; archive the search instead"
+        )
     jobs = select(JobRow.id).where(JobRow.search_id == search_id)
     session.execute(delete(AttemptRow).where(AttemptRow.job_id.in_(jobs)))
     for table in (AblationRow, JobRow, TrialRow, DeliveryRow, ProposalRow):

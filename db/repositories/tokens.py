@@ -107,7 +107,7 @@ class Tokens:
         """
         row = self.token(token_id)
         if row.join or not _valid(row, now):
-            raise Conflict(f"token {token_id} cannot be rotated, because it is {_state(row)}: create a new token")
+            raise Conflict(f"token {token_id} cannot be rotated, because it is {_state(row)}; create a new token")
         lifetime = None if row.expires_at is None else row.expires_at - row.created_at
         terms = Terms(
             name=row.name,
@@ -139,7 +139,7 @@ class Tokens:
             .execution_options(synchronize_session=False)
         )
         if taken.first() is None:
-            raise Conflict("this join token was used before: create a new one (`kernel-evo token join`)")
+            raise Conflict("this join token was used before; create a new one (`kernel-evo token join`)")
         for earlier in self._of_worker(worker_id, now):
             self.revoke(earlier.id, now)
         terms = Terms(name=name or join.name, roles=("worker",), worker_id=worker_id)
@@ -154,7 +154,7 @@ class Tokens:
         row = self.token(token_id)
         if row.worker_id is None and self._of_worker(worker_id, now):
             raise Conflict(
-                f"worker {worker_id!r} has another token: register under another --id, use that token, "
+                f"worker {worker_id!r} has a different token; register under another --id, use that token, "
                 "or let an admin revoke it"
             )
         row.worker_id = row.worker_id or worker_id

@@ -19,18 +19,19 @@ class Exit(IntEnum):
 
 
 MEANING = {
-    Exit.DONE: "done; also after one Ctrl-C, which ends a search early with its report",
-    Exit.NOTHING_FOUND: "ended without success: no config could be measured, the config was rejected, "
-    "reference.py fails, the search failed or was cancelled, `doctor` found no device to search on",
-    Exit.WRONG_INPUT: "the command line or an input is wrong: unknown option, family, field, config, device or search; "
-    "an empty space",
-    Exit.UNAVAILABLE: "something is missing: the service cannot be reached or is not kernel-evo, the port is taken, "
-    "the database is locked, read-only or of a newer schema, there is no compiler or no usable GPU, or a file or "
+    Exit.DONE: "the command succeeded; also if one Ctrl-C ended a search early, with its report",
+    Exit.NOTHING_FOUND: "the command ended without a result: no config could be measured, the config was rejected, "
+    "reference.py failed, the search failed or was cancelled, or `doctor` found no device to search on",
+    Exit.WRONG_INPUT: "the command line or an input is wrong: an option, family, field, config, device or search is "
+    "unknown, or the space is empty",
+    Exit.UNAVAILABLE: "a requirement is missing: the service cannot be reached or is not kernel-evo, the port is in "
+    "use, the database is locked, read-only or has a newer schema, there is no compiler or no usable GPU, or a file or "
     "standard output cannot be read or written",
     Exit.CONFLICT: "the request does not fit the current state, e.g. resuming a search that has ended",
     Exit.BUG: "an error of kernel-evo itself; the message names the file with the details",
-    Exit.INTERRUPTED: "interrupted: Ctrl-C twice, or once before anything ran; ended by another signal N: 128 + N",
-    Exit.UNHEARD: "the reader of standard output closed it, as `| head` does; the rest of the output is lost",
+    Exit.INTERRUPTED: "Ctrl-C ended the command: pressed twice, or once before anything ran (128 + N after a different "
+    "signal N)",
+    Exit.UNHEARD: "the reader of standard output closed the pipe, as `| head` does; the rest of the output is lost",
 }
 
 

@@ -22,10 +22,10 @@ _HEAD = """# Command line
 
 `python -m evo.cli.reference` writes this page from the code; a test compares the two.
 
-With `--url` (and `--token`), a command uses a remote service. Without `--url`, it uses the local database `--db`: the
-service that already runs on this database, or a service that it starts and that ends with the command. With `--json`, a
-command prints its result as JSON, and an error as `{"error": …, "code": …}` on standard error. `--debug`, at any
-position, shows the traceback of an error.
+With `--url` (and `--token`), a command uses a remote service. Without `--url`, it uses the local database `--db`. If no
+service runs on this database, the command starts one, which ends with the command. With `--json`, a command prints its
+result as JSON, and an error as `{"error": …, "code": …}` on standard error. `--debug`, at any position, shows the
+traceback of an error.
 """
 
 

@@ -57,7 +57,7 @@ def http_client(
             raise
         raise InvalidInput(
             "proxy",
-            f"the environment names a proxy that cannot be used ({masked(str(error)):.200}): correct HTTP_PROXY, "
+            f"the environment names a proxy that cannot be used ({masked(str(error)):.200}); correct HTTP_PROXY, "
             f"HTTPS_PROXY or ALL_PROXY, or avoid it with NO_PROXY={urlsplit(url).hostname}",
         ) from error
 

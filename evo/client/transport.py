@@ -179,7 +179,7 @@ def address(url: str) -> str:
     except ValueError:
         usable = False
     if not usable or not url.isprintable() or " " in url:
-        raise InvalidInput("url", f"{masked(url)!r} is not the address of a service: give one like {EXAMPLE}")
+        raise InvalidInput("url", f"{masked(url)!r} is not the address of a service; give one like {EXAMPLE}")
     for part, found in (
         ("a user name (a service knows tokens only)", "@" in parts.netloc),
         ("a `?`", "?" in url),
@@ -187,7 +187,7 @@ def address(url: str) -> str:
         ("/api/v1, which the client adds itself", parts.path.rstrip("/").endswith("/api/v1")),
     ):
         if found:
-            raise InvalidInput("url", f"{masked(url)!r} has {part}: leave it out, as in {EXAMPLE}")
+            raise InvalidInput("url", f"{masked(url)!r} has {part}; leave it out, as in {EXAMPLE}")
     return url
 
 
@@ -200,7 +200,7 @@ def checked(response: httpx.Response) -> httpx.Response:
     """Return the response, or raise the error that is described by the response's problem document."""
     status = response.status_code
     if response.is_redirect:
-        raise _foreign(response, f"sends on to {masked(response.headers['location'])}")
+        raise _foreign(response, f"redirects to {masked(response.headers['location'])}")
     if status < 400:
         if response.request.method != "GET" and response.headers.get("content-type", "").startswith("text/html"):
             raise _foreign(response, f"{status}, and a page")
@@ -215,7 +215,7 @@ def checked(response: httpx.Response) -> httpx.Response:
     detail = str(problem.get("detail") or problem.get("title") or response.reason_phrase or f"status {status}")
     if status in {401, 403}:
         explained = status == 403 or "--token" in detail
-        raise AccessDenied(detail if explained else f"{detail}: give a token with --token or KERNEL_EVO_TOKEN")
+        raise AccessDenied(detail if explained else f"{detail}; give a token with --token or KERNEL_EVO_TOKEN")
     if status == 404:
         raise NotFound(detail)
     if status in {409, 412}:
@@ -238,7 +238,7 @@ def _service_away(response: httpx.Response, problem: Mapping[str, Any]) -> Servi
     detail = problem.get("detail") or f"{response.status_code} {response.reason_phrase}".strip()
     again_s = retry_after_s(response)
     when = f"in {again_s:.0f} s" if again_s >= 1 else "in a while"
-    reason = f"the service at {masked(base)} is temporarily unavailable ({detail}): try again {when}"
+    reason = f"the service at {masked(base)} is temporarily unavailable ({detail}); try again {when}"
     return ServiceAway(reason, again_s=again_s)
 
 

@@ -89,7 +89,7 @@ def lacking_meter(device: Device) -> str | None:
     """Return the reason why energy cannot be measured on a device, with a remedy; None if the device has a meter."""
     if device.runs != "kernels":
         remedy = "search on a device that runs kernels"
-        return f"nothing runs on a device of kind {device.kind}, so it draws no energy: {remedy}"
+        return f"nothing runs on a device of kind {device.kind}, so it draws no energy; {remedy}"
     meter = device.software.get(ENERGY)
     if meter is None:
         return f"the worker reports no energy meter of {device.model}: update it, or search on another device"

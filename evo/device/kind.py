@@ -103,7 +103,7 @@ def kinds() -> Mapping[DeviceKind, Kind]:
     found = {kind.name: kind for kind in BUILTIN}
     for entry, kind in offered(GROUP, "device kind", taken=found):
         if not isinstance(kind, Kind) or kind.name != entry.name:
-            raise EvoError(f"the entry point {entry.name} of {GROUP} ({entry.value}) must be a Kind of this name")
+            raise EvoError(f"the entry point {entry.name} of {GROUP} ({entry.value}) must be a Kind with this name")
         found[kind.name] = kind
     return dict(sorted(found.items(), key=lambda each: each[1].rank))
 
@@ -116,7 +116,7 @@ def kind_of(name: DeviceKind) -> Kind:
     """
     known = kinds()
     if name not in known:
-        raise NotFound(f"{unknown(name, known, 'device kinds')}: install the package that adds it")
+        raise NotFound(f"{unknown(name, known, 'device kinds')}; install the package that adds it")
     return known[name]
 
 

@@ -35,7 +35,9 @@ class Requirements:
 
     def __post_init__(self) -> None:
         if self.memory_gb is not None and not 0 < self.memory_gb < float("inf"):
-            raise InvalidInput("requirements.memory_gb", f"{self.memory_gb} is not above 0; leave it out for any")
+            raise InvalidInput(
+                "requirements.memory_gb", f"{self.memory_gb} must be above 0; leave it out to accept any size"
+            )
         for name, version in self.toolkit.items():
             if not _VERSION.fullmatch(version) or len(version) > 40:
                 raise InvalidInput(
@@ -71,7 +73,7 @@ def _unsafe(device: Device) -> str | None:
     if kind.runs == "recordings":
         return None
     if device.software.get(SANDBOX, "none") == "none":
-        return "has no sandbox for compilers: install bubblewrap there, or use Linux 6.2 or later with Landlock"
+        return "has no sandbox for compilers; install bubblewrap there, or use Linux 6.2 or later with Landlock"
     reported = device.software.get(SEPARATION, "")
     if kind.separation and level(reported) != "full":
         lacking = ", ".join(missing(reported))

@@ -63,7 +63,7 @@ def read_measurements(path: Path) -> Measurements:
         raise InvalidInput("FILE", f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         remedy = "write it with `python -m fast --json > called.json`, where fast is an exported package"
-        raise InvalidInput("FILE", f"{path} has no times of an exported package: {remedy}") from error
+        raise InvalidInput("FILE", f"{path} has no times of an exported package; {remedy}") from error
 
 
 def check_same(times: Times, champion: ChampionView) -> None:

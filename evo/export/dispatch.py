@@ -37,14 +37,14 @@ def dispatch_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
 def _check(bundles: Sequence[Bundle]) -> None:
     first, problems = bundles[0].champion, set()
     for champion in (bundle.champion for bundle in bundles):
-        for what in ("family", "device_model", "objective"):
+        for what, plural in (("family", "families"), ("device_model", "device models"), ("objective", "objectives")):
             if getattr(champion, what) != getattr(first, what):
                 raise Conflict(
-                    f"champions {first.id} and {champion.id} differ in their {what.replace('_', ' ')}: "
-                    "only champions that differ in their problem alone can be exported together"
+                    f"champions {first.id} and {champion.id} have different {plural}. "
+                    "One export can contain only champions with the same family, device model and objective"
                 )
         if champion.problem_key in problems:
-            raise Conflict(f"two champions are for {champion.problem_key}: name one of them")
+            raise Conflict(f"two champions are for {champion.problem_key}; name one of them")
         problems.add(champion.problem_key)
 
 

@@ -62,7 +62,7 @@ def unpack_headers(content: bytes) -> dict[str, bytes]:
     except DirectoryTooLarge:
         raise InvalidInput(NAME, TOO_LARGE) from None
     except _BROKEN as error:
-        raise InvalidInput(NAME, f"are no ZIP that can be read: {error}") from error
+        raise InvalidInput(NAME, f"are not a readable ZIP file: {error}") from error
 
 
 def laid_out(headers: Mapping[str, bytes], file: str) -> dict[str, bytes]:

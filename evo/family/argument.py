@@ -226,7 +226,7 @@ def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Ar
     for table in tables:
         argument = _read_argument(table, fields)
         if argument.name in [each.name for each in arguments]:
-            raise InvalidInput(table.field("name"), f"`{argument.name}` is declared twice: rename one of the two")
+            raise InvalidInput(table.field("name"), f"`{argument.name}` is declared twice; rename one of the two")
         arguments.append(argument)
     return tuple(arguments)
 
@@ -261,7 +261,7 @@ def read_dtype(table: Table, fields: Sequence[Field]) -> str:
             raise InvalidInput(table.field("dtype"), f"field {dtype}: {unknown(odd[0], DTYPES, 'dtypes')}")
     elif dtype not in DTYPES:
         if (meant := _OF_OTHERS.get(dtype.lower())) is not None:
-            raise InvalidInput(table.field("dtype"), f'`{dtype}` is `{meant}` here: write dtype = "{meant}"')
+            raise InvalidInput(table.field("dtype"), f'`{dtype}` is `{meant}` here; write dtype = "{meant}"')
         raise InvalidInput(table.field("dtype"), unknown(dtype, [*choices, *DTYPES], "choice fields and dtypes"))
     return dtype
 
@@ -286,7 +286,7 @@ def _read_argument(table: Table, fields: Sequence[Field]) -> Argument:
     )
     table.done()
     if not scalar and not argument.shape:
-        raise InvalidInput(table.field("shape"), 'is missing: give its extents, e.g. ["B", "N"]')
+        raise InvalidInput(table.field("shape"), 'is missing; give its extents, e.g. ["B", "N"]')
     if argument.when is not None:
         argument.when.check_names(names, "problem fields")
     if not argument.local:
@@ -300,7 +300,7 @@ def _read_limits(table: Table, role: Role) -> dict[str, Expression]:
     limits = {key: table.expression(key) for key in ("min", "max") if key in table}
     integral = str(table.raw("dtype")).startswith(("int", "uint"))
     if limits and not (role == "input" and integral):
-        reason = "is for inputs of integers, such as lengths: remove it"
+        reason = "is for inputs of integers, such as lengths; remove it"
         raise InvalidInput(table.field(next(iter(limits))), reason)
     return limits
 
@@ -317,7 +317,7 @@ def _read_initial(table: Table, role: Role) -> Initial | None:
         return read_initial(table)
     if "init" in table:
         source = "`value`" if role == "scalar" else "inputs() in reference.py"
-        reason = f"is for outputs and workspaces; this {role} has its contents from {source}: remove it"
+        reason = f"is for outputs and workspaces; this {role} has its contents from {source}; remove it"
         raise InvalidInput(table.field("init"), reason)
     return None
 
@@ -341,7 +341,7 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
     bounds = [key for key in ("max_abs", "max_abs_ratio") if key in table]
     if len(bounds) != 1:
         reason = "give one of max_abs and max_abs_ratio (a multiple of the yardstick's error)"
-        raise InvalidInput(table.field("max_abs"), reason if bounds else f"is missing: {reason}")
+        raise InvalidInput(table.field("max_abs"), reason if bounds else f"is missing; {reason}")
     limits[bounds[0]] = table.expression(bounds[0])
     for name, expression in limits.items():
         expression.check_names(names, "problem fields")

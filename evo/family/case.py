@@ -57,10 +57,10 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
         if earlier and not case.changes:
             case = replace(case, changes=usual)
         if case.name in earlier:
-            raise InvalidInput(entry.field("name"), f"`{case.name}` is declared twice: rename one of the two")
+            raise InvalidInput(entry.field("name"), f"`{case.name}` is declared twice; rename one of the two")
         cases.append(case)
     if not cases or cases[0].changes:
-        reason = "the first case is the searched problem itself, which is timed: put one without `problem` first"
+        reason = "the first case is the searched problem itself, which is timed; put one without `problem` first"
         raise InvalidInput(table.field("cases"), reason)
     return tuple(cases)
 

@@ -160,7 +160,7 @@ class Family:
         fields = read_fields(table.table("problem"))
         arguments = read_arguments(table.tables("arguments"), fields)
         if not any(argument.role in JUDGED for argument in arguments):
-            reason = 'no argument is an output: give one role = "output", or "inout" if the kernel changes it in place'
+            reason = 'no argument is an output; give one role = "output", or "inout" if the kernel changes it in place'
             raise InvalidInput(table.field("arguments"), reason)
         written_in_triton = {"cuda": _read_triton(table, fields, arguments)} if "triton" in table else {}
         implementations = written_in_triton | {
@@ -185,7 +185,7 @@ class Family:
         table.done()
         if not implementations:
             raise InvalidInput(
-                table.field("cpu"), "is missing: give an implementation for a device kind, e.g. [cpu] or [cuda]"
+                table.field("cpu"), "is missing; give an implementation for a device kind, e.g. [cpu] or [cuda]"
             )
         return family
 

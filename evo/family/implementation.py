@@ -268,7 +268,7 @@ def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple
     """Read the ``tunables`` table. Each tunable is a table or a list of values."""
     tunables = [_read_tunable(name, table, taken, kind) for name in table.names()]
     if not tunables:
-        raise InvalidInput(table.field(), "is missing or empty: give at least one tunable with its values")
+        raise InvalidInput(table.field(), "is missing or empty; give at least one tunable with its values")
     return tuple(tunables)
 
 
@@ -315,7 +315,9 @@ def _read_macros(table: Table, mode: str, declared: Sequence[str]) -> tuple[str,
     if "macros" not in table:
         return None
     if mode != "source":
-        raise InvalidInput(table.field("macros"), "is for `source`: a template's variables are not macros; remove it")
+        raise InvalidInput(
+            table.field("macros"), "applies only to `source`, because a template's variables are not macros; remove it"
+        )
     names = table.texts("macros")
     for index, name in enumerate(names):
         if name not in declared:
@@ -328,7 +330,9 @@ def _read_prefix(table: Table, mode: str) -> str:
     if "macro_prefix" not in table:
         return ""
     if mode != "source":
-        raise InvalidInput(table.field("macro_prefix"), "is for `source`: a template's variables are not macros")
+        raise InvalidInput(
+            table.field("macro_prefix"), "applies only to `source`, because a template's variables are not macros"
+        )
     return table.text("macro_prefix", pattern=C_TEXT, what='the beginning of a name, e.g. macro_prefix = "TUNED_"')
 
 
@@ -400,13 +404,13 @@ def _check_macros(implementation: Implementation, fields: Sequence[Field], table
     for name, values in named:
         for value in values:
             if isinstance(value, str) and not C_TEXT.fullmatch(value):
-                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro: {_macro_remedy(values)}")
+                raise InvalidInput(where, f"`{value}` of {name} cannot be a macro; {_macro_remedy(values)}")
     for name in (*(name for name, _ in named), *implementation.derived):
         macro = implementation.macro(name)
         if implementation.becomes_macro(name) and (meaning := reserved_for(macro, implementation.language)) is not None:
             reason = f"`{name}` becomes the macro `{macro}` in front of the source, which is {meaning}"
             ways = 'give it another name, write `macro_prefix = "TUNED_"`, or list the other names alone in `macros`'
-            raise InvalidInput(where, f"{reason}: {ways}")
+            raise InvalidInput(where, f"{reason}; {ways}")
     kinds = {
         **dict.fromkeys((field.name for field in fields), "problem field"),
         **dict.fromkeys((tunable.name for tunable in implementation.tunables), "tunable"),

@@ -36,10 +36,10 @@ def lengths_of(text: str, where: str) -> list[int] | None:
         return None
     found = _RANGE.fullmatch(text.strip())
     if found is None:
-        raise InvalidInput(where, f"`{text.strip():.60}` is not a range of lengths: write e.g. 1..4096")
+        raise InvalidInput(where, f"`{text.strip():.60}` is not a range of lengths; write e.g. 1..4096")
     low, high = int(found[1]), int(found[2])
     if not 1 <= low <= high:
-        raise InvalidInput(where, f"`{text.strip()}` contains no length: write the smaller number first, e.g. 1..4096")
+        raise InvalidInput(where, f"`{text.strip()}` contains no length; write the smaller number first, e.g. 1..4096")
     steps = POINTS - 1
     return sorted({min(high, max(low, round(low * (high / low) ** (step / steps)))) for step in range(POINTS)})
 
@@ -267,7 +267,7 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
         if not (name and equals and value):
             raise InvalidInput(what, f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
         if name in found:
-            raise InvalidInput(f"{what}.{name}", "is given twice: keep one")
+            raise InvalidInput(f"{what}.{name}", "is given twice; keep one")
         found[name] = value
     return found
 
@@ -302,7 +302,7 @@ def _read_field(name: str, table: Table) -> Field:
         field = replace(field, default=field.parse(table.raw("default"), table.field("default")))
     elif omit:
         raise InvalidInput(
-            table.field("omit_default"), "applies only to fields with a default: add `default`, or remove it"
+            table.field("omit_default"), "applies only to fields with a default; add `default`, or remove it"
         )
     table.done()
     return field
@@ -312,7 +312,7 @@ def _check_limits(field: Field, table: Table) -> None:
     if field.min > field.max:
         raise InvalidInput(table.field("min"), f"{field.min} is above max = {field.max}")
     if field.type == "choice" and not field.choices:
-        raise InvalidInput(table.field("choices"), 'is missing: give the texts to choose from, e.g. ["a", "b"]')
+        raise InvalidInput(table.field("choices"), 'is missing; give the texts to choose from, e.g. ["a", "b"]')
     for choice in field.choices:
         if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
             raise InvalidInput(

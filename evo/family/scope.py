@@ -36,13 +36,13 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
     if not NAME.fullmatch(name):
         raise InvalidInput(where, "a name starts with a letter and consists of letters, digits and underscores")
     if keyword.iskeyword(name) or name in FUNCTIONS | TERMS | TEMPLATE_WORDS:
-        raise InvalidInput(where, f"`{name}` means something else in expressions or templates: choose another name")
+        raise InvalidInput(where, f"`{name}` is reserved in expressions or templates; choose another name")
     if name in taken:
         raise InvalidInput(
             where, f"`{name}` is declared twice: names of fields, tunables and derived values must differ"
         )
     if any(name in kind_of(kind).limits for kind in kinds):
-        raise InvalidInput(where, f"`{name}` is a limit of the device: choose another name, e.g. `{name}_used`")
+        raise InvalidInput(where, f"`{name}` is a limit of the device; choose another name, e.g. `{name}_used`")
 
 
 def device_scope(device: Device, objective: Objective) -> dict[str, Value]:

@@ -70,7 +70,7 @@ class Table:
         if key not in self:
             like = difflib.get_close_matches(key.lower(), map(str.lower, self.unread()), n=1, cutoff=0.8)
             meant = next((f" (there is `{each}`)" for each in self.unread() if each.lower() in like), "")
-            raise InvalidInput(self.field(key), f"is missing{meant}: give {what}")
+            raise InvalidInput(self.field(key), f"is missing{meant}; give {what}")
         return self._content[key]
 
     def text(
@@ -218,4 +218,4 @@ def _as_list(key: str, value: object) -> str:
 
 def _write(key: str, value: str) -> str:
     """Return a suggestion that can be pasted into the document; for an entry of a list, only the value."""
-    return f": write {value}" if "[" in key else f": write {key} = {value}"
+    return f"; write {value}" if "[" in key else f"; write {key} = {value}"

@@ -85,7 +85,7 @@ def check_memory(operands: Iterable[Operand], device: Device) -> None:
         raise InvalidInput(
             "problem",
             f"takes {needed / GB:,.1f} GB with its inputs, outputs and references, and {device.model} has "
-            f"{device.memory_bytes / GB:,.1f} GB: choose a smaller one",
+            f"{device.memory_bytes / GB:,.1f} GB; choose a smaller one",
         )
 
 

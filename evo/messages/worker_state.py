@@ -91,7 +91,7 @@ def _single_worker_obstacle(worker: WorkerView, device: Device) -> str | None:
 def _slot_obstacle(worker: WorkerView, device: Device, slot: SlotView) -> str | None:
     if slot.quarantined_at is not None:
         remedy = command("workers", "clear", worker.name, slot.device_uuid)
-        return f"{device.model} is quarantined: {slot.quarantine_reason}. Once it is repaired: {remedy}"
+        return f"{device.model} is quarantined: {slot.quarantine_reason}. Once it is repaired, {remedy}"
     if slot.activity in {"waiting", "exhausted"}:
         return f"{device.model} of worker {worker.name} is not measuring now: {slot.detail or slot.activity}."
     return None

@@ -85,7 +85,7 @@ class Goal:
         """
         if objective.metric is None:
             if objective.direction != "minimise":
-                raise InvalidInput("objective.direction", "is for a metric, and there is none: give objective.metric")
+                raise InvalidInput("objective.direction", "requires a metric; give objective.metric")
             return None
         work = {name: value for name, value in (("flops", flops), ("bytes", moved)) if value is not None}
         expression = Expression.parse(objective.metric, called)
@@ -104,11 +104,11 @@ class Goal:
         """
         if (second := objective.second) is None:
             if objective.second_direction != "minimise":
-                reason = f"is for a second metric, and there is none: give {SECOND}"
+                reason = f"requires a second metric; give {SECOND}"
                 raise InvalidInput("objective.second_direction", reason)
             return None
         if second.metric == (objective.metric or "time_us"):
-            raise InvalidInput(SECOND, f"`{second.metric}` is the first objective, too: give another expression")
+            raise InvalidInput(SECOND, f"`{second.metric}` is the first objective, too; give another expression")
         return cls.of(second, problem, flops=flops, moved=moved, called=SECOND)
 
     @property
@@ -136,7 +136,7 @@ class Goal:
         self.expression.check_names(sorted({*varying, *rates, *self.problem}), "figures of a trial here")
         if not self.expression.names & varying:
             remedy = f"use one of: {', '.join(sorted(varying))}"
-            raise InvalidInput(self.called, f"`{self.expression.text}` is the same for every config: {remedy}")
+            raise InvalidInput(self.called, f"`{self.expression.text}` is the same for every config; {remedy}")
 
     def metric(self, kernel: Kernel, time_us: float) -> float:
         """Return the metric's value for a kernel.
@@ -157,7 +157,7 @@ class Goal:
         value = float(self.expression.number(figures))
         if not (math.isfinite(value) and value > 0.0):
             reason = f"`{self.expression.text}` is {value:g} here, and costs are compared by their ratio"
-            raise InvalidInput(self.called, f"{reason}: write a metric that is positive, e.g. `1 + spill_bytes`")
+            raise InvalidInput(self.called, f"{reason}; write a metric that is positive, e.g. `1 + spill_bytes`")
         return value
 
     def cost(self, kernel: Kernel, time_us: float) -> float:

@@ -188,7 +188,7 @@ def _goal(name: str, value: str, field: str) -> Goal:
     if read is None or float(read[1]) <= 0 or len(read[1]) > 12:
         raise InvalidInput(
             f"{field}.{name}",
-            f"{literal_text(value, 40)} is not a target: give a time (800us, 1.2ms) or a speed-up (1.5x)",
+            f"{literal_text(value, 40)} is not a target; give a time (800us, 1.2ms) or a speed-up (1.5x)",
         )
     figure, unit = float(read[1]), read[2]
     return Goal(name=name, factor=figure) if unit in "x×" else Goal(name=name, time_us=figure * _UNITS_US[unit])

@@ -50,7 +50,7 @@ class Budget:
                 reason = f"{limit} is out of range; accepted: {takes}; leave it out for no limit"
                 raise InvalidInput(f"budget.{name}", reason)
         if self.cost is not None and self.cost_per_hour is None:
-            raise InvalidInput("budget.cost_per_hour", "is needed for a budget in money: give it with cost")
+            raise InvalidInput("budget.cost_per_hour", "required if budget.cost is set")
 
     def spent(self, elapsed_s: float) -> float | None:
         """Return the cost of a running time of `elapsed_s` seconds; None if `cost_per_hour` is not set."""

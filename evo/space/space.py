@@ -86,7 +86,7 @@ class Space:
             ValueError: the space is too large to be listed (`valid_count` is None).
         """
         if not isinstance(self._valid, Listed):
-            raise ValueError("the valid configs of this space are drawn, not listed: check valid_count first")
+            raise ValueError("the valid configs of this space are drawn, not listed; check valid_count first")
         return self._valid.indices
 
     def __contains__(self, config: object) -> bool:
@@ -266,7 +266,7 @@ class Space:
             raise InvalidInput("tunables", f"a space has from 1 to {MAX_TUNABLES} tunables, not {len(self.tunables)}")
         for name in self.names:
             if self.names.count(name) > 1 or name in self.constants:
-                raise InvalidInput(f"tunables.{name}", "the name is already used: rename one of the two")
+                raise InvalidInput(f"tunables.{name}", "the name is already used; rename one of the two")
         for constraint in self.constraints:
             constraint.expression.check_names({*self.names, *self.constants})
 

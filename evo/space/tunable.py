@@ -154,19 +154,19 @@ def show(value: object) -> str:
 
 def _check_values(values: Sequence[object], field: str) -> None:
     if not 1 <= len(values) <= MAX_VALUES:
-        raise InvalidInput(field, f"has {len(values)} values: give from 1 to {MAX_VALUES}")
+        raise InvalidInput(field, f"has {len(values)} values; give from 1 to {MAX_VALUES}")
     for value in values:
         _check_value(value, field)
     kinds = sorted({identity(value)[0] for value in values})
     if len(kinds) > 1:
         texts = dict.fromkeys(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
         listed = ", ".join(f'"{text}"' for text in list(texts)[:8])
-        remedy = f"all values of a tunable have one type: write them as texts, [{listed}{', …' * (len(texts) > 8)}]"
-        raise InvalidInput(field, f"mixes {' and '.join(kinds)}: {remedy:.300}")
+        remedy = f"all values of a tunable have one type; write them as texts, [{listed}{', …' * (len(texts) > 8)}]"
+        raise InvalidInput(field, f"mixes {' and '.join(kinds)}; {remedy:.300}")
     seen: dict[object, object] = {}
     for value in values:
         if value in seen:
-            raise InvalidInput(field, f"holds {show(seen[value])} and {show(value)}, which are the same: keep one")
+            raise InvalidInput(field, f"holds {show(seen[value])} and {show(value)}, which are the same; keep one")
         seen[value] = value
 
 

@@ -69,7 +69,7 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
     if deeper_than(document, DEEPEST):
         raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels")
     if (path := next(_repeated(document), None)) is not None:
-        raise InvalidInput(path or where, "is given twice in one object: keep one")
+        raise InvalidInput(path or where, "is given twice in one object; keep one")
     return document
 
 
@@ -188,10 +188,10 @@ def _json_advice(text: str, place: int) -> str:
     """Return how to write the faulty part in JSON, as the end of a message; empty if no correction is known."""
     before = text[max(0, place - 100) : place].rstrip()
     if (word := _PYTHON.match(text, place)) is not None:
-        return f": write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"
+        return f"; write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"
     letter, after = text[place : place + 1], text[place + 1 : place + 100].lstrip()
     if (letter in ("}", "]") and before.endswith(",")) or (letter == "," and after[:1] in ("}", "]")):
-        return ": leave out the comma"
+        return "; leave out the comma"
     if letter in ("/", "#"):
         return ": JSON has no comments, leave it out"
     quoted = letter in ("'", "“", "”", "‘", "’") or letter.isidentifier()

@@ -82,7 +82,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     bounds = error.get("ctx", {})
     missed = "".join(text.format(figure(bounds[name])) for name, text in _BOUNDS.items() if name in bounds)
     if error["type"] in _OF_TEXTS and isinstance(value, str):
-        reason = f"{quoted} is a text: leave the quotes out"
+        reason = f"{quoted} is a text; leave the quotes out"
     elif error["type"] in _NOT_WHOLE:
         reason = f"{quoted} is not a whole number"
     elif error["type"] in _NO_NUMBER:
@@ -104,7 +104,7 @@ def refuse_unaddressable(field: str, text: str) -> str:
         InvalidInput: the text is empty, ``.`` or ``..``, or contains a slash, a backslash or unprintable characters.
     """
     if text in ("", ".", "..") or "/" in text or "\\" in text or not text.isprintable():
-        raise InvalidInput(field, f"{text!r:.100} cannot be part of an address: use letters, digits, `-`, `_` and `.`")
+        raise InvalidInput(field, f"{text!r:.100} cannot be part of an address; use letters, digits, `-`, `_` and `.`")
     return text
 
 
@@ -135,7 +135,7 @@ def refuse_foreign_url(text: str, field: str) -> None:
     if (found := _FOREIGN.fullmatch(text)) is None:
         return
     if found["scheme"] in (None, "sqlite", "file"):
-        raise InvalidInput(field, "is a URL: give the path of the SQLite file alone, e.g. evo.db")
+        raise InvalidInput(field, "is a URL; give the path of the SQLite file alone, e.g. evo.db")
     raise InvalidInput(field, "must be the path of an SQLite file or postgresql://USER@HOST:5432/NAME")
 
 

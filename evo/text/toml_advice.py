@@ -28,7 +28,7 @@ def toml_advice(text: str, error: str) -> str:
     if (twice := _TWICE.search(error)) is not None:
         name = ".".join(re.findall(r"'([^']*)'", twice[1]))
         listed = re.sub(rf"(?m)^([ \t]*)\[[ \t]*{re.escape(name)}[ \t]*\]", rf"\1[[{name}]]", text)
-        return f": write `[[{name}]]` where it may be given several times" if _faulty(listed) is None else ""
+        return f"; write `[[{name}]]` where it may be given several times" if _faulty(listed) is None else ""
     if (place := _PLACE.search(error)) is None:
         return ""
     lines = text.split("\n")
@@ -38,7 +38,7 @@ def toml_advice(text: str, error: str) -> str:
     written = _rewritten(lines[number])
     lines[number] = written
     last = _faulty("\n".join(lines))
-    return f": write `{written.strip()}`" if last is None or last > number else ""
+    return f"; write `{written.strip()}`" if last is None or last > number else ""
 
 
 def _faulty(text: str) -> int | None:

@@ -93,7 +93,7 @@ def test_package_kernels_give_the_results_of_pytorch_on_a_gpu(fast: Any) -> None
     assert (sum(report.served.values()), dict(report.fallbacks)) == (2 * len(calls(fast)), {})
 
 
-def test_kernels_are_correct_on_other_streams_and_in_cuda_graphs(fast: Any) -> None:
+def test_kernels_are_correct_on_non_default_streams_and_in_cuda_graphs(fast: Any) -> None:
     import torch
 
     x, weight = drawn(64, 4096), drawn(4096)

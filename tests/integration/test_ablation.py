@@ -123,7 +123,7 @@ def test_ablation_is_refused_without_finished_search_own_champion_or_switch(stag
         stage.conductor.orders.ablate(second)
 
 
-def test_ablation_of_a_changed_family_is_refused_unless_a_worker_is_on_another_host(
+def test_ablation_of_a_changed_family_is_refused_unless_a_worker_is_on_a_remote_host(
     stage: Stage, tmp_path: Path
 ) -> None:
     folder = tmp_path / "softmax"

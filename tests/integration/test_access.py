@@ -274,7 +274,7 @@ def test_session_cookie_is_secure_over_tls_and_invalid_after_token_revocation(ca
 @pytest.mark.parametrize(
     "wanted", ["https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil", "javascript:x"]
 )
-def test_sign_in_never_redirects_to_another_site(callers: Callers, wanted: str) -> None:
+def test_sign_in_never_redirects_to_a_foreign_site(callers: Callers, wanted: str) -> None:
     entered = callers.service.client(address="10.1.0.1").post(
         "/sign-in", data={"token": callers.token("viewer"), "next": wanted}
     )

@@ -124,7 +124,7 @@ def test_webhook_is_retried_by_later_processes_and_finally_given_up(stage: Stage
     assert (webhook.given_up, webhook.error, webhook.delivered_at) == (True, "it answered 404", None)
 
 
-def test_webhook_of_a_dead_process_is_delivered_by_another(stage: Stage) -> None:
+def test_webhook_of_a_dead_process_is_delivered_by_a_living_process(stage: Stage) -> None:
     receiver = Receiver(200)
     courier = courier_of(stage, receiver)
     ended_with_hook(stage, courier)

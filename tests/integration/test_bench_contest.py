@@ -81,7 +81,7 @@ def test_family_option_selects_contests_or_adds_a_contest(
     ],
 )
 @pytest.mark.long
-def test_stored_champion_of_another_device_or_space_is_refused(
+def test_stored_champion_of_a_different_device_or_space_is_refused(
     stored_champion: Path, written: str, instead: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = stored_champion.read_text()

@@ -66,7 +66,7 @@ def test_cli_stores_the_call_times_of_a_package_file(rest: Local, tmp_path: Path
     assert "133 µs" in listed.out
 
 
-def test_call_times_of_another_database_and_invalid_files_are_refused(rest: Local, tmp_path: Path) -> None:
+def test_call_times_of_a_different_database_and_invalid_files_are_refused(rest: Local, tmp_path: Path) -> None:
     url = str(rest.http.base_url).partition("/api/")[0]
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     for changed in ({"family": "softmax"}, {"kernel_us": 1e6}, {"problem": {"rows": 3}}):

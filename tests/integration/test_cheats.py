@@ -171,7 +171,7 @@ def test_cheating_kernel_is_refused(session: Session, tmp_path: Path, trick: str
 
 
 @pytest.mark.parametrize("kind", one_in(3, HONEST))
-def test_honest_kernel_is_accepted(session: Session, tmp_path: Path, kind: str) -> None:
+def test_correct_kernel_is_accepted_by_all_checks(session: Session, tmp_path: Path, kind: str) -> None:
     assert refusal(session, kind, HONEST[kind], tmp_path) is None
 
 

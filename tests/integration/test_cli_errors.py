@@ -41,7 +41,7 @@ def serving(line: CommandLine) -> Iterator[str]:
     ("arguments", "said"),
     [
         (["search", "sdpb"], "there is no `sdpb`, did you mean `sdpa`?"),
-        (["search", "./nowhere"], "nowhere does not exist: give the path of a folder"),
+        (["search", "./nowhere"], "nowhere does not exist; give the path of a folder"),
         (["search", "sdpa", "--problem", "Z=3"], "--problem Z: there is no `Z`"),
         (["search", "sdpa", "--problem", "S=many"], "--problem S: 'many' is not a whole number"),
         (["search", "sdpa", "--problem", "S=0"], "--problem S: 0 is out of range"),
@@ -51,13 +51,13 @@ def serving(line: CommandLine) -> Iterator[str]:
         (["search", "sdpa", "--policy", "gone.toml"], "--policy: gone.toml cannot be read: No such file"),
         (["measure", "sdpa", "--config", "WIDHT=8"], "--config WIDHT: there is no `WIDHT`, did you mean `WIDTH`?"),
         (["measure", "sdpa", "--config", "WIDTH=7"], "--config WIDTH: 7 is not one of"),
-        (["measure", RECORDING], f"FAMILY: {RECORDING} is a recording, which has no source to build: replay it with "),
+        (["measure", RECORDING], f"FAMILY: {RECORDING} is a recording, which has no source to build; replay it with "),
         (["render", RECORDING], f"`kernel-evo search {RECORDING}`"),
         (["render", "sdpa", "--device", "tpu"], "no device fits --device tpu"),
         (["render", "sdpa_fp8", "--target", "sm_80"], "E4M3 exists from sm_89 on"),
         (["render", "gemm", "--target", "sm_89", "--device", "cpu"], "--target: replaces --device"),
-        (["new", "Bad Name"], "cannot name a family"),
-        (["new", "sdpa"], "FOLDER: a built-in family is called sdpa: choose another name, e.g. kernel-evo new"),
+        (["new", "Bad Name"], "is not a valid family name"),
+        (["new", "sdpa"], "FOLDER: a built-in family is called sdpa; choose another name, e.g. kernel-evo new"),
         (["worker", "--url", "http://127.0.0.1:9", "--kind", "tpu"], "--kind: there is no `tpu`"),
     ],
 )
@@ -198,7 +198,7 @@ def test_read_only_commands_do_not_create_a_missing_database(tmp_path: Path, arg
     for database in (mistyped, tmp_path / "c.db"):
         refused = line.run(*arguments, "--db", str(database))
         assert refused.code == 2
-        assert f"no database at {database}: check --db" in refused.err
+        assert f"no database at {database}; check --db" in refused.err
     assert {path.suffix for path in tmp_path.iterdir()} <= {"", ".out", ".err"}
     assert not mistyped.parent.exists()
 
@@ -217,7 +217,7 @@ def test_database_in_a_missing_folder_is_refused_and_no_folder_created(tmp_path:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("not a database", "is not a kernel-evo database: move the file away, or use another --db"),
+        ("not a database", "is not a kernel-evo database; move the file away, or use another --db"),
         ("of a newer version", "newer"),
     ],
 )

@@ -168,12 +168,12 @@ def test_exported_loader_runs_as_a_program_with_the_rebuilt_library(exported: Pa
 def test_export_into_an_existing_or_unwritable_folder_is_refused(line: CommandLine, exported: Path) -> None:
     refused = line.run("champion", "export", "1", "--to", str(exported))
     assert refused.code == 4
-    assert "is not empty: name another folder with --to" in refused.err
+    assert "is not empty; name another folder with --to" in refused.err
     for place in (exported / "kernel.c" / "below", Path("/proc/nowhere")):
         refused = line.run("champion", "export", "1", "--to", str(place))
         assert (refused.code, "--to: " in refused.err, "name another place" in refused.err) == (3, True, True)
     rendered = line.run("render", str(EXAMPLES / "saxpy"), "--to", str(exported))
-    assert (rendered.code, "is a folder: name a file" in rendered.err) == (2, True)
+    assert (rendered.code, "is a folder; name a file" in rendered.err) == (2, True)
 
 
 def test_source_file_without_a_template_can_be_searched(line: CommandLine, policy: Path, searched: Ended) -> None:

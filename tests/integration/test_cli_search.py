@@ -97,7 +97,7 @@ def test_ended_search_cannot_be_resumed(line: CommandLine, searched: Ended) -> N
     refused = line.run("search", "--resume", "1")
     assert (refused.code, refused.err) == (
         4,
-        "Error: search 1 is finished, so there is nothing to resume: start a new one\n",
+        "Error: search 1 is finished, so there is nothing to resume; start a new one\n",
     )
     assert line.run("pause", "1").code == 4
 

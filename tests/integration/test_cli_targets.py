@@ -111,7 +111,7 @@ def test_report_of_estimates_omits_sections_that_need_measured_times(
 def test_search_with_target_is_refused_without_gpu(line: CommandLine, service: str) -> None:
     refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")
     assert refused.code == 3
-    assert "no GPU can be used: CuPy is not installed: install kernel-evo with the extra" in refused.err
+    assert "no GPU can be used: CuPy is not installed; install kernel-evo with the extra" in refused.err
 
 
 def test_features_missing_on_the_target_are_refused(line: CommandLine, service: str) -> None:
@@ -140,7 +140,7 @@ def test_problem_larger_than_the_memory_of_the_target_is_refused(line: CommandLi
     large = ("--problem", "B=256,H=256,S=16384,D=256", "--trials", "1")
     refused = line.run("search", "sdpa", "--target", "sm_89", "--compile-only", *large)
     assert refused.code == 2
-    assert "and NVIDIA L4 has 24.0 GB: choose a smaller one" in " ".join(refused.err.split())
+    assert "and NVIDIA L4 has 24.0 GB; choose a smaller one" in " ".join(refused.err.split())
 
 
 def test_family_without_work_table_cannot_be_estimated(line: CommandLine, service: str) -> None:
@@ -151,4 +151,4 @@ def test_family_without_work_table_cannot_be_estimated(line: CommandLine, servic
     (line.home / "workless" / "kernel.c.j2").rename(line.home / "workless" / "kernel.cu.j2")
     refused = line.run("search", str(line.home / "workless"), "--target", "sm_89", "--compile-only", "--trials", "1")
     assert refused.code == 2
-    assert "FAMILY: workless has no [work] table, from which times are estimated: add [work]" in refused.err
+    assert "FAMILY: workless has no [work] table, from which times are estimated; add [work]" in refused.err

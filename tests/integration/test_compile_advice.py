@@ -134,7 +134,7 @@ def test_advice_names_a_macro_that_collides_with_a_template_parameter(nvrtc: Nvr
     assert f"The problem field {name} is a macro" in said.splitlines()[0]
 
 
-def test_error_of_a_macro_that_collides_with_a_header_advises_to_rename_the_macro(nvrtc: NvrtcCompiler) -> None:
+def test_error_of_a_macro_that_collides_with_a_header_suggests_renaming_the_macro(nvrtc: NvrtcCompiler) -> None:
     text = '#include <cuda/std/array>\nextern "C" __global__ void f(int *x) { *x = _Tp; }'
     said = failure(nvrtc, with_macros(text, {"_Tp": "3"}, CUDA), macros(text, _Tp="tunable"))
     assert re.match(r"The tunable _Tp is a macro .* and /.+:\d+ uses _Tp as a name of its own. Rename", said), said
@@ -229,13 +229,13 @@ def test_replacement_of_stdint_h_compiles_under_nvrtc(nvrtc: NvrtcCompiler) -> N
 def test_advice_names_the_nvcc_option_and_both_remedies(nvrtc: NvrtcCompiler, flag: str) -> None:
     unit = replace(CUDA, source='extern "C" __global__ void f() {}', flags=(flag,))
     said = failure(nvrtc, unit, None)
-    assert said.startswith(f"NVRTC has no option {flag}: remove it from `flags` under [cuda]")
+    assert said.startswith(f"NVRTC has no option {flag}; remove it from `flags` under [cuda]")
     assert 'compiler = "nvcc"' in said
 
 
 def test_advice_names_the_option_that_the_c_compiler_lacks(cc: CCompiler) -> None:
     said = failure(cc, replace(C, source="void f(void) { }", flags=("-qopenmp",)), None)
-    assert said.startswith("the compiler has no option -qopenmp: remove it from `flags` under [cpu]")
+    assert said.startswith("the compiler has no option -qopenmp; remove it from `flags` under [cpu]")
 
 
 def test_advice_names_the_missing_header_and_where_to_put_it(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
@@ -254,7 +254,7 @@ def test_advice_names_the_missing_header_and_where_to_put_it(cc: CCompiler, nvrt
     "source",
     ["#include <vector>\nint f;", "#include <cstdint>\nint f;", "template <class T> T g(T x) { return x; }\nint f;"],
 )
-def test_advice_for_cpp_code_in_a_c_file_is_another_suffix(cc: CCompiler, source: str) -> None:
+def test_advice_for_cpp_code_in_a_c_file_is_a_cpp_suffix(cc: CCompiler, source: str) -> None:
     assert ".cpp, .cc or .cxx" in failure(cc, replace(C, source=source), None).splitlines()[0]
 
 

@@ -72,7 +72,7 @@ def test_confirmation_refuses_a_kernel_that_detects_the_timing_loop(
     assert words in reason, reason
 
 
-def test_honest_kernel_is_promoted(evaluator: Evaluator, cache: Path, tmp_path: Path) -> None:
+def test_correct_kernel_is_promoted(evaluator: Evaluator, cache: Path, tmp_path: Path) -> None:
     assert verdict(evaluator, source("plain", "right(x, y); spend(4000);"), cache, tmp_path) == (
         True,
         "Promoted: the first champion.",

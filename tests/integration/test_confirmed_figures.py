@@ -65,7 +65,7 @@ def confirmed_search(stage: Stage, **terms: object) -> SearchView:
     return stage.view(search)
 
 
-def test_search_view_shows_the_confirmed_figures_of_its_champion(stage: Stage) -> None:
+def test_search_view_shows_the_confirmed_time_of_the_champion(stage: Stage) -> None:
     view = confirmed_search(stage)
     assert view.champion is not None and view.champion.search_id == view.id and view.best is not None
     assert view.best.number == view.champion.trial_number
@@ -91,7 +91,7 @@ def test_search_view_lists_the_unconfirmed_trial_with_a_faster_quick_time(stage:
     assert view.unconfirmed.source == "quick" and view.unconfirmed.number != view.best.number
 
 
-def test_confirmed_trials_report_their_confirmed_time(stage: Stage) -> None:
+def test_confirmed_trials_report_the_confirmed_time(stage: Stage) -> None:
     view = confirmed_search(stage)
     trials = {trial.number: trial for trial in stage.trials(view.id)}
     challenged = {each.trial for each in view.challenges}
@@ -102,7 +102,7 @@ def test_confirmed_trials_report_their_confirmed_time(stage: Stage) -> None:
     assert confirmed and all(each.time_us == each.confirmed.time.estimate for each in confirmed if each.confirmed)
 
 
-def test_trials_with_the_same_binary_share_the_confirmed_figures(stage: Stage) -> None:
+def test_trials_with_the_same_binary_share_the_confirmed_time(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 3}, policy=policy(challenge_every=1))
     play(stage, binary="ef" * 32)
     trials = stage.trials(search)
@@ -121,7 +121,7 @@ def test_warning_about_slower_confirmation_is_in_view_and_report(stage: Stage) -
     assert re.search(r"its time \|.*confirmed; quick samples: ", text)
 
 
-def test_terminal_shows_confirmed_figures_and_warnings(stage: Stage) -> None:
+def test_terminal_shows_confirmed_times_and_warnings(stage: Stage) -> None:
     view = confirmed_search(stage)
     out = Console(file=io.StringIO(), width=120)
     print_report(out, view, sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0), "", "toy")
@@ -150,7 +150,7 @@ def test_final_table_numbers_the_confirmation_of_each_time(stage: Stage) -> None
     assert out.file.getvalue().count("Times of different runs") == 1, "a single confirmation needs no mark"
 
 
-def test_search_summary_contains_the_confirmed_figures(stage: Stage) -> None:
+def test_search_summary_contains_the_confirmed_time_and_speedup(stage: Stage) -> None:
     view = confirmed_search(stage)
     with stage.database.read() as session:
         (summary,) = search_summaries(session, [view.id], stage.now)
@@ -239,7 +239,7 @@ def finished_over_rest(rest: Local) -> int:
     return search
 
 
-def test_migration_of_an_older_database_fills_in_confirmed_figures(stage: Stage, tmp_path: Path) -> None:
+def test_migration_of_an_older_database_fills_in_confirmed_times(stage: Stage, tmp_path: Path) -> None:
     view = confirmed_search(stage)
     stage.database.close()
     migrate(tmp_path / "evo.db", "0015")

@@ -252,7 +252,7 @@ def write(database: Database) -> None:
 
 
 def lost(reason: str) -> Any:
-    return pytest.raises(StoreUnavailable, match=f"{reason} while it was in use: end the service")
+    return pytest.raises(StoreUnavailable, match=f"{reason} while it was in use; end the service")
 
 
 LOST_LOGS: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -347,7 +347,7 @@ def test_a_new_connection_to_an_emptied_file_does_not_remove_the_log(living: Dat
 
 
 @pytest.mark.parametrize("kept", [0, 10, 40_000])
-def test_log_that_lost_frames_is_reported_at_the_next_start_with_a_command_that_gives_them_up(
+def test_log_that_lost_frames_is_reported_at_the_next_start_with_a_command_that_discards_them(
     living: Database, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy" / "evo.db"

@@ -286,7 +286,7 @@ def test_error_of_a_missing_postgresql_database_says_it_does_not_exist(postgresq
     postgresql.take_back(location)
 
 
-def test_postgresql_database_of_another_program_is_refused(postgresql: Server) -> None:
+def test_postgresql_database_with_foreign_tables_is_refused(postgresql: Server) -> None:
     location = postgresql.create()
     with psycopg.connect(**parameters(location), autocommit=True) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
@@ -303,7 +303,7 @@ def test_text_with_nul_is_refused_by_postgresql(postgresql: Server) -> None:
     postgresql.take_back(location)
 
 
-def test_sqlite_database_of_another_program_is_refused_unchanged(tmp_path: Path) -> None:
+def test_sqlite_database_with_foreign_tables_is_refused_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "100% foreign?.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
@@ -366,7 +366,7 @@ def test_writes_to_a_removed_or_replaced_database_file_fail(tmp_path: Path, repl
         path.rename(tmp_path / "before.db")
         if replaced:
             path.write_bytes((tmp_path / "before.db").read_bytes())
-        lost = pytest.raises(StoreUnavailable, match="removed or replaced while it was in use: end the service")
+        lost = pytest.raises(StoreUnavailable, match="removed or replaced while it was in use; end the service")
         with lost, database.write() as session:
             session.add(WorkerRow(id="lost"))
         path.unlink(missing_ok=True)
@@ -382,7 +382,7 @@ def test_writes_without_the_removed_write_ahead_log_fail_and_earlier_writes_surv
             session.execute(text("CREATE TABLE kept (x)"))
         path.with_name("evo.db-wal").unlink()
         for _ in range(2):
-            lost = pytest.raises(StoreUnavailable, match="its write-ahead log was removed while it was in use: end")
+            lost = pytest.raises(StoreUnavailable, match="its write-ahead log was removed while it was in use; end")
             with lost, database.write() as session:
                 session.execute(text("CREATE TABLE lost (x)"))
         with database.read() as session:
@@ -403,7 +403,7 @@ def test_damaged_names_of_tables_are_reported_as_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["DROP TABLE tokens", "ALTER TABLE workers RENAME COLUMN id TO other"])
-def test_missing_table_or_column_is_reported_as_another_version(file: Database, change: str) -> None:
+def test_missing_table_or_column_is_reported_as_a_schema_of_a_different_version(file: Database, change: str) -> None:
     with file.write() as session:
         session.execute(text(change))
     table = Base.metadata.tables[change.split()[2]]

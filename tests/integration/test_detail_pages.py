@@ -295,7 +295,7 @@ def test_champion_export_report_profile_and_evidence_can_be_downloaded(stage: St
     assert len(evidence["report"]["challenger"]["samples_us"]) == 10
 
 
-def test_promotion_rule_figures_have_units_and_explanations() -> None:
+def test_promotion_rule_values_have_units_and_explanations() -> None:
     rule = Rule(name="gain", passed=True, figure=0.031, threshold=0.02, text="")
     assert (figure_text(rule), figure_words(rule)) == ("3.10%", "less time than the incumbent")
     assert (threshold_text(rule), threshold_words(rule)) == ("≥ 2.00%", "less time")

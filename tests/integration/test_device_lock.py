@@ -67,7 +67,7 @@ def test_read_only_lock_file_can_be_locked(tmp_path: Path) -> None:
         pytest.fail("both hold it")
 
 
-def test_wait_for_the_device_lock_raises_gave_up_once_unwanted() -> None:
+def test_wait_for_the_device_lock_ends_once_the_measurement_is_not_needed() -> None:
     with exclusive("one"), pytest.raises(GaveUp), exclusive("one", unwanted=lambda: True):
         pytest.fail("both hold it")
 
@@ -90,7 +90,7 @@ def test_two_threads_alternate_on_the_device_lock() -> None:
     assert sum(one != other for one, other in pairwise(turns)) >= 5
 
 
-def test_lock_of_one_device_does_not_delay_another() -> None:
+def test_lock_of_one_device_does_not_delay_measurements_on_a_second_device() -> None:
     with exclusive("one"), exclusive("two") as waited_s:
         assert waited_s < 0.2
 

@@ -487,7 +487,7 @@ def test_cross_entropy_targets_outside_the_classes_raise_index_error(fast: Any) 
     )
 
 
-def test_attention_copies_and_counts_keys_and_values_of_another_layout(fast: Any) -> None:
+def test_attention_copies_and_counts_non_contiguous_keys_and_values(fast: Any) -> None:
     import torch
 
     q, k, v = (drawn(1, 2, 12, 8, seed=seed) for seed in range(3))
@@ -725,7 +725,7 @@ def test_exported_package_imports_without_kernel_evo(fast: Any) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=folder.parent, check=True, timeout=60)
 
 
-def test_kernel_built_for_another_architecture_is_refused(fast: Any, tmp_path: Path) -> None:
+def test_kernel_built_for_a_different_architecture_is_refused(fast: Any, tmp_path: Path) -> None:
     kernels = importlib.import_module("fast.kernels")
     source = next((Path(fast.__file__).parent / "kernels").glob("softmax*"))
     described = json.loads((source / "config.json").read_text())

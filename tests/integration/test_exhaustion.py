@@ -24,7 +24,7 @@ def test_full_or_read_only_disk_counts_as_machine_exhaustion(number: int) -> Non
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "x"), OSError(errno.EMFILE, "x"), ValueError("x")])
-def test_other_errors_do_not_count_as_machine_exhaustion(error: Exception) -> None:
+def test_errors_without_a_full_disk_or_memory_are_not_machine_exhaustion(error: Exception) -> None:
     assert not is_exhaustion(error)
     refuse_exhaustion(f"kernel.c:1: error: {error}")
 
@@ -58,7 +58,7 @@ class Says:
         return self.reply
 
 
-def test_exhausted_reply_raises_machine_exhausted_and_other_trouble_does_not() -> None:
+def test_only_a_reply_about_exhaustion_raises_machine_exhausted() -> None:
     for reply, error in (
         (Trouble(reason="no space", exhausted=True), MachineExhausted),
         (Trouble(reason="reference.py fails"), TroubleError),

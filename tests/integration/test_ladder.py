@@ -556,7 +556,7 @@ def test_confirmation_without_an_incumbent_times_the_challenger_twice(workshop: 
     assert rules["answers"].passed, rules["answers"].text
 
 
-def test_kernel_that_skips_work_if_its_outputs_hold_the_result_is_not_promoted(workshop: Workshop) -> None:
+def test_kernel_that_skips_work_if_its_outputs_contain_the_result_is_not_promoted(workshop: Workshop) -> None:
     """The kernel passes every check, and is several times as fast in a timed loop as a kernel that does its work.
 
     How much a cache hides decides which shows it first: calls on sets of their own, calls after a change of inputs, or
@@ -610,7 +610,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     assert (report.failed, type(report.failure)) == ("incumbent", WrongAnswer)
 
 
-def test_ablation_times_each_change_and_a_failing_change_affects_no_other_change(workshop: Workshop) -> None:
+def test_ablation_times_each_change_even_if_one_change_fails(workshop: Workshop) -> None:
     """One change is wrong after verification, one does not compile, and one gives the champion's own binary."""
     changed = (config("late"), config(unroll=4), config("syntax"), config("nan"), config())
     job, work = Ablate(champion=config(), changed=changed, seed=3), workshop.work()

@@ -211,7 +211,7 @@ def http(stage: Stage) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_trial_list_cursor_of_another_order_is_refused(stage: Stage, http: httpx.Client) -> None:
+def test_trial_list_cursor_of_a_different_order_is_refused(stage: Stage, http: httpx.Client) -> None:
     path = f"/searches/{SEARCH}/trials"
     words = {"sort": "-BLOCK", "where": "LAYOUT=row", "limit": 3}
     seen, cursor = [], None

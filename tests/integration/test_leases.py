@@ -191,7 +191,7 @@ def test_only_the_requested_device_gets_jobs(stage: Stage) -> None:
     assert len(stage.claim("w1")) == 1
 
 
-def test_confirmation_waits_a_limited_time_for_another_device(stage: Stage) -> None:
+def test_confirmation_waits_a_limited_time_for_a_second_device(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     for lease in (stage.one(), stage.one()):
         stage.hand_in(lease)
@@ -248,7 +248,7 @@ def test_only_devices_that_meet_memory_and_toolkit_requirements_get_jobs(stage: 
     assert stage.view(search).requirements.memory_gb == 16
 
 
-def test_confirmation_does_not_wait_if_there_is_no_other_device(stage: Stage) -> None:
+def test_confirmation_does_not_wait_if_there_is_only_one_device(stage: Stage) -> None:
     stage.submit(budget={"trials": 1})
     for lease in (stage.one(), stage.one()):
         stage.hand_in(lease)

@@ -411,7 +411,7 @@ def test_spill_bytes_are_the_sum_of_stores_and_loads(compiler: NvrtcCompiler) ->
     assert compiler.resources(made, None, known("sm_89")).spill_bytes == 44
 
 
-def test_ptxas_figures_are_read_for_the_entry_function() -> None:
+def test_ptxas_resources_are_read_for_the_entry_function() -> None:
     assert figures(LOG, "f") == {
         "registers": 172,
         "stack_bytes": 16,

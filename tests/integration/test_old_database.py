@@ -140,7 +140,7 @@ def test_stored_policy_gets_defaults_for_fields_added_later(old: Location, monke
     assert policy.thresholds == {} and policy.threshold("rounds") == 3.0
 
 
-def test_new_champion_does_not_replace_one_of_another_timing_protocol(stage: Stage) -> None:
+def test_new_champion_does_not_replace_a_champion_of_an_earlier_timing_protocol(stage: Stage) -> None:
     """The champion of 0.1.0 was timed by protocol 1, so a new one is neither compared with it nor retires it."""
     with stage.database.read() as session:
         row = session.get_one(SearchRow, 1)

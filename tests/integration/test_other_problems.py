@@ -21,7 +21,7 @@ def searched(stage: Stage, problem: dict[str, object], **terms: object) -> int:
     return search_id
 
 
-def test_results_of_another_problem_become_advice(stage: Stage) -> None:
+def test_results_of_a_similar_problem_become_advice(stage: Stage) -> None:
     searched(stage, {"N": 1024})
     second = searched(stage, {"N": 2048}, strategy="portfolio")
     given = stage.view(second).warm_start
@@ -32,7 +32,7 @@ def test_results_of_another_problem_become_advice(stage: Stage) -> None:
     assert origins[:2] == ["advice", "advice"]
 
 
-def test_search_gets_no_advice_from_its_own_problem_another_objective_or_with_from_default(
+def test_search_gets_no_advice_from_the_same_problem_a_different_objective_or_with_from_default(
     stage: Stage,
 ) -> None:
     searched(stage, {"N": 1024})
@@ -44,7 +44,7 @@ def test_search_gets_no_advice_from_its_own_problem_another_objective_or_with_fr
         assert stage.view(stage.submit(problem=problem, budget={"trials": 1}, **terms)).warm_start is None
 
 
-def test_too_few_results_of_another_problem_give_no_advice(stage: Stage) -> None:
+def test_too_few_results_of_a_similar_problem_give_no_advice(stage: Stage) -> None:
     stage.submit(problem={"N": 1024}, budget={"trials": LEAST - 1})
     list(stage.play())
     assert stage.view(stage.submit(problem={"N": 2048}, budget={"trials": 1})).warm_start is None

@@ -515,7 +515,7 @@ def _bug(rest: Local) -> None:
 def test_unreadable_search_can_be_deleted_after_it_failed(stage: Stage) -> None:
     poisoned = stage.submit()
     poison(stage, poisoned)
-    with stage.database.write() as session, pytest.raises(Conflict, match="is running: cancel it"):
+    with stage.database.write() as session, pytest.raises(Conflict, match="is running; cancel it"):
         remove_search(session, poisoned)
     for _ in range(failures.MOST):
         stage.conductor.sweep()

@@ -52,7 +52,7 @@ def name_of(location: Location) -> str:
         ],
     ),
 )
-def test_service_works_with_other_postgresql_defaults(postgresql: Server, location: Location, setting: str) -> None:
+def test_service_works_with_changed_postgresql_defaults(postgresql: Server, location: Location, setting: str) -> None:
     postgresql.run(f"ALTER DATABASE {name_of(location)} SET {setting}")
     notes = "größer Ω 🚀 \\x41"
     with local(location) as rest:

@@ -50,7 +50,7 @@ def test_prepared_runner_is_used_for_the_same_inputs(runners: Runners, work: Ass
     taken.kill()
 
 
-def test_runner_prepared_for_other_inputs_is_ended(runners: Runners, work: Assignment) -> None:
+def test_runner_prepared_for_different_inputs_is_ended(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
     ahead = runners._ahead[0]._child
     other = runners.fresh(work, 8)
@@ -125,7 +125,7 @@ def test_standby_runner_is_used_first(runners: Runners, work: Assignment) -> Non
         child.kill()
 
 
-def test_standby_runner_with_another_thread_count_is_ended(runners: Runners, work: Assignment) -> None:
+def test_standby_runner_with_a_different_thread_count_is_ended(runners: Runners, work: Assignment) -> None:
     runners.stand_by(())
     waiting = runners._spare
     assert waiting is not None

@@ -113,7 +113,7 @@ def test_untrusted_kernel_with_family_and_system_headers_compiles(
     assert getattr(alike[0], "binary", None) == getattr(alike[1], "binary", "")
 
 
-def test_sandboxed_command_has_no_network_and_no_access_to_other_files(confined: str, tmp_path: Path) -> None:
+def test_sandboxed_command_has_no_network_and_reads_only_permitted_files(confined: str, tmp_path: Path) -> None:
     place, other = tmp_path / "place", tmp_path / "other"
     place.mkdir()
     other.mkdir()

@@ -130,7 +130,7 @@ def test_estimates_are_refused_in_timed_searches_and_times_in_estimates(stage: S
         (
             {"device": "estimate", "objective": {**FOR_L4, "threads": 2}},
             InvalidInput,
-            "^objective.threads: applies to CPU kernels only: leave it out",
+            "^objective.threads: applies to CPU kernels only; leave it out",
         ),
         ({"device": "estimate"}, InvalidInput, "objective.target: is missing"),
         ({"device": "estimate", "objective": {"target": "sm_12"}}, InvalidInput, "there is no `sm_12`, did you mean"),

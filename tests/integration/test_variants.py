@@ -133,7 +133,7 @@ def test_variant_search_does_not_measure_baselines_again(lab: Lab) -> None:
     assert not any(isinstance(lease.job, Baseline) for lease in lab.play())
 
 
-def test_confirmation_names_the_family_of_an_incumbent_of_another_variant(lab: Lab) -> None:
+def test_confirmation_names_the_family_of_an_incumbent_of_a_different_variant(lab: Lab) -> None:
     search = lab.search(budget={"trials": 6})
     lab.play()
     view = lab.submit(search)
@@ -146,7 +146,7 @@ def test_confirmation_names_the_family_of_an_incumbent_of_another_variant(lab: L
     assert confirm.terms.family.digest == view.family_digest
 
 
-def test_equal_config_of_another_variant_may_challenge(lab: Lab) -> None:
+def test_equal_config_of_a_different_variant_may_challenge(lab: Lab) -> None:
     search = lab.search(budget={"trials": 14})
     lab.play()
     champion = lab.stage.view(search).champion
@@ -261,7 +261,7 @@ def test_variant_of_variants_is_numbered_and_stores_its_parents(lab: Lab) -> Non
     assert note["parents"] == ["fast", "family"]
 
 
-def test_variant_with_the_files_or_name_of_another_is_refused(lab: Lab) -> None:
+def test_variant_with_the_files_or_name_of_an_existing_variant_is_refused(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     lab.play()
     lab.submit(search)

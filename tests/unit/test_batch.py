@@ -42,7 +42,7 @@ SLEEPS = batch(claimed_us=50, cpu_us=60, wall_us=1_000)
 
 
 @pytest.mark.parametrize("each", [HONEST, COLD, PREEMPTED])
-def test_honest_timing_batches_are_accepted(each: Batch) -> None:
+def test_timing_batches_of_a_consistent_kernel_are_accepted(each: Batch) -> None:
     assert contradicted([each] * 40, IDLE, 1) is None
     assert not worth_repeating(each, [], IDLE, 1)
 

@@ -350,7 +350,7 @@ def test_run_states_trial_and_time_at_which_its_goal_is_reached() -> None:
     assert reached.seconds_to(space, 0.9) == np.inf
 
 
-def test_transfer_bench_starts_with_the_champion_of_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transfer_bench_starts_with_the_champion_of_a_different_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "TRIALS", 20)
     one, other = ground([5.0, 1.0, *[9.0] * 300]), ground([6.0, 1.5, *[8.0] * 300])
     found = transfer.compare([one, other], "portfolio", 2)
@@ -369,7 +369,7 @@ def test_opposite_results_swap_fast_and_slow_times() -> None:
     assert sorted(problems.opposite(whole).results, key=str) == [({"x": 1}, 1.0), ({"x": 2}, 3.0), ({"x": 3}, 2.0)]
 
 
-def test_advice_from_other_problems_improves_the_mean_of_a_recorded_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_from_similar_problems_improves_the_mean_of_a_recorded_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(problems, "TRIALS", 12)
     monkeypatch.setattr(problems, "LOGGED", 30)
     found = problems.compare("random", 1)
@@ -454,7 +454,7 @@ def test_growth_of_the_proposal_time_is_its_exponent_in_trials() -> None:
     assert asking.ours("random", asking.listed(), (20,))[0].median_ms > 0
 
 
-def test_build_figures_that_predict_the_time_reduce_the_error() -> None:
+def test_build_resources_that_predict_the_time_reduce_the_error() -> None:
     rng = np.random.default_rng(0)
     times_us, points = rng.uniform(1, 9, 96), rng.random((96, 2))
     telling, idle = (
@@ -532,7 +532,7 @@ def test_recording_and_its_t4_results_have_the_same_entries() -> None:
         (["--seeds", "1"], "argument --seeds: expected a whole number from 2 on, got '1'"),
         (["--jobs", "-1"], "argument --jobs: expected a whole number from 0 on, got '-1'"),
         (["--share", "nan"], "argument --share: expected a number between 0 and 1, got 'nan'"),
-        (["--to", "FILE"], "argument --to: .*broken.json is a file: give a folder"),
+        (["--to", "FILE"], "argument --to: .*broken.json is a file; give a folder"),
     ],
 )
 def test_strategy_benchmark_refuses_invalid_arguments(

@@ -46,5 +46,5 @@ def test_service_outage_beyond_the_time_limit_raises_the_last_error(monkeypatch:
     monkeypatch.setattr(module, "TIMEOUT_S", -1.0)
     connection = Connection(lambda: "http://127.0.0.1:1", lambda: None)
     with pytest.raises(ServiceAway, match="try again in 120 s"):
-        connection.ask(failing(ServiceAway("the service is temporarily unavailable: try again in 120 s")))
+        connection.ask(failing(ServiceAway("the service is temporarily unavailable; try again in 120 s")))
     connection.close()

@@ -97,7 +97,7 @@ def test_options_that_only_start_a_search_are_refused_with_resume(
 
 def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["search", "sdpa", "--webhook-secret", "x" * 16]) == 2
-    assert "--webhook-secret: signs the message to a --webhook: add --webhook" in capsys.readouterr().err
+    assert "--webhook-secret: signs the message to a --webhook; add --webhook" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_invalid_policy_file_is_refused(tmp_path: Path, text: str, said: str) ->
 
 def test_policy_that_is_not_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "gates.json").write_text("[1, 2]")
-    with pytest.raises(InvalidInput, match="must hold fields and values"):
+    with pytest.raises(InvalidInput, match="must contain fields and values"):
         read_policy(str(tmp_path / "gates.json"))
 
 
@@ -207,7 +207,7 @@ def test_default_database_is_in_the_data_folder_of_the_user(tmp_path: Path, monk
     assert "kernel-evo" in str(LocalDatabase.of(None).database.parent)
 
 
-def test_command_waits_for_a_confirmation_of_another_terminal_before_ending(
+def test_command_waits_for_a_confirmation_requested_in_a_second_terminal_before_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proving = view(proving=ProvingView(job="confirm", trial=1, since=NOW))

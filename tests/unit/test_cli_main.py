@@ -159,7 +159,7 @@ def test_file_system_error_is_not_reported_as_a_bug(tmp_path: Path, capsys: pyte
     (tmp_path / "file").write_text("")
     assert entry.main(["new", str(tmp_path / "file" / "saxpy")]) == Exit.UNAVAILABLE
     assert (
-        f"Error: FOLDER: {tmp_path / 'file' / 'saxpy'} cannot be written (File exists): name" in capsys.readouterr().err
+        f"Error: FOLDER: {tmp_path / 'file' / 'saxpy'} cannot be written (File exists); name" in capsys.readouterr().err
     )
 
 
@@ -199,20 +199,20 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
         (
             "search softmax --objective worst",
-            "--objective: `worst` is the largest loss of problems that are tuned together: give the problems",
+            "--objective: `worst` is the largest slowdown among problems that are tuned together; give the problems",
         ),
         (
             "search a.json --objective score",
             "--objective: 'score' is neither `time` nor a direction with a metric; accepted: time, minimise:",
         ),
-        ("trials -1", "SEARCH: -1 begins with `-`, as options do: numbers begin at 1; see `kernel-evo trials --help`"),
+        ("trials -1", "SEARCH: -1 begins with `-`, as options do; numbers begin at 1; see `kernel-evo trials --help`"),
         (
             "champion export -12 --to x",
-            "CHAMPION: -12 begins with `-`, as options do: numbers begin at 1; see `kernel-evo champion export --help`",
+            "CHAMPION: -12 begins with `-`, as options do; numbers begin at 1; see `kernel-evo champion export --help`",
         ),
         (
             "measure -2.5",
-            "FAMILY: -2.5 begins with `-`, as options do: give a name, or a path such as ./-2.5; "
+            "FAMILY: -2.5 begins with `-`, as options do; give a name, or a path such as ./-2.5; "
             "see `kernel-evo measure --help`",
         ),
         ("searches -1", "No such option: -1: see `kernel-evo searches --help`"),
@@ -220,13 +220,13 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ("serch", "No such command 'serch'. Did you mean 'search'"),
         (
             "searches --url notaurl",
-            "--url: 'notaurl' is not the address of a service: give one like http://127.0.0.1:8765",
+            "--url: 'notaurl' is not the address of a service; give one like http://127.0.0.1:8765",
         ),
         ("searches --url http://[::1", "--url: 'http://[::1' is not the address"),
         ("searches --url http://u:p@a:1", "--url: 'http://u:***@a:1' has a user name (a service knows tokens only)"),
         ("searches --url http://u@a:1", "--url: 'http://u@a:1' has a user name"),
-        ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`: leave it out, as in http://"),
-        ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`: leave it out"),
+        ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`; leave it out, as in http://"),
+        ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`; leave it out"),
         ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which the client adds"),
         ("searches --url http://127.0.0.1:1 --token ü", "--token: has characters that no token has, e.g. a line break"),
         ("token join a --hours nan", "--hours: nan is out of range; accepted: 0.001 … 876,000"),
@@ -271,19 +271,19 @@ def test_error_names_the_option_of_a_field_refused_by_the_service(field: str, op
     [
         ("serve --port 0", "KERNEL_EVO_DB=postgresql://host", "the URL names no database; write postgresql://"),
         ("serve --port 0", "KERNEL_EVO_DB=postgres://a:b:c@[::1/x", "this is not a database URL; write postgresql"),
-        ("searches", "KERNEL_EVO_DB=postgresql://u@host/evo", "only a service opens a PostgreSQL database: start"),
-        ("searches", "KERNEL_EVO_DB=sqlite:///evo.db", "is a URL: give the path of the SQLite file alone"),
-        ("serve --port 0", "KERNEL_EVO_DB=sqlite:////tmp/evo.db", "is a URL: give the path of the SQLite file alone"),
-        ("search softmax", "KERNEL_EVO_DB=file:///tmp/evo.db", "is a URL: give the path of the SQLite file alone"),
+        ("searches", "KERNEL_EVO_DB=postgresql://u@host/evo", "only a service opens a PostgreSQL database; start"),
+        ("searches", "KERNEL_EVO_DB=sqlite:///evo.db", "is a URL; give the path of the SQLite file alone"),
+        ("serve --port 0", "KERNEL_EVO_DB=sqlite:////tmp/evo.db", "is a URL; give the path of the SQLite file alone"),
+        ("search softmax", "KERNEL_EVO_DB=file:///tmp/evo.db", "is a URL; give the path of the SQLite file alone"),
         ("serve --port 0", "KERNEL_EVO_DB=mysql+pymysql://h/evo", "must be the path of an SQLite file or postgresql"),
         ("searches", "KERNEL_EVO_DB=/", "file '/' is a directory"),
         (
             "searches",
             "KERNEL_EVO_URL=evo.example.org",
-            "'evo.example.org' is not the address of a service: give one like",
+            "'evo.example.org' is not the address of a service; give one like",
         ),
         ("searches --url http://127.0.0.1:1", "KERNEL_EVO_TOKEN=a\nb", "has characters that no token has"),
-        ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is not the address of a service: give one like"),
+        ("worker", "KERNEL_EVO_URL=http://x:99999", "'http://x:99999' is not the address of a service; give one like"),
     ],
 )
 def test_error_names_the_invalid_environment_variable_and_the_remedy(

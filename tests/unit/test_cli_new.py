@@ -23,7 +23,7 @@ def test_scaffold_equals_the_saxpy_example_of_the_guide(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in written} == {name: (EXAMPLE / name).read_text() for name in FILES}
 
 
-def test_scaffold_with_another_name_is_a_valid_family(tmp_path: Path) -> None:
+def test_scaffold_with_a_different_name_is_a_valid_family(tmp_path: Path) -> None:
     write_scaffold(tmp_path / "my-kernel")
     package = registry.find(str(tmp_path / "my-kernel"))
     family = package.family
@@ -49,14 +49,14 @@ def test_every_tunable_of_the_scaffold_is_used(tmp_path: Path) -> None:
 def test_scaffold_in_a_folder_with_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
-    with pytest.raises(Conflict, match=r"already exists: choose another folder, e\.g\. kernel-evo new .*/my_taken"):
+    with pytest.raises(Conflict, match=r"already exists; choose another folder, e\.g\. kernel-evo new .*/my_taken"):
         write_scaffold(tmp_path / "taken")
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["notes.txt"]
 
 
 def test_scaffold_with_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(Conflict, match="taken already exists: choose another folder"):
+    with pytest.raises(Conflict, match="taken already exists; choose another folder"):
         write_scaffold(tmp_path / "taken")
 
 

@@ -149,7 +149,7 @@ def test_client_resumes_an_interrupted_event_stream_at_its_position() -> None:
     [
         (httpx.Response(200, html="<form>Sign in</form>"), "200, and text/html"),
         (httpx.Response(200, text="data: x\n\n"), "200, and text/plain"),
-        (httpx.Response(302, headers={"location": "https://login.example/?state=1"}), "sends on to"),
+        (httpx.Response(302, headers={"location": "https://login.example/?state=1"}), "redirects to"),
         (httpx.Response(204), "204, and no type"),
     ],
 )
@@ -204,7 +204,7 @@ def test_client_gives_up_after_bounded_retries_with_a_remedy() -> None:
         (
             httpx.Response(301, headers={"location": "https://service/x"}),
             ForeignService,
-            "sends on to https://service/x",
+            "redirects to https://service/x",
         ),
         (httpx.Response(401, text="<html>"), ForeignService, "401 Unauthorized"),
         (httpx.Response(403, text="<html>"), ForeignService, "403 Forbidden"),
@@ -272,7 +272,7 @@ def test_client_retries_after_the_requested_time(status: int) -> None:
 def test_long_retry_after_raises_an_error_that_says_when_to_retry() -> None:
     service = Service(httpx.Response(503, headers={"retry-after": "120"}))
     with pytest.raises(
-        ServiceAway, match=r"is temporarily unavailable \(503 Service Unavailable\): try again in 120 s"
+        ServiceAway, match=r"is temporarily unavailable \(503 Service Unavailable\); try again in 120 s"
     ):
         service.client().report(7, "t", REPORT)
     assert service.pauses == []
@@ -298,7 +298,7 @@ def test_token_with_invalid_header_characters_is_refused_without_repeating_it(to
 
 
 @pytest.mark.parametrize("arrived", [b"", b"kern", b"Kernel", b"kernel\n"])
-def test_artefact_with_other_content_is_refused(arrived: bytes) -> None:
+def test_artefact_with_unexpected_content_is_refused(arrived: bytes) -> None:
     """A proxy may cut off a download without an error, and a disk may return other bytes."""
     digest = hashlib.sha256(b"kernel").hexdigest()
     with pytest.raises(ServiceError, match=rf"artefact {digest} cannot be fetched: {len(arrived)} bytes arrived"):

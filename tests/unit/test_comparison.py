@@ -39,7 +39,7 @@ def test_comparison_does_not_distinguish_equal_kernels() -> None:
     assert found.summary == "The samples do not distinguish the two trials."
 
 
-def test_timings_with_few_samples_or_other_protocol_are_not_compared() -> None:
+def test_timings_with_few_samples_or_a_different_protocol_are_not_compared() -> None:
     rng, one = np.random.default_rng(1), series(100.0, 40, 1)
     assert compare(one, replace(one, samples_us=(100.0, 101.0)), Policy(), rng) is None
     assert compare(one, replace(one, protocol=one.protocol + 1), Policy(), rng) is None

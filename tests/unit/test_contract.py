@@ -126,9 +126,9 @@ def test_distance_of_an_integer_output_uses_the_unrounded_reference() -> None:
         ("float32", [0, 1, 2], r"has shape \(3,\); family\.toml says \(4,\)"),
         ("float32", [[0, 1, 2, 3]], r"has shape \(1, 4\); family\.toml says \(4,\)"),
         ("float32", 1.0, r"has shape \(\); family\.toml says \(4,\)"),
-        ("float32", [1j, 0, 0, 0], "holds complex128: give real numbers"),
+        ("float32", [1j, 0, 0, 0], "holds complex128; give real numbers"),
         ("float32", ["a", "b", "c", "d"], "give real numbers"),
-        ("float32", [None] * 4, "holds object: give real numbers"),
+        ("float32", [None] * 4, "holds object; give real numbers"),
         ("float32", np.ma.masked_invalid([1.0, np.nan, 2.0, 3.0]), "is a masked array"),
     ],
 )
@@ -204,7 +204,7 @@ def test_error_names_missing_or_undeclared_arrays_and_the_remedy() -> None:
         check_names({"z": np.zeros(1)}, declared, ["input"], case="tail", maker="reference.py, inputs()")
     extra = {"y": np.zeros(1), "z": np.zeros(1)}
     with pytest.raises(
-        FamilyError, match=r'makes `z` .* declares as no input: .* \[\[arguments\]\] with role = "input"'
+        FamilyError, match=r'makes `z` .* declares as no input; .* \[\[arguments\]\] with role = "input"'
     ):
         check_names(extra, declared, ["input"], case="tail", maker="reference.py, inputs()")
     with pytest.raises(FamilyError, match=r"makes `z` .*leave it out of what reference\(\) returns"):
@@ -261,6 +261,6 @@ class DeviceArray:
 
 
 @pytest.mark.parametrize("wrap", [Tensor, lambda values: Tensor(values, "torch.bfloat16"), DeviceArray])
-def test_references_of_other_libraries_are_copied_to_the_host(wrap: Any) -> None:
+def test_references_from_gpu_libraries_are_copied_to_the_host(wrap: Any) -> None:
     values = np.arange(4, dtype=np.float32)
     assert checked("float32", wrap(values)).tolist() == [0, 1, 2, 3]

@@ -208,7 +208,7 @@ def test_export_loader_error_names_the_invalid_argument(folder: Path, cupy: Simp
         ({"x": x[:9]}, ValueError, r"x must have shape \(256,\), not \(9,\)"),
         ({"x": array(np.arange(2 * N))[::2]}, ValueError, "x must be C-contiguous"),
         ({"x": elsewhere}, ValueError, "x is on device 1, the kernel on device 0"),
-        ({"x": array(np.arange(N + 1))[1:]}, ValueError, r"not a multiple of 16 bytes: pass x.copy\(\)"),
+        ({"x": array(np.arange(N + 1))[1:]}, ValueError, r"not a multiple of 16 bytes; pass x.copy\(\)"),
         ({"x": x, "y": x}, ValueError, "y overlaps x in memory"),
     ):
         with pytest.raises(error, match=text):
@@ -216,7 +216,7 @@ def test_export_loader_error_names_the_invalid_argument(folder: Path, cupy: Simp
 
 
 @pytest.mark.parametrize(("built_for", "here", "runs"), [("sm_90a", "90", True), ("sm_90a", "100", False)])
-def test_exported_kernel_for_another_gpu_is_refused_with_a_build_command(
+def test_exported_kernel_for_a_different_gpu_is_refused_with_a_build_command(
     folder: Path, cupy: SimpleNamespace, built_for: str, here: str, runs: bool
 ) -> None:
     check = loaded(folder, "kernel")._check_architecture
@@ -269,5 +269,5 @@ def test_exported_pytorch_operator_launches_on_the_current_stream(
     x = torch.arange(N, dtype=torch.float32)
     assert torch.equal(module._run(x), 3 * x + 1)
     assert streams == [(77, None)]
-    with pytest.raises(ValueError, match=r"not a multiple of 16 bytes: pass x.clone\(\)"):
+    with pytest.raises(ValueError, match=r"not a multiple of 16 bytes; pass x.clone\(\)"):
         module._run(torch.arange(N + 1, dtype=torch.float32)[1:])

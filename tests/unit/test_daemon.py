@@ -172,7 +172,7 @@ def test_worker_signs_off_while_a_slot_is_still_ending(tmp_path: Path, monkeypat
     assert service.said == ["ended True"]
 
 
-def test_worker_superseded_by_another_process_ends_with_the_reason(tmp_path: Path) -> None:
+def test_worker_superseded_by_a_later_process_ends_with_the_reason(tmp_path: Path) -> None:
     service = Service()
     service.beating = Conflict("another process registered as worker 'w' after this one")
     this, _ = worker(tmp_path, service)

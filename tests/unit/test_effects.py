@@ -65,7 +65,7 @@ def test_exactly_the_tunables_without_effect_are_found(kernel: Callable[[Config]
     assert all(each.contexts for each in found)
 
 
-def test_tunables_with_one_value_or_tied_to_another_are_ignored() -> None:
+def test_tunables_with_one_value_or_determined_by_a_second_tunable_are_ignored() -> None:
     tied = space("A == B", A=[1, 2, 4], B=[1, 2, 4], ONE=[3])
     assert idle_tunables(tied, by(lambda config: 0)) == ()
 
@@ -182,11 +182,11 @@ def warnings(folder: Path, compiler: Preprocessor, source: str, device: Device =
         ("f(TILE, UNROLL, SWITCH)\nunused TILE", "", None),
         ("f(TILE, UNROLL)\nunused SWITCH", "", r"SWITCH has no effect .* 2 values .* Make toy\.c depend on its value"),
         ("f(TILE, UNROL, SWITCH)", "", r"UNROLL has no effect .* toy\.c does not contain it, did you mean `UNROL`\?"),
-        ("f(TILE, UNROLL)", "", r"SWITCH .* toy\.c does not contain it: use it there, or remove it from \[cpu\.tun"),
+        ("f(TILE, UNROLL)", "", r"SWITCH .* toy\.c does not contain it; use it there, or remove it from \[cpu\.tun"),
         (
             "f(UNROLL, SWITCH)\nunused TILE",
             'include/a.h:3:9: warning: "TILE" redefined\n',
-            r"TILE .* 3 values .* include/a\.h:3 redefines it: write `#ifndef TILE` in the line before and `#endif`",
+            r"TILE .* 3 values .* include/a\.h:3 redefines it; write `#ifndef TILE` in the line before and `#endif`",
         ),
         ("f(UNROLL, SWITCH)\nunused TILE", "a.h:7:9: warning: 'TILE' macro redefined\n", r"a\.h:7 redefines it"),
         (

@@ -242,7 +242,7 @@ def test_inlined_expression_size_is_limited() -> None:
             chain[f"y{level}"] = parse(f"y{level - 1} + 1").inline(chain)
 
 
-def test_integer_and_numeric_evaluation_refuse_other_values() -> None:
+def test_integer_and_numeric_evaluation_refuse_values_of_wrong_type() -> None:
     assert parse("S / 2").whole({"S": 8}) == 4
     assert parse("S / 2").number({"S": 7}) == 3.5
     with pytest.raises(InvalidInput, match="must be whole"):
@@ -459,7 +459,7 @@ def test_names_and_truth_values_are_valid_operands_of_or(text: str) -> None:
         ("W == 4 == U > 3", ["(W == 4) == (U > 3)", "W == 4 and 4 == U and (U > 3)"]),
     ],
 )
-def test_expression_with_another_meaning_in_c_is_refused(text: str, meant: list[str]) -> None:
+def test_expression_with_a_different_meaning_in_c_is_refused(text: str, meant: list[str]) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse(text).check_meaning()
     assert refused.value.reason.endswith("write " + " or ".join(f'`"{each}"`' for each in meant))
@@ -488,4 +488,6 @@ def test_c_functions_are_refused_with_the_equivalent_expression(text: str, meant
 
 
 def test_sizeof_of_an_unknown_type_is_refused_with_advice() -> None:
-    assert refusal("sizeof(T) * W <= 64") == "`sizeof(T)`: write the number of bytes, e.g. 4 for a float"
+    assert (
+        refusal("sizeof(T) * W <= 64") == "`sizeof(T)` is not available; write the number of bytes, e.g. 4 for a float"
+    )

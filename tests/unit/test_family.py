@@ -72,7 +72,7 @@ def test_problem_larger_than_the_memory_is_refused_with_its_size() -> None:
     family = find("gemm").family
     problem = family.problem("M=65536,N=65536,K=65536", "cuda")
     small = replace(known("sm_89"), memory_bytes=24 * 10**9)
-    with pytest.raises(InvalidInput, match=r"problem: takes 60.1 GB .* NVIDIA L4 has 24.0 GB: choose a smaller one"):
+    with pytest.raises(InvalidInput, match=r"problem: takes 60.1 GB .* NVIDIA L4 has 24.0 GB; choose a smaller one"):
         family.check_device(problem, small)
     family.check_device(problem, replace(small, memory_bytes=None))
     family.check_device(problem, replace(small, memory_bytes=61 * 10**9))
@@ -174,7 +174,7 @@ START = {"expression": "True", "because": "x"}
 
 WRONG: list[tuple[str, Any, str, str]] = [
     # path, value at that path, field of the error, part of the reason
-    ("name", None, "name", "is missing: give a name"),
+    ("name", None, "name", "is missing; give a name"),
     ("name", "a b", "name", "is not a name"),
     ("name", 7, "name", "must be a name"),
     ("titel", "x", "titel", "there is no `titel`, did you mean `title`"),
@@ -190,9 +190,9 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("problem.dtype.choices", ["a", "a"], "problem.dtype.choices", "different words"),
     ("problem.dtype.choices", ["float32", 16], "problem.dtype.choices[1]", "must be a text"),
     ("problem.dtype.choices", ["float32", "float16", "fp8"], "arguments[0].dtype", "there is no `fp8`"),
-    ("problem.if", {"type": "int"}, "problem.if", "means something else"),
-    ("problem.max", {"type": "int"}, "problem.max", "means something else"),
-    ("problem.threads", {"type": "int"}, "problem.threads", "means something else"),
+    ("problem.if", {"type": "int"}, "problem.if", "is reserved in"),
+    ("problem.max", {"type": "int"}, "problem.max", "is reserved in"),
+    ("problem.threads", {"type": "int"}, "problem.threads", "is reserved in"),
     ("problem.cores", {"type": "int"}, "problem.cores", "is a limit of the device"),
     ("problem.x-y", {"type": "int"}, "problem.x-y", "a name starts with a letter"),
     ("problem.ROWS", 7, "problem.ROWS", "must be a table"),
@@ -207,7 +207,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("arguments.1.value", None, "arguments[1].value", "is missing"),
     ("arguments.1.shape", ["ROWS"], "arguments[1].shape", "there is no `shape`"),
     ("arguments.3.rel_l2", None, "arguments[3].rel_l2", "is missing"),
-    ("arguments.3.max_abs_ratio", None, "arguments[3].max_abs", "is missing: give one of"),
+    ("arguments.3.max_abs_ratio", None, "arguments[3].max_abs", "is missing; give one of"),
     ("arguments.3.max_abs", 1, "arguments[3].max_abs", "give one of"),
     ("arguments.3.role", "workspace", "arguments[3].rel_l2", "there is no `rel_l2`"),
     ("arguments", [], "arguments", "no argument is an output"),
@@ -242,7 +242,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("arguments.0.min", "1", "arguments[0].min", "is for inputs of integers, such as lengths"),
     ("arguments.1.alignment", 32, "arguments[1].alignment", "there is no `alignment`"),
     ("cpu.requires", [{"expression": "TILE > 1", "because": "x"}], "cpu.requires[0].expression", "there is no `TILE`"),
-    ("cpu.requires", [{"expression": "ROWS > 1"}], "cpu.requires[0].because", "is missing: give a sentence"),
+    ("cpu.requires", [{"expression": "ROWS > 1"}], "cpu.requires[0].because", "is missing; give a sentence"),
     ("cpu.starts", [{"expression": "TILE > 1", "because": "x"}], "cpu.starts[0].expression", "there is no `TILE`"),
     ("cpu.starts", [{"expression": "True", "because": "x"}], "cpu.starts[0].config", "give the tunables that differ"),
     ("cpu.starts", [START | {"config": {"TILE": 3}}], "cpu.starts[0].config.TILE", "3 is not one of 1, 2, 4, 8"),
@@ -259,11 +259,11 @@ WRONG: list[tuple[str, Any, str, str]] = [
         "cpu.tunables.TILE.values",
         "1, 2",
         "cpu.tunables.TILE.values",
-        "must be a list, not '1, 2': write values = [1, 2]",
+        "must be a list, not '1, 2'; write values = [1, 2]",
     ),
-    ("arguments.0.dtype", "float", "arguments[0].dtype", '`float` is `float32` here: write dtype = "float32"'),
-    ("arguments.0.dtype", "Double", "arguments[0].dtype", '`Double` is `float64` here: write dtype = "float64"'),
-    ("arguments.0.dtype", "bf16", "arguments[0].dtype", '`bf16` is `bfloat16` here: write dtype = "bfloat16"'),
+    ("arguments.0.dtype", "float", "arguments[0].dtype", '`float` is `float32` here; write dtype = "float32"'),
+    ("arguments.0.dtype", "Double", "arguments[0].dtype", '`Double` is `float64` here; write dtype = "float64"'),
+    ("arguments.0.dtype", "bf16", "arguments[0].dtype", '`bf16` is `bfloat16` here; write dtype = "bfloat16"'),
     ("cpu.tunables.TILE.values", None, "cpu.tunables.TILE.values", "is missing"),
     ("cpu.tunables.TILE.default", 3, "cpu.tunables.TILE.default", "3 is not one of 1, 2, 4, 8"),
     ("cpu.tunables.TILE.default", True, "cpu.tunables.TILE.default", "true is not one of"),
@@ -271,8 +271,8 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.tunables.TILE.value", [1], "cpu.tunables.TILE.value", "did you mean `values`"),
     ("cpu.tunables.ROWS", [1, 2], "cpu.tunables.ROWS", "is declared twice"),
     ("cpu.tunables.l1_bytes", [1, 2], "cpu.tunables.l1_bytes", "is a limit of the device"),
-    ("cpu.tunables.loop", [1, 2], "cpu.tunables.loop", "means something else"),
-    ("cpu.tunables.range", [1, 2], "cpu.tunables.range", "means something else"),
+    ("cpu.tunables.loop", [1, 2], "cpu.tunables.loop", "is reserved in"),
+    ("cpu.tunables.range", [1, 2], "cpu.tunables.range", "is reserved in"),
     ("cpu.derived.TILE", "1", "cpu.derived.TILE", "is declared twice"),
     ("cpu.derived.cores", "1", "cpu.derived.cores", "is a limit of the device"),
     ("cpu.derived.parts", "step // 2", "cpu.derived.parts", "there is no `step`"),
@@ -283,7 +283,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
         "cpu.constraints.0.expression",
         '"TILE > 1"',
         "cpu.constraints[0].expression",
-        'for every config: write `"TILE > 1"`',
+        'for every config; write `"TILE > 1"`',
     ),
     ("cpu.constraints.0.expression", "True", "cpu.constraints[0].expression", "names no tunable, field or limit"),
     ("cpu.constraints.0.expression", "2 > 1", "cpu.constraints[0].expression", "names no tunable, field or limit"),
@@ -334,7 +334,7 @@ def test_text_values_that_cannot_be_macros_are_refused_without_a_template() -> N
     with pytest.raises(InvalidInput, match="`cols-first` of ORDER cannot be a macro"):
         Family.from_document(whole)
     whole["cpu"]["tunables"]["ORDER"]["values"] = ["1", "2.5", "8"]
-    with pytest.raises(InvalidInput, match=r"`1` of ORDER cannot be a macro: write them as numbers, \[1, 2\.5, 8\]"):
+    with pytest.raises(InvalidInput, match=r"`1` of ORDER cannot be a macro; write them as numbers, \[1, 2\.5, 8\]"):
         Family.from_document(whole)
 
 
@@ -361,7 +361,7 @@ def test_tunable_named_like_a_keyword_is_refused_without_a_template(name: str, f
     whole = edited("cpu.template", None)
     whole["cpu"]["source"] = file
     whole["cpu"]["tunables"][name] = [1, 2]
-    with pytest.raises(InvalidInput, match=rf"`{name}` becomes the macro `{name}` .* {re.escape(meaning)}.*: give it"):
+    with pytest.raises(InvalidInput, match=rf"`{name}` becomes the macro `{name}` .* {re.escape(meaning)}.*; give it"):
         Family.from_document(whole)
     declared = [*whole["problem"], *whole["cpu"]["tunables"]]
     Family.from_document(whole | {"cpu": {**whole["cpu"], "macro_prefix": "TUNED_"}})

@@ -138,7 +138,7 @@ def test_include_folders_and_linked_files_are_parsed_from_flags() -> None:
     ],
 )
 def test_several_options_in_one_flag_are_refused(flag: str, written: str) -> None:
-    with pytest.raises(InvalidInput, match=f"as one word: write {re.escape(written)}$"):
+    with pytest.raises(InvalidInput, match=f"as one word; write {re.escape(written)}$"):
         check_flags([flag], "cpu", "family.toml: cpu.flags")
 
 

@@ -28,5 +28,5 @@ def test_gate_refuses_resources_over_the_limits_of_the_policy(
     assert gate(resources, policy) == refusal
 
 
-def test_resource_figures_omit_unknown_values() -> None:
+def test_resource_list_omits_unknown_values() -> None:
     assert Resources(registers=40, spill_bytes=0).figures() == {"registers": 40.0, "spill_bytes": 0.0}

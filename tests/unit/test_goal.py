@@ -57,7 +57,7 @@ def test_metric_is_computed_from_time_rates_resources_tunables_and_problem(metri
         ("registers", False, True, "objective.metric: `registers`: there is no `registers`"),
         ("gb_s", True, False, "there is no `gb_s`"),
         ("time_us +", True, True, "is not an expression"),
-        ("N * flops", True, True, "is the same for every config: use one of: BLOCK, energy_uj, gb_s"),
+        ("N * flops", True, True, "is the same for every config; use one of: BLOCK, energy_uj, gb_s"),
     ],
 )
 def test_invalid_or_constant_metric_is_refused(metric: str, compiled: bool, work: bool, text: str) -> None:
@@ -67,7 +67,7 @@ def test_invalid_or_constant_metric_is_refused(metric: str, compiled: bool, work
 
 
 def test_direction_without_metric_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"objective\.direction: is for a metric"):
+    with pytest.raises(InvalidInput, match=r"objective\.direction: requires a metric"):
         Goal.of(Objective(direction="maximise"), {}, flops=None, moved=None)
 
 

@@ -165,7 +165,7 @@ def test_two_objective_search_never_stops_trials_early(recording: Recording, spa
 @pytest.mark.parametrize(
     ("objective", "field", "text"),
     [
-        (Objective(second_direction="maximise"), "objective.second_direction", "is for a second metric"),
+        (Objective(second_direction="maximise"), "objective.second_direction", "requires a second metric"),
         (Objective(second_metric="time_us"), "objective.second_metric", "is the first objective, too"),
         (Objective(metric="a", second_metric="a"), "objective.second_metric", "is the first objective, too"),
         (Objective(second_metric="a +"), "objective.second_metric", "not an expression"),

@@ -80,13 +80,13 @@ def test_short_timing_maps_at_most_18_of_200_buffer_sets_including_sets_that_are
 
 
 @pytest.mark.parametrize("request_us", [10.0, 40.0, 80.0])
-def test_honest_kernel_that_slows_later_requests_is_accepted(request_us: float) -> None:
+def test_correct_kernel_that_slows_later_requests_is_accepted(request_us: float) -> None:
     process = Process(request_us)
     timed(process)
     assert contradicted(process.ledger, IDLE, 1) is None
 
 
-def test_honest_timing_samples_keep_the_minimum_length() -> None:
+def test_samples_of_a_consistent_kernel_have_the_minimum_duration() -> None:
     assert timed(Process(10.0)).calls * 10 == MINIMUM_SAMPLE_S * 1e6
 
 

@@ -65,7 +65,7 @@ def test_mission_report_recommends_a_faster_baseline() -> None:
     assert advice not in report(result(7.9))
 
 
-def test_mission_report_marks_no_goal_reached_on_another_gpu() -> None:
+def test_mission_report_marks_no_goal_reached_on_a_gpu_other_than_the_l4() -> None:
     text = report(result(4.0, known("sm_90")))
     assert "Timed on NVIDIA H100 80GB HBM3, not on NVIDIA L4" in text
     assert "which cannot be compared" in text

@@ -140,7 +140,7 @@ def test_pipeline_claims_jobs_only_for_an_eighth_of_its_capacity(monkeypatch: py
         assert line.room == 0
 
 
-def test_pipeline_holds_only_jobs_needed_to_keep_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_contains_only_jobs_needed_to_keep_the_device_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("cuda", 16, monkeypatch) as (line, builds):
         add(line, builds, *range(16))
         for gate in builds.gates.values():
@@ -163,7 +163,7 @@ def test_pipeline_on_a_large_machine_claims_at_most_64_jobs(monkeypatch: pytest.
         assert line.room == 64
 
 
-def test_pipeline_of_a_recorded_space_holds_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_of_a_recorded_space_contains_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
     with pipeline("replay", 16, monkeypatch) as (line, builds):
         assert line.room == 1
         add(line, builds, 1)

@@ -93,7 +93,7 @@ def refused_field(checked: Callable[[], object]) -> str | None:
         (replace(FIRST, repeats=(BOTH,)), "repeats.0.other"),
     ],
 )
-def test_error_names_the_report_field_with_an_impossible_figure(report: Report, field: str) -> None:
+def test_error_names_the_report_field_with_an_impossible_value(report: Report, field: str) -> None:
     assert refused_field(lambda: check(report)) == f"report.{field}"
 
 
@@ -107,7 +107,7 @@ def test_error_names_the_report_field_with_an_impossible_figure(report: Report, 
         replace(FIRST, repeats=(ALONE,)),
     ],
 )
-def test_report_with_possible_figures_is_accepted(report: Report) -> None:
+def test_report_with_possible_values_is_accepted(report: Report) -> None:
     assert refused_field(lambda: check(report)) is None
 
 
@@ -164,5 +164,5 @@ def test_device_with_an_impossible_peak_rate_is_refused() -> None:
 
 
 @pytest.mark.parametrize("target", architectures())
-def test_figures_of_known_devices_are_accepted(target: str) -> None:
+def test_plausible_limits_of_known_devices_are_accepted(target: str) -> None:
     check_figures("device", known(target))

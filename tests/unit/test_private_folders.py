@@ -52,7 +52,7 @@ def test_warning_names_the_file_in_a_private_folder_and_the_chmod_command(
         'char n[] = "%s/table.bin"; // a text alone',
     ],
 )
-def test_missing_files_and_other_strings_give_no_private_folder_warning(folder: Path, source: str) -> None:
+def test_missing_files_and_strings_that_are_no_paths_give_no_private_folder_warning(folder: Path, source: str) -> None:
     assert list(files_in_private_folders(source.replace("%s", str(folder)))) == []
 
 

@@ -102,7 +102,7 @@ def test_error_names_the_invalid_setting_variable_and_the_remedy(
 
 
 def test_error_names_the_option_of_an_invalid_setting() -> None:
-    with pytest.raises(InvalidInput, match=r"^--public-url: 'evo' has no scheme: write https://evo"):
+    with pytest.raises(InvalidInput, match=r"^--public-url: 'evo' has no scheme; write https://evo"):
         Settings.read(public_url="evo")
 
 
@@ -192,7 +192,7 @@ def test_forwarded_port_completes_a_host_without_a_port(host: str, port: str, ex
     assert host_of(scope) == (host if header == "Host" else "127.0.0.1:8765"), "from a peer that is not trusted"
 
 
-def test_forwarded_headers_of_other_peers_are_ignored() -> None:
+def test_forwarded_headers_of_untrusted_peers_are_ignored() -> None:
     said = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evo.example.org"}
     scope, _ = seen({**said, "X-Forwarded-Prefix": "/evo"}, peer="198.51.100.7")
     assert (scope["client"], scope["scheme"], host_of(scope)) == (("198.51.100.7", 4711), "http", "127.0.0.1:8765")
@@ -299,7 +299,7 @@ def test_page_templates_have_urls_only_in_attributes_that_get_the_prefix() -> No
     "given", ["nota url", "a b/c", "x:99999", "-a", "//", "", "evo?x=1", "a@b", "host/a//b", "[::1"]
 )
 def test_error_of_an_invalid_public_url_has_an_example(given: str) -> None:
-    with pytest.raises(ValueError, match=r": write one like https://evo\.example\.org$"):
+    with pytest.raises(ValueError, match=r"; write one like https://evo\.example\.org$"):
         PublicUrl.of(given)
 
 

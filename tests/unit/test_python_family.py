@@ -142,14 +142,14 @@ def test_packed_python_family_has_the_same_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("@py.family\n", "", "family.py: has 0 classes under `@family`: it needs exactly one"),
+        ("@py.family\n", "", "family.py: has 0 classes with the decorator `@family`; exactly one is required"),
         ("class scale:", "class scale(:", "family.py: is not Python"),
         ("N: int = 64", "N: list = 64", "line 12: the type of a problem field is one of int, float, bool, str"),
         ("N: int = 64", "N = 64", "line 12: `N` is neither argument(…) nor case(…)"),
         ("N: int = 64", "N: int = 8 * 8 if True else 2", "is not a literal; the class is read without running it"),
         ('("N",)', "(WIDTH,)", "line 17: `(WIDTH,)` is not a literal"),
         ("def cpu(", "def cpux(", "line 26: there is no `cpux`, did you mean `cpu`? Device kinds: cpu, cuda, triton"),
-        ("TILE=(8, 16)", "TILE", "the tunable `TILE` has no values: write `TILE=[8, 16]`"),
+        ("TILE=(8, 16)", "TILE", "the tunable `TILE` has no values; write `TILE=[8, 16]`"),
         ("TILE=(8, 16), *", "*TILE", "takes its tunables by name"),
         ("def cuda(ROWS=[1, 2]): ...", "def cuda(ROWS=[1, 2]): pass", ""),
         ('source="scale.cu", ', "", "give a `source` or `template`, or the source as its docstring"),

@@ -119,7 +119,7 @@ def test_recorded_config_with_an_invalid_time_is_a_failure(time: float) -> None:
     assert [type(entry.outcome).__name__ for entry in recording.entries.values()] == kinds
 
 
-def test_numbers_of_a_cache_file_are_sorted_and_the_first_of_equal_configs_counts() -> None:
+def test_tunable_values_of_a_cache_file_are_sorted_and_duplicate_configs_are_ignored() -> None:
     first, again = ({"block": 16, "layout": "row", "time": time} for time in (1.0, 2.0))
     unsorted = {"layout": ["row", "col", "row"], "block": [32, 16, 64.5, 16.0]}
     recording = parse(cache(tune_params=unsorted, cache={"a": first | {"compile_time": float("nan")}, "b": again}))
@@ -152,7 +152,7 @@ def test_t4_tunable_values_are_the_recorded_values_in_order() -> None:
 
 
 @pytest.mark.parametrize("unit", ["", "GFLOP/s"])
-def test_t4_results_of_another_objective_are_searched_by_their_times(unit: str) -> None:
+def test_t4_results_with_an_objective_other_than_time_are_searched_by_their_times(unit: str) -> None:
     slow, fast = result(block=1, value=9.0), result(block=2, value=1.0)
     for each, speed in ((slow, 100.0), (fast, 900.0)):
         each["measurements"].append({"name": "GFLOP/s", "value": speed, "unit": unit})
@@ -162,7 +162,7 @@ def test_t4_results_of_another_objective_are_searched_by_their_times(unit: str) 
     assert fastest(recording, 1) == [{"block": 2}]
 
 
-def test_t4_results_may_have_another_time_and_several_values() -> None:
+def test_t4_results_may_name_their_time_as_objective_and_repeat_it() -> None:
     each = result(block=1)
     each["measurements"].append({"name": "kernel", "value": [3.0, 1.0, 2.0], "unit": "us"})
     assert parse(t4(each | {"objectives": ["kernel"]})).optimum_us == pytest.approx(2.0)
@@ -336,10 +336,10 @@ def test_unsupported_names_and_texts_of_a_recording_are_rewritten() -> None:
     [
         (
             cache(tune_params={"block": [16], "layout": ["a b", "a_b"]}),
-            r"'a b' and 'a_b' would both be a_b: change one",
+            r"'a b' and 'a_b' would both be a_b; change one",
         ),
-        (t4(result(**{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b: rename one"),
-        (cache(tune_params={"block": [16, 32], "layout": ["1", 1]}), r"layout: '1' and 1 would both be 1: change one"),
+        (t4(result(**{"a b": 1, "a_b": 1})), r"'a b' and 'a_b' would both be a_b; rename one"),
+        (cache(tune_params={"block": [16, 32], "layout": ["1", 1]}), r"layout: '1' and 1 would both be 1; change one"),
         (cache(tune_params={"block": [16, 1 << 62], "layout": ["x"]}), r"tune_params.block: expected finite numbers"),
         (cache(tune_params={"block": [16.0, float("inf")], "layout": ["x"]}), r"tune_params.block: expected finite"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": 1, "compile_time": 10**400}}), "expected a number"),
@@ -376,7 +376,7 @@ def test_truncated_cache_file_keeps_its_complete_entries() -> None:
 
 @pytest.mark.parametrize("text", [json.dumps(t4(result(block=1)))[:-30], json.dumps(cache())[:100]])
 def test_truncated_recording_without_complete_entries_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"tiny: (is cut off at line 1: copy it again|not valid JSON: Unterminated)"):
+    with pytest.raises(InvalidInput, match=r"tiny: (is cut off at line 1; copy it again|not valid JSON: Unterminated)"):
         parse_recording(text, "tiny")
 
 
@@ -399,13 +399,13 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
         ),
         ({"Metadata": {}, "Results": []}, r"it has `Metadata`, `Results`: KTT's own results; write them as"),
         ({"time": 1}, r"expected a Kernel Tuner cache \(.*\) or T4 results \(.*\), but it has `time`"),
-        (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing: give milliseconds, or a failure"),
+        (cache(cache={"a": {"block": 16, "layout": "row"}}), r"time: is missing; give milliseconds, or a failure"),
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "n/a"}}), r"'n/a' is not a time; write milliseconds"),
         (
             cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}),
-            r"\(1 invalid config\): give one",
+            r"\(1 invalid config\); give one",
         ),
-        (t4(result(block=[1, 2])), r"not a number, a bool or a text: write it as a text, e\.g\. \"\[1_2\]\""),
+        (t4(result(block=[1, 2])), r"not a number, a bool or a text; write it as a text, e\.g\. \"\[1_2\]\""),
     ],
 )
 def test_recording_without_times_is_refused_with_the_reason(document: Document, said: str) -> None:

@@ -195,7 +195,7 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         ),
         (
             WHOLE.replace("np.float32", "np.float64", 1),
-            r"family.toml says float32 \(\d+,\): return \w+\.astype\(np\.float32\)$",
+            r"family.toml says float32 \(\d+,\); return \w+\.astype\(np\.float32\)$",
         ),
         (
             WHOLE.replace('return {"y": 2', 'return {"z": 2'),
@@ -207,20 +207,20 @@ def test_references_are_recomputed_when_their_imports_change(tmp_path: Path, mon
         ),
         (
             WHOLE.replace('return {"y": 2', "return None\n    return {'y': 2"),
-            r"reference\(\): returns NoneType, not a dict of arrays by name: write e\.g\. `return \{\"out\": array\}`",
+            r"reference\(\): returns NoneType, not a dict of arrays by name; write e\.g\. `return \{\"out\": array\}`",
         ),
         (
             WHOLE.replace('return {"y": 2', "return {'y': 'two'}\n    return {'y': 2"),
-            r"reference\(\): `y` holds str96: give real numbers",
+            r"reference\(\): `y` holds str96; give real numbers",
         ),
         (WHOLE.split("def yardstick", maxsplit=1)[0], "has no function `yardstick`"),
         (
             WHOLE.replace("def inputs(problem, distribution, rng)", "def inputs(problem, rng)"),
-            r"inputs\(\): too many positional arguments: .* write `def inputs\(problem, distribution, rng\):`",
+            r"inputs\(\): too many positional arguments; .* write `def inputs\(problem, distribution, rng\):`",
         ),
         (
             WHOLE.replace("def reference(problem, inputs)", "def reference(problem, inputs, config)"),
-            r"reference\(\): missing a required argument: 'config': .* write `def reference\(problem, inputs\):`",
+            r"reference\(\): missing a required argument: 'config'; .* write `def reference\(problem, inputs\):`",
         ),
     ],
 )
@@ -404,7 +404,7 @@ def test_exact_yardstick_of_integers_requires_exact_results(tmp_path: Path) -> N
         ("[2**64, 0, 0, 0, 0]", "1 of 5 elements are beyond what int64 holds"),
         ("np.full(5, 2**63, np.uint64)", "5 of 5 elements are beyond what int64 holds"),
         ("[0.5, np.nan, 0, 0, 0]", "1 of 5 elements are NaN or infinite"),
-        ("[None] * 5", "holds object: give real numbers"),
+        ("[None] * 5", "holds object; give real numbers"),
     ],
 )
 def test_yardstick_with_rounded_or_overflowing_integers_is_refused(tmp_path: Path, yardstick: str, reason: str) -> None:

@@ -199,7 +199,7 @@ def test_error_of_an_invalid_family_folder_names_file_and_reason(
 @pytest.mark.parametrize("name", ["two words", ".hidden", "a,b", "größe", "x" * 101])
 def test_family_folder_with_an_invalid_name_is_refused_with_the_remedy(tmp_path: Path, name: str) -> None:
     write_family(tmp_path / "scale").rename(tmp_path / name)
-    with pytest.raises(InvalidInput, match=r"rename the folder to scale, because .* cannot name a family"):
+    with pytest.raises(InvalidInput, match=r"rename the folder to scale, because .* is not a valid family name"):
         registry.find(str(tmp_path / name))
 
 

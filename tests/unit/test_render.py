@@ -153,7 +153,7 @@ def test_used_names_include_names_in_conditional_includes(tmp_path: Path) -> Non
     ("template", "message"),
     [
         ("{{ TILE }}{{ UNROLL }}{{ ORDER }}{{ PARTS }}", "there is no `PARTS`, did you mean `parts`"),
-        ("{{ TILE }}{{ ORDER }}", "the tunable UNROLL changes nothing: use it in the template"),
+        ("{{ TILE }}{{ ORDER }}", "the tunable UNROLL changes nothing; use it in the template"),
         ("{{ TILE", "kernel.c.j2:1: "),
         ('{% include "gone.h" %}', "there is no file gone.h to include"),
     ],
@@ -208,7 +208,7 @@ def test_only_the_listed_macros_are_defined(tmp_path: Path) -> None:
     unknown = SOURCE_SPEC.replace('source = "kernel.c"', 'source = "kernel.c"\nmacros = ["TILES"]')
     with pytest.raises(InvalidInput, match="did you mean `TILE`"):
         package(tmp_path / "b", spec=unknown, kernel__c="")
-    with pytest.raises(InvalidInput, match="is for `source`"):
+    with pytest.raises(InvalidInput, match="applies only to `source`"):
         package(tmp_path / "c", spec=SPEC.replace('template = "kernel.c.j2"', 'template = "kernel.c.j2"\nmacros = []'))
 
 
@@ -244,7 +244,7 @@ def test_check_reports_a_prefixed_macro_without_effect(tmp_path: Path, kernel: s
 
 
 def test_macro_prefix_is_refused_for_templates(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="is for `source`"):
+    with pytest.raises(InvalidInput, match="applies only to `source`"):
         package(
             tmp_path, spec=SPEC.replace('template = "kernel.c.j2"', 'template = "kernel.c.j2"\nmacro_prefix = "A_"')
         )

@@ -52,7 +52,7 @@ def test_report_targets_are_times_or_speed_ups() -> None:
         ({"best": None, "baselines": {}, "fastest_baseline": None}, "Decision: nothing to keep: nothing was measured."),
     ],
 )
-def test_report_decision_follows_from_the_figures(changes: dict[str, object], said: str) -> None:
+def test_report_decision_follows_from_times_and_targets(changes: dict[str, object], said: str) -> None:
     given = {"champion": None, **changes}
     assert said in written(Material(search=replace(finished(), **given), best=None))  # type: ignore[arg-type]
 

@@ -148,7 +148,7 @@ def test_resumed_optuna_study_equals_an_uninterrupted_study(tmp_path: Path) -> N
     assert len({each["free"] for each in params}) == 6
 
 
-def test_trials_on_one_range_do_not_exclude_configs_of_another() -> None:
+def test_trials_on_one_range_do_not_exclude_configs_of_a_different_range() -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"x": IntDistribution(0, 9)}, seed=0))
     study.optimize(lambda trial: 1 + trial.suggest_int("x", 0, 9), n_trials=10)
     study.sampler = KernelEvoSampler({"x": IntDistribution(100, 119)}, seed=0)
@@ -234,7 +234,7 @@ def test_pickled_or_copied_optuna_sampler_continues_equally() -> None:
         assert configs(other) == whole
 
 
-def test_reseeded_optuna_sampler_proposes_other_configs() -> None:
+def test_reseeded_optuna_sampler_proposes_different_configs() -> None:
     sampler = KernelEvoSampler(SPACE, constraints=CONSTRAINTS, seed=1)
     sampler.reseed_rng()
     study = optuna.create_study(sampler=sampler)
@@ -290,7 +290,7 @@ def test_parameter_names_invalid_for_tunables_do_not_collide() -> None:
 
 
 @pytest.mark.parametrize("foreign", ["a", None])
-def test_trial_with_a_parameter_of_another_type_is_ignored(foreign: str | None) -> None:
+def test_trial_with_a_parameter_of_a_different_type_is_ignored(foreign: str | None) -> None:
     study = optuna.create_study(sampler=KernelEvoSampler({"X": IntDistribution(0, 20)}, seed=0))
     kind = {"X": CategoricalDistribution(["a", None])}
     study.add_trial(optuna.trial.create_trial(params={"X": foreign}, distributions=kind, value=1.0))

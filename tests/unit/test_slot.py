@@ -172,7 +172,7 @@ def evaluation(number: int) -> Lease:
     return any_lease(number)
 
 
-def test_slot_reports_every_lease_once_and_holds_no_lease_at_the_end(
+def test_slot_reports_every_lease_once_and_has_no_lease_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = SlotSetup(tmp_path, monkeypatch, *map(evaluation, range(7))).play()
@@ -212,7 +212,7 @@ def test_search_with_a_known_id_and_different_terms_is_a_new_search(
     assert scene.performer.performed == 2, "the report on the earlier search's binary was used"
 
 
-def test_revoked_lease_does_not_revoke_another_lease_with_the_same_id() -> None:
+def test_revoked_lease_does_not_revoke_a_later_lease_with_the_same_id() -> None:
     first = evaluation(1)
     again = replace(first, token="another")
     held = Held()
@@ -224,7 +224,7 @@ def test_revoked_lease_does_not_revoke_another_lease_with_the_same_id() -> None:
     assert held.leases == [again]
 
 
-def test_binary_measured_by_another_worker_is_not_measured_again(
+def test_binary_measured_by_a_second_worker_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = SlotSetup(tmp_path, monkeypatch, evaluation(1), digest="same")
@@ -247,7 +247,7 @@ def test_revoked_job_is_interrupted_and_neither_reported_nor_released(
     assert (scene.service.reports, scene.service.released) == ({}, [])
 
 
-def test_revoking_another_job_interrupts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revoking_a_job_that_is_not_running_interrupts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def other_revoked(job: Job) -> Report:
         scene.slot.revoke(scene.held.revoke([99]))
         return GOOD
@@ -269,7 +269,7 @@ def test_job_revoked_before_its_start_is_not_performed(tmp_path: Path, monkeypat
     assert list(scene.service.reports) == [1]
 
 
-def test_stopping_slot_reports_and_holds_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_slot_reports_its_jobs_and_keeps_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped_meanwhile(job: Job) -> Report:
         scene.stopping.set()
         return CRASHED
@@ -382,7 +382,7 @@ def test_exhausted_machine_releases_its_jobs_without_reporting_failures(
     assert set(activities) == {"exhausted"}
 
 
-def test_jobs_of_a_family_with_another_digest_are_released_as_unfit(
+def test_jobs_of_a_family_with_a_different_digest_are_released_as_unfit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = evaluation(1)
@@ -490,7 +490,7 @@ def test_job_that_failed_to_compile_does_not_wait_for_the_device(
     assert list(scene.play().service.reports) == [1]
 
 
-def test_slot_reports_the_process_that_holds_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_reports_the_process_that_uses_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str | None] = []
 
     @contextmanager

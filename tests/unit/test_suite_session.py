@@ -165,7 +165,7 @@ def test_suite_measures_costs_by_the_metric_of_its_searches(service: Service) ->
     assert set(costs) <= {3.0 * time for time in times}
 
 
-def test_suite_pauses_a_search_before_another_continues(service: Service) -> None:
+def test_suite_pauses_a_search_before_the_next_search_continues(service: Service) -> None:
     searched((8, 16), Shared(trials=6))
     slices = [(number, command) for number, command in service.commands if command in ("pause", "resume")]
     assert slices[:2] == [(1, "pause"), (2, "pause")]
@@ -180,7 +180,7 @@ def test_later_suite_searches_start_with_the_best_configs_of_earlier_searches(se
     assert second["warm_start"] == {"source": "calls of suite mine searched before", "configs": [{"ROWS": 8}]}
 
 
-def test_suite_measures_best_configs_on_the_other_problems(service: Service) -> None:
+def test_suite_measures_each_best_config_on_the_remaining_problems(service: Service) -> None:
     searched((8, 16), Shared(trials=4))
     assert [terms["budget"] for terms in service.terms[2:]] == [{"trials": 3}, {"trials": 3}]
 

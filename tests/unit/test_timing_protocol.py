@@ -107,7 +107,7 @@ def test_interleaved_rounds_sample_each_kernel_once_in_every_order() -> None:
 
 
 @pytest.mark.parametrize("rounds", [100, 101])
-def test_every_timer_precedes_every_other_in_half_of_the_rounds(rounds: int) -> None:
+def test_each_of_two_timers_is_first_in_half_of_the_rounds(rounds: int) -> None:
     orders = set()
     for seed in range(3):
         asked: list[str] = []

@@ -31,7 +31,7 @@ from evo.text.document import read_toml
 )
 def test_toml_error_suggests_a_valid_line(line: str, written: str) -> None:
     for before, after in (("", ""), ("a = 1\n[table]\n", "\nb = 2\n"), ("", "\nworse = = =")):
-        with pytest.raises(ValueError, match=re.escape(f": write `{written}`") + "$"):
+        with pytest.raises(ValueError, match=re.escape(f"; write `{written}`") + "$"):
             read_toml(before + line + after)
     tomllib.loads(written)
 
@@ -44,5 +44,5 @@ def test_ambiguous_toml_error_has_no_suggestion(text: str) -> None:
 
 
 def test_error_of_a_repeated_toml_table_suggests_a_list_of_tables() -> None:
-    with pytest.raises(ValueError, match=r": write `\[\[cpu\.constraints\]\]` where it may be given several times"):
+    with pytest.raises(ValueError, match=r"; write `\[\[cpu\.constraints\]\]` where it may be given several times"):
         read_toml("[cpu.constraints]\na = 1\n[cpu.constraints]\na = 2\n")

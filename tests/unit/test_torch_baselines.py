@@ -43,7 +43,7 @@ def test_torch_baseline_passes_tensors_in_order_and_compiles_once(monkeypatch: p
 
 def test_torch_baseline_without_a_gpu_says_which_build_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", Torch(sees_gpu=False))
-    with pytest.raises(ImportError, match="does not see the GPU: install one built for CUDA"):
+    with pytest.raises(ImportError, match="does not see the GPU; install one built for CUDA"):
         torch_baselines(len, ("x",), dtype="float32")["torch"]({"x": np.array([1])})
 
 

@@ -36,7 +36,7 @@ def earlier(space: Space, rows: int) -> Earlier:
 @pytest.mark.parametrize(
     ("others", "rows", "ratio"), [((16, 64), 32, 1.0), ((8, 16, 32), 64, 1.2), ((32, 64), 16, 1.2)]
 )
-def test_fast_config_is_predicted_from_results_of_other_problems(
+def test_fast_config_is_predicted_from_results_of_similar_problems(
     others: tuple[int, ...], rows: int, ratio: float
 ) -> None:
     space = Space(TUNABLES)
@@ -63,7 +63,7 @@ def test_too_few_results_predict_no_config() -> None:
     assert predicted(space, {"rows": 32}, [replace(whole, results=whole.results[:LEAST])], 5)
 
 
-def test_config_of_another_space_maps_to_nearest_numbers_and_defaults() -> None:
+def test_config_of_a_different_space_maps_to_nearest_numbers_and_defaults() -> None:
     space = Space(TUNABLES)
     row = nearest_row(space, {"TILE": 80, "COPY": "async", "OTHER": 1})
     assert row is not None

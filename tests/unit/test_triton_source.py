@@ -153,7 +153,7 @@ def test_generated_triton_source_creates_descriptors_in_a_wrapper_kernel(tmp_pat
     assert "kernel_evo_described" not in plain
 
 
-def test_triton_descriptor_may_view_an_argument_in_another_shape(tmp_path: Path) -> None:
+def test_triton_descriptor_may_view_an_argument_in_a_different_shape(tmp_path: Path) -> None:
     shaped = 'of = "a"\nshape = ["2 * M", "K // 2"]\n'
     _, source = candidate_of(
         package_with(tmp_path, "matmul_host_descriptors", "family.toml", 'of = "a"\n', shaped),
@@ -198,7 +198,7 @@ def test_problem_that_a_triton_descriptor_cannot_describe_is_refused(
 def test_triton_kernel_with_undeclared_descriptors_is_refused(tmp_path: Path) -> None:
     declared = '[[triton.launch.descriptors]]\nof = "c"\nblock = ["BLOCK_M", "BLOCK_N"]\n'
     package = package_with(tmp_path, "matmul_host_descriptors", "family.toml", declared, "")
-    remedy = r'takes c_desc as a tensor descriptor: add \[\[triton.launch.descriptors\]\] with of = "c" and its block'
+    remedy = r'takes c_desc as a tensor descriptor; add \[\[triton.launch.descriptors\]\] with of = "c" and its block'
     with pytest.raises(RenderError, match=remedy):
         check(package, "cuda")
 

@@ -61,7 +61,7 @@ def test_variant_template_that_renders_an_outside_include_is_refused(tmp_path: P
     assert "names a file outside the family" in built.refusal.log
 
 
-def test_incumbent_of_another_variant_is_built_from_its_own_files(tmp_path: Path) -> None:
+def test_incumbent_of_a_different_variant_is_built_from_its_own_files(tmp_path: Path) -> None:
     families = Families(tmp_path / "families")
     base, variant = family(), family({"kernel.c.j2": "int other = {{ WIDTH }};"})
     work = assignment(variant, families)

@@ -88,7 +88,7 @@ def test_wrong_answer_names_case_launch_and_reason(kernel: Kernel, reason: str) 
         ("float16", 2.0, False),
     ],
 )
-def test_small_error_against_a_low_precision_reference_advises_to_check_the_reference(
+def test_small_error_with_a_low_precision_reference_suggests_checking_the_reference(
     dtype: str, scale: float, *, advised: bool
 ) -> None:
     buffers, golden = doubled("float32")
@@ -118,7 +118,7 @@ def test_wrong_answer_of_a_variant_does_not_mention_family_toml() -> None:
 
 
 @pytest.mark.parametrize(("then", "comparisons"), [(good, 0), (a_bit, 1)])
-def test_outputs_in_other_buffers_are_not_compared_again_if_their_bytes_are_equal(
+def test_outputs_in_further_buffers_are_not_compared_again_if_their_bytes_are_equal(
     monkeypatch: pytest.MonkeyPatch, then: Kernel, comparisons: int
 ) -> None:
     buffers, golden = doubled()

@@ -52,7 +52,7 @@ def test_durations_have_at_most_two_units(seconds: float, text: str) -> None:
     ("value", "text"),
     [(0.0, "0"), (0.81254, "0.8125"), (12345.6, "12,346"), (1e9, "1,000,000,000"), (0.00001234, "0.00001234")],
 )
-def test_figures_have_no_exponent(value: float, text: str) -> None:
+def test_formatted_numbers_have_no_exponent(value: float, text: str) -> None:
     assert significant(value) == text
 
 

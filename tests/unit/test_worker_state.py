@@ -53,7 +53,7 @@ def test_slot_text_states_the_activity_or_the_quarantine_reason() -> None:
         ([replace(WORKER, left_at=NOW)], 10, "has left"),
         ([replace(WORKER, left_at=NOW), WORKER], 10, None),
         ([replace(WORKER, drain=True)], 10, "kernel-evo workers resume vm"),
-        ([replace(WORKER, slots=(ASIDE,))], 10, "Xid 79. Once it is repaired: kernel-evo workers clear vm cpu-1"),
+        ([replace(WORKER, slots=(ASIDE,))], 10, "Xid 79. Once it is repaired, kernel-evo workers clear vm cpu-1"),
         ([replace(WORKER, slots=(ASIDE,)), WORKER], 10, None),
         ([replace(WORKER, slots=())], 10, None),
     ],

@@ -143,7 +143,7 @@ def test_truncated_recording_is_read_in_part_or_refused(content: dict[str, Any])
 def test_value_suggested_by_an_error_is_accepted(path: str, wrong: object, written: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Family.from_document(edited(path, wrong))
-    assert raised.value.reason.endswith(f": write {written}"), raised.value
+    assert raised.value.reason.endswith(f"; write {written}"), raised.value
     ((_, value),) = tomllib.loads(written).items()
     try:
         Family.from_document(edited(path, value))
@@ -177,7 +177,7 @@ def test_config_option_accepts_integers_and_fractions_of_one_tunable(text: str) 
         (lambda text: parse_config(text, FRACTIONS), "F=nan", "config.F", "not one of 0.5, 1, 2"),
         (lambda text: parse_config(text, FRACTIONS), "f=1", "config.f", "did you mean `F`?"),
         (lambda text: parse_config(text, FRACTIONS), "F", "config", "write e.g. `A=1,B=2`"),
-        (lambda text: parse_config(text, FRACTIONS), "F=1,F=2", "config.F", "is given twice: keep one"),
+        (lambda text: parse_config(text, FRACTIONS), "F=1,F=2", "config.F", "is given twice; keep one"),
         (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 3000}", "config", "the limit is"),
         (lambda text: parse_config(text, FRACTIONS), f"F={'9' * 900}", "config.F", "not one of 0.5, 1, 2"),
         (lambda text: parse_config(text, FRACTIONS), "ON=1", "config.ON", "not one of false, true"),

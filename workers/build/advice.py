@@ -89,7 +89,7 @@ def _under_nvrtc(name: str, unit: Unit) -> str:
 
 def _under_c(name: str, unit: Unit) -> str:
     if unit.language == "c" and (name in _CPP_HEADERS or _of_c(name)):
-        return f"<{name}> is a header of C++, and the source is compiled as C: name it .cpp, .cc or .cxx"
+        return f"<{name}> is a header of C++, and the source is compiled as C; name it .cpp, .cc or .cxx"
     return _elsewhere(name, unit)
 
 
@@ -106,7 +106,7 @@ def _elsewhere(name: str, unit: Unit) -> str:
         start = f'name the folder from which {name} starts with `flags = ["-I/that/folder"]` under [{table}]'
         return f"{name} is above the family's folder, which is copied to where it is compiled: {inside}, or {start}"
     nowhere = f"{name} is not in the source's folder, the family's folder or the compiler's default folders"
-    return f'{nowhere}: put it there, or name its folder with `flags = ["-I/its/folder"]` under [{table}]'
+    return f'{nowhere}; put it there, or name its folder with `flags = ["-I/its/folder"]` under [{table}]'
 
 
 MOST = 3

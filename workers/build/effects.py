@@ -223,13 +223,13 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
     for found in REDEFINED.finditer(log):
         if macro in (found["gcc"], found["nvrtc"]):
             place = f"{found['file']}:{found['a'] or found['b']}"
-            return f"{place} redefines it: write `#ifndef {macro}` in the line before and `#endif` in the line after it"
+            return f"{place} redefines it; write `#ifndef {macro}` in the line before and `#endif` in the line after it"
     if not implementation.becomes_macro(name):
-        return f"It is not among the `macros` of family.toml: add it there, or remove it from {table}"
+        return f"It is not among the `macros` of family.toml; add it there, or remove it from {table}"
     used = used_names(package, implementation.kind)
     if macro not in used and name not in implementation.reach(used):
         meant = get_close_matches(macro, sorted(used), n=1, cutoff=0.7)
-        hint = f", did you mean `{meant[0]}`? Use" if meant else ": use"
+        hint = f", did you mean `{meant[0]}`? Use" if meant else "; use"
         return f"{file} does not contain it{hint} it there, or remove it from {table}"
     return f"Make {file} depend on its value, or remove it from {table}; if other configs need it, keep it"
 

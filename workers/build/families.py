@@ -34,7 +34,7 @@ def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
     """
     files = unpack(fetch(ref.digest))
     if (digest := digest_of(files)) != ref.digest:
-        raise EvoError(f"the fetched family has digest {digest[:12]}: use the same version of worker and service")
+        raise EvoError(f"the fetched family has digest {digest[:12]}; use the same version of worker and service")
     family = folder / ref.digest / family_of(files).name
     shutil.rmtree(family, ignore_errors=True)
     for name, content in files.items():
@@ -166,7 +166,7 @@ class Families:
         if package.digest != ref.digest:
             raise FamilyMismatch(
                 f"family {ref.name} differs from the one that was submitted ({where} has digest "
-                f"{package.digest[:12]}, not {ref.digest[:12]}): undo the changes there, or start a new search"
+                f"{package.digest[:12]}, not {ref.digest[:12]}); undo the changes there, or start a new search"
             )
         return package
 
@@ -177,7 +177,7 @@ class Families:
                 raise NotFound("it was uploaded to a service, which this machine cannot reach")
             return str(lay_out(ref, self._fetch, self._folder / "bundles"))
         if ref.location is None and is_path(ref.name):
-            raise NotFound("its name is a path: give a path as the location")
+            raise NotFound("its name is a path; give a path as the location")
         return ref.location or ref.name
 
     def _copy(self, package: Package) -> Copy:

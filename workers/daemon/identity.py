@@ -39,7 +39,7 @@ def claim_identity(folder: Path) -> Identity:
             number += 1
     except OSError as error:
         raise IdentityError(
-            f"the worker's folder {folder} cannot be used ({error.strerror}): name another with --data, or give an --id"
+            f"the worker's folder {folder} cannot be used ({error.strerror}); name another with --data, or give an --id"
         ) from None
     return identity
 
@@ -108,7 +108,7 @@ def _write(kept: Path, join_token: str, token: str) -> None:
             json.dump({"join": _name(join_token), "token": token}, file)
         draft.replace(kept)
     except OSError as error:
-        raise NotKept(f"{kept} cannot be written ({error.strerror}): name another folder with --data") from error
+        raise NotKept(f"{kept} cannot be written ({error.strerror}); name another folder with --data") from error
 
 
 def _name(join_token: str) -> str:

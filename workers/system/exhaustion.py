@@ -27,7 +27,9 @@ def refuse_exhaustion(said: str) -> None:
     for number in _NUMBERS:
         for line in said.splitlines():
             if os.strerror(number).lower() in line.lower():
-                raise MachineExhausted(f"this machine cannot build anything, make room first: {line.strip()[:300]}")
+                raise MachineExhausted(
+                    f"nothing can be built on this machine until space is free: {line.strip()[:300]}"
+                )
 
 
 def refuse_noexec(folder: Path) -> None:
@@ -38,6 +40,6 @@ def refuse_noexec(folder: Path) -> None:
     """
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         raise MachineExhausted(
-            f"{folder} is on a file system mounted with `noexec`, where no compiled kernel can be loaded: set TMPDIR "
+            f"{folder} is on a file system mounted with `noexec`, where no compiled kernel can be loaded; set TMPDIR "
             "to a folder of another file system"
         )

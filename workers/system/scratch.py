@@ -34,7 +34,7 @@ def scratch() -> Iterator[Path]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ScratchError(
-            f"no temporary folder can be created ({reason}): free some space, or set TMPDIR to a writable folder"
+            f"no temporary folder can be created ({reason}); free some space, or set TMPDIR to a writable folder"
         ) from None
     try:
         yield folder

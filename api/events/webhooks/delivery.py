@@ -75,7 +75,7 @@ class WebhookDelivery:
         if secret is None:
             raise InvalidInput(
                 "webhook.secret",
-                "is needed to sign the message: give one, or set KERNEL_EVO_WEBHOOK_SECRET for the service",
+                "required to sign the message; give a secret, or set KERNEL_EVO_WEBHOOK_SECRET for the service",
             )
         try:
             signing_key(secret)

@@ -73,14 +73,14 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
         parts = urlsplit(url)
         name, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
-        raise InvalidInput("webhook.url", f"is not a URL: give one {_example(url)}") from None
+        raise InvalidInput("webhook.url", f"is not a URL; give one {_example(url)}") from None
     name = None if name is None else _ascii(name)
     if parts.scheme not in {"http", "https"} or not name or parts.username is not None or not url.isprintable():
         raise InvalidInput("webhook.url", f"must be an http:// or https:// URL without a user name, {_example(url)}")
     try:
         addresses = resolve(name, port)
     except (OSError, ValueError):
-        reason = f"the name {name:.100} cannot be resolved: check its spelling, or give an address in its place"
+        reason = f"the name {name:.100} cannot be resolved; check its spelling, or give an address in its place"
         raise InvalidInput("webhook.url", reason) from None
     if not private and (hidden := [address for address in addresses if not is_public(address)]):
         raise InvalidInput(
@@ -114,7 +114,7 @@ def _ascii(name: str) -> str:
         return httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
     except (httpx.InvalidURL, UnicodeError):
         remedy = "write it in ASCII, as the receiver's certificate has it"
-        raise InvalidInput("webhook.url", f"{name!r} is not a host name: {remedy}") from None
+        raise InvalidInput("webhook.url", f"{name!r} is not a host name; {remedy}") from None
 
 
 def is_public(address: Address) -> bool:

@@ -82,7 +82,7 @@ def _refusal(request: Request) -> Response | None:
         return refused
     packing = request.headers.get("content-encoding", "").strip().lower()
     if packing not in ("", "identity"):
-        return answer(request, 415, f"Content-Encoding: {packing!r:.40} is not supported: send the body uncompressed")
+        return answer(request, 415, f"Content-Encoding: {packing!r:.40} is not supported; send the body uncompressed")
     return None
 
 
@@ -108,4 +108,4 @@ async def _drain(receive: Receive, most_bytes: int) -> None:
 
 def too_large(most_bytes: int) -> str:
     size = f"{most_bytes >> 20} MiB" if most_bytes >> 20 else f"{most_bytes:,} bytes"
-    return f"the body is larger than the {size} that this service accepts: send less, or in parts"
+    return f"the body is larger than the {size} that this service accepts; send less, or in parts"

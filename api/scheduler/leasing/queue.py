@@ -90,7 +90,7 @@ class WorkQueue:
                 self._registry.fail(search_id, str(error))
             except IntegrityError:
                 log.warning("a concurrent transaction came first; the batch is retried", search=search_id)
-        reason = f"search {search_id} keeps being changed by other processes: try again"
+        reason = f"search {search_id} keeps being changed by other processes; try again"
         raise StoreUnavailable(reason, public=reason)
 
     def _all(

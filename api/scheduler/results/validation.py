@@ -33,7 +33,7 @@ def check(report: Report) -> None:
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
         remedy = "give the lease back instead (POST /attempts/ID/release)"
         raise InvalidInput(
-            "report.outcome.kind", f"only the service assigns the outcome {report.outcome.kind}: {remedy}"
+            "report.outcome.kind", f"only the service assigns the outcome {report.outcome.kind}; {remedy}"
         )
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
         check_figures("report.outcome.time_us", report.outcome.time_us, TIME_US)
@@ -68,9 +68,9 @@ def check_answer(report: Report, job: Job, terms: SearchTerms) -> None:
 def _check_kind(report: Report, runs: Runs) -> None:
     """Refuse estimates in a search that measures, and times in a search of estimates."""
     if runs == "nothing" and any(_timings(report)):
-        raise InvalidInput("report", "contains times, but this is a search of estimates: report an estimate")
+        raise InvalidInput("report", "contains times, but this is a search of estimates; report an estimate")
     if runs != "nothing" and isinstance(report, EvaluateReport) and isinstance(report.outcome, Estimated):
-        raise InvalidInput("report.outcome.kind", "this search measures kernels: an estimate is not accepted")
+        raise InvalidInput("report.outcome.kind", "this search measures kernels and accepts no estimates")
 
 
 def _check_protocol(report: Report, protocol: int) -> None:
@@ -80,7 +80,7 @@ def _check_protocol(report: Report, protocol: int) -> None:
             remedy = "update the worker" if timing.protocol < protocol else "begin the search again"
             raise InvalidInput(
                 f"{where}.protocol",
-                f"{timing.protocol}, but this search ranks times of protocol {protocol}: {remedy}",
+                f"{timing.protocol}, but this search ranks times of protocol {protocol}; {remedy}",
             )
 
 
@@ -90,9 +90,9 @@ def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
         return
     if job.incumbent is not None and report.incumbent is None:
         remedy = "time both, or report a `failure` with `failed`"
-        raise InvalidInput("report.incumbent", f"this job compares the challenger with an incumbent: {remedy}")
+        raise InvalidInput("report.incumbent", f"this job compares the challenger with an incumbent; {remedy}")
     if job.incumbent is None and report.incumbent is not None:
-        raise InvalidInput("report.incumbent", "this job names no incumbent to compare with: leave it out")
+        raise InvalidInput("report.incumbent", "this job names no incumbent to compare with; leave it out")
 
 
 def _check_outcome(outcome: Outcome) -> None:
@@ -156,7 +156,9 @@ def _check_change(where: str, each: Ablated) -> None:
     """Require all three series of a change, or a reason and no series."""
     timings = [timing for _, timing in _ablated_timings(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):
-        raise InvalidInput(where, "must have champion, champion_again and changed, or a failure, or same_binary")
+        raise InvalidInput(
+            where, "must contain `champion`, `champion_again` and `changed`, or only `failure`, or only `same_binary`"
+        )
     _check_as_many(where, timings)
 
 

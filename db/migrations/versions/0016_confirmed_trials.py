@@ -54,7 +54,7 @@ def _take_over() -> None:
             found = _confirmation(json.loads(verdict) if isinstance(verdict, str) else verdict)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             log.warning(
-                "a verdict cannot be read: its trial keeps the quick figures", trial=trial_id, reason=str(error)
+                "a verdict cannot be read, so its trial keeps the quick time", trial=trial_id, reason=str(error)
             )
             continue
         row = connection.execute(sa.select(trials).where(trials.c.id == trial_id)).first()

@@ -35,7 +35,7 @@ Problems = Annotated[
     typer.Option(
         "--problem",
         help="Fields of the problem as NAME=VALUE,…; omitted fields keep their defaults. Several values (`S=128,256`) "
-        "are several problems, searched in turn.",
+        "give several problems, which are searched one after the other.",
         metavar="FIELDS",
     ),
 ]
@@ -48,7 +48,7 @@ ConfigText = Annotated[
     ),
 ]
 DeviceName = Annotated[
-    str, typer.Option("--device", help="auto, a kind (cpu, cuda, replay) or a model, e.g. 'NVIDIA L4'.")
+    str, typer.Option("--device", help="Device: auto, a kind (cpu, cuda, replay) or a model, e.g. 'NVIDIA L4'.")
 ]
 Cache = Annotated[
     Literal["hot", "cold"],
@@ -65,8 +65,8 @@ WarmStart = Annotated[
     typer.Option(
         "--warm-start",
         metavar="FILE|STORAGE",
-        help="Try the best of recorded results first, as advice: a Kernel Tuner cache, T4 results, or an Optuna "
-        "study as sqlite:///FILE#STUDY.",
+        help="Try the best configs of a recording first: a Kernel Tuner cache, T4 results, or an Optuna study as "
+        "sqlite:///FILE#STUDY.",
     ),
 ]
 Threads = Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="CPU threads that a kernel may use.")]
@@ -80,8 +80,8 @@ AnyOrder = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        help="Policy: resource limits of configs and thresholds of a promotion. A name (default, l4-notes, l4-final) "
-        "or a .toml or .json file.",
+        help="Policy with the resource limits of configs and the thresholds of a promotion: a name (default, l4-notes, "
+        "l4-final), or a .toml or .json file.",
         metavar="NAME|FILE",
     ),
 ]
@@ -98,7 +98,12 @@ ModelUrl = Annotated[
 ]
 BudgetUsd = Annotated[
     float | None,
-    typer.Option(min=0.0, metavar="X", help="Maximum cost of the model; needs prices.", rich_help_panel=_MODEL),
+    typer.Option(
+        min=0.0,
+        metavar="X",
+        help="Maximum cost of all requests to the model; needs --price-in and --price-out.",
+        rich_help_panel=_MODEL,
+    ),
 ]
 PriceIn = Annotated[
     float, typer.Option(min=0.0, metavar="USD", help="Price per million prompt tokens.", rich_help_panel=_MODEL)

@@ -46,7 +46,7 @@ def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
         if getattr(takes[0], "min", None) is not None
         else f"give a name, or a path such as ./{word}"
     )
-    return f"{_name(takes[0]).strip('[].…')}: {word} begins with `-`, as options do: {wanted}; see `{help_of(error)}`"
+    return f"{_name(takes[0]).strip('[].…')}: {word} begins with `-`, as options do; {wanted}; see `{help_of(error)}`"
 
 
 def help_of(error: TyperException) -> str:
@@ -76,7 +76,7 @@ def refuse_with_resume(context: typer.Context, kept: Set[str]) -> None:
     for option in typed_options(context):
         if option not in kept | _SERVICE:
             remedy = "leave it out, or start a new search with it, which begins with the stored results"
-            raise InvalidInput(option, f"has no effect with --resume, which keeps the search's settings: {remedy}")
+            raise InvalidInput(option, f"has no effect with --resume, which keeps the search's settings; {remedy}")
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:

@@ -56,7 +56,9 @@ def families(
 
 
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the family's.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder to create; its name becomes the name of the family.")
+    ],
 ) -> None:
     """Create a family with a small kernel that runs and can be searched, as a starting point."""
     from evo.cli.files.new_family import write_scaffold
@@ -81,13 +83,15 @@ def import_(
         ),
     ],
     entry: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Function to call; may be omitted if there is only one.")
+        str | None,
+        typer.Option(metavar="NAME", help="Kernel function to call; may be omitted if the source defines only one."),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
             metavar="FILE:FUNCTION",
-            help="Python function that computes the expected outputs from inputs by name; also MODULE:FUNCTION.",
+            help="Python function that computes the expected outputs from the inputs, which it gets by name. "
+            "MODULE:FUNCTION is also accepted.",
         ),
     ] = None,
     role: Annotated[
@@ -98,7 +102,7 @@ def import_(
         Path | None, typer.Option(metavar="FOLDER", help="Folder to create; by default named like the source.")
     ] = None,
 ) -> None:
-    """Create a family for a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.
+    """Create a family from a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.
 
     Comments mark the places where a person must decide. A PyTorch model (class Model, get_inputs, get_init_inputs) is
     run once, in a separate process. Its family has no kernel yet, so submit variants.
@@ -107,7 +111,9 @@ def import_(
         case ["kernelbench", file]:
             for name, value in (("--entry", entry), ("--reference", reference), ("--role", role)):
                 if value is not None:
-                    raise InvalidInput(name, "is for sources: a model states its outputs itself; remove it")
+                    raise InvalidInput(
+                        name, "applies only to sources, because a model computes its own outputs; remove it"
+                    )
             _import_kernelbench(Path(file), folder)
         case [file]:
             _import_source(Path(file), folder, entry=entry, reference=reference, roles=role or [])

@@ -170,10 +170,10 @@ def resolve(
     if package.recording is not None:
         replay = command("search", family)
         raise InvalidInput(
-            "FAMILY", f"{family} is a recording, which has no source to build: replay it with `{replay}`"
+            "FAMILY", f"{family} is a recording, which has no source to build; replay it with `{replay}`"
         )
     if target is not None and device != "auto":
-        raise InvalidInput("--target", "replaces --device: give only one of them")
+        raise InvalidInput("--target", "replaces --device; give only one of them")
     chosen = choose(local_devices(), device, package.family) if target is None else known(target)
     _refuse_several(problem)
     _refuse_threads(objective, chosen)
@@ -191,7 +191,7 @@ def _refuse_several(problem: str) -> None:
     from evo.family.problem import split_shapes
 
     if problem and len(split_shapes(problem)) > 1:
-        raise InvalidInput("--problem", "names several shapes: give one; `kernel-evo search` takes several")
+        raise InvalidInput("--problem", "names several shapes; give one; `kernel-evo search` takes several")
 
 
 def _refuse_threads(objective: "Objective", device: "Device") -> None:

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 def mission(
     *,
     minutes: Annotated[
-        float, typer.Option(min=0.1, max=10**6, metavar="M", help="Minutes for all searches together.")
+        float, typer.Option(min=0.1, max=10**6, metavar="M", help="Duration of all searches together, in minutes.")
     ] = MINUTES,
     cost_per_hour: Annotated[
         float | None,
@@ -50,7 +50,8 @@ def mission(
         ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="A kind or a model; by default cuda, or auto for a rehearsal.")
+        str | None,
+        typer.Option(metavar="DEVICE", help="Device kind or model; by default cuda, or auto for a rehearsal."),
     ] = None,
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help="Run the whole procedure once on small problems; needs no GPU.")

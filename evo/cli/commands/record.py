@@ -89,7 +89,7 @@ def record(
 
     asked: Request | int
     if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} has a family already: leave it out", param_hint="FAMILY")
+        raise typer.BadParameter(f"search {resume} has a family already; leave it out", param_hint="FAMILY")
     if resume is not None:
         refuse_with_resume(context, {"--to"})
         with connect(where) as connection:
@@ -120,7 +120,7 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
     from evo.space.recording import cache_document, results_document
 
     if view.estimated:
-        raise InvalidInput("SEARCH", f"search {view.id} ran nothing: estimates are not measurements to be recorded")
+        raise InvalidInput("SEARCH", f"search {view.id} only estimated its trials, and estimates cannot be recorded")
     device = aimed_at(view.device, view.objective)
     space = Family.from_document(client.family(view.family).document).space(view.problem, device, view.objective)
     recording = recorded(view, space, client.every_trial(view.id))

@@ -86,7 +86,7 @@ def search(
             min=1,
             max=64,
             metavar="K",
-            help="Configs per family in the small set of a suite; the report compares several sizes.",
+            help="Number of configs per family in the small set that a suite's report lists.",
         ),
     ] = CONFIGS,
     device: DeviceName = "auto",
@@ -100,7 +100,8 @@ def search(
             min=0.01,
             max=MOST,
             metavar="M",
-            help=f"Maximum minutes; {MINUTES:g} if no limit is given. The best trial is confirmed afterwards.",
+            help=f"Maximum duration in minutes; {MINUTES:g} if no limit is given. Confirming the best trial takes "
+            "additional time.",
             rich_help_panel=_BUDGET,
         ),
     ] = None,
@@ -144,8 +145,8 @@ def search(
         str | None,
         typer.Option(
             metavar="GPU",
-            help="Respect the limits of this GPU, e.g. sm_89 or 'NVIDIA L4': each config is compiled for it, too, and "
-            "the gates judge that build. The times are those of the GPU present.",
+            help="GPU whose limits each config must respect, e.g. sm_89 or 'NVIDIA L4'. Each config is also compiled "
+            "for this GPU, and that build must stay within its limits. Times are measured on the GPU of this machine.",
         ),
     ] = None,
     compile_only: Annotated[
@@ -157,11 +158,12 @@ def search(
         bool,
         typer.Option(
             "--from-default",
-            help="Begin with only the default config, without earlier champions and the family's recommended configs.",
+            help="Start only from the default config, without earlier champions and the family's starting configs.",
         ),
     ] = False,
     device_uuid: Annotated[
-        str | None, typer.Option(metavar="UUID", help="Only on the device with this UUID.", rich_help_panel=_DEVICE)
+        str | None,
+        typer.Option(metavar="UUID", help="Search only on the device with this UUID.", rich_help_panel=_DEVICE),
     ] = None,
     device_memory: Annotated[
         float | None,
@@ -169,7 +171,7 @@ def search(
             min=0.001,
             max=MOST,
             metavar="GB",
-            help="Only on devices that report at least this much memory.",
+            help="Search only on devices that report at least this much memory.",
             rich_help_panel=_DEVICE,
         ),
     ] = None,
@@ -177,7 +179,8 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="NAME>=VERSION",
-            help="Only with this software or newer: cuda, cuda_driver, gcc, clang; may be repeated.",
+            help="Search only on machines with at least this version of cuda, cuda_driver, gcc or clang; may be "
+            "repeated.",
             rich_help_panel=_DEVICE,
         ),
     ] = None,
@@ -205,10 +208,10 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="OBJECTIVE",
-            help="Objective: `time` (default); for a suite also `worst` (minimise the largest loss of any call); or "
-            "your own metric as `minimise: EXPRESSION` or `maximise: EXPRESSION` over time_us, energy_uj, gflop_s, "
-            "gb_s, registers …, tunables and fields. Give the option twice to search for the Pareto front of two "
-            "objectives; the first decides which trial is the champion.",
+            help="Objective: `time` (default), or your own metric as `minimise: EXPRESSION` or `maximise: EXPRESSION` "
+            "over time_us, energy_uj, gflop_s, gb_s, registers …, tunables and fields. A suite may also have the "
+            "objective `worst` (minimise the largest slowdown of any call). Give the option twice to search for the "
+            "Pareto front of two objectives; the first objective decides which trial is the champion.",
         ),
     ] = None,
     ablate: Annotated[
@@ -240,28 +243,28 @@ def search(
     if resume is not None and suite is None:
         refuse_with_resume(context, {"--ablate", "--detach", "--announce"})
     if webhook is None and webhook_secret is not None and "--webhook-secret" in typed_options(context):
-        raise InvalidInput("--webhook-secret", "signs the message to a --webhook: add --webhook, or leave it out")
+        raise InvalidInput("--webhook-secret", "signs the message to a --webhook; add --webhook, or leave it out")
     then = partial(ablation.after_search, as_json=as_json) if ablate else None
     if detach and ablate and where.url is not None:
-        raise InvalidInput("--ablate", "runs after the search, and --detach does not wait for it: run `ablate` later")
+        raise InvalidInput("--ablate", "runs after the search, and --detach does not wait for it; run `ablate` later")
     if detach and where.url is None:
         again = [argument for argument in sys.argv[1:] if argument != "--detach"]
         location = LocalDatabase.to_begin(where.database) if resume is None else LocalDatabase.to_use(where.database)
         raise typer.Exit(background.detach(again, location, where.options, as_json=as_json))
     if resume is not None and suite is not None:
-        raise InvalidInput("--suite", f"search {resume} has its own problem: leave --suite or --resume out")
+        raise InvalidInput("--suite", f"search {resume} has its own problem; leave --suite or --resume out")
     if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} has a family already: leave it out", param_hint="FAMILY")
+        raise typer.BadParameter(f"search {resume} has a family already; leave it out", param_hint="FAMILY")
     if resume is not None:
         raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     if family is None and suite is None:
         raise typer.BadParameter("name a family, a --suite, or a search to --resume", param_hint="FAMILY")
     problems = [""] if suite is not None else split_shapes(problem)
     if detach and suite is not None:
-        raise InvalidInput("--detach", "returns at once, but a suite's searches run one after the other: leave it out")
+        raise InvalidInput("--detach", "returns at once, but a suite's searches run one after the other; leave it out")
     if detach and len(problems) > 1:
         raise InvalidInput(
-            "--problem", "names several shapes, which are searched one after the other: leave out --detach"
+            "--problem", "names several shapes, which are searched one after the other; leave out --detach"
         )
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
@@ -304,7 +307,7 @@ def search(
 
 def _refuse_for_suites(options: "Sequence[str]") -> None:
     if options:
-        raise InvalidInput(options[0], "applies to a single search, and --suite runs several: leave it out")
+        raise InvalidInput(options[0], "applies to a single search, and --suite runs several; leave it out")
 
 
 def _search_suite(
@@ -331,7 +334,7 @@ def _search_suite(
         suite = replace(suite, goal=goal)
     if suite.goal == "time" and terms["objective"].get("metric") is not None:
         reason = f'suite {suite.name} saves total time (goal = "time"), to which metrics do not add up'
-        raise InvalidInput("--objective", f'{reason}: set goal = "ratio" or "worst" in its file')
+        raise InvalidInput("--objective", f'{reason}; set goal = "ratio" or "worst" in its file')
     requests = {call.name: Request.of(family=call.family, problem=call.text, **terms) for call in suite.calls}
     limits = {limit: value for limit, value in budget.items() if value is not None}
     shared = suites.Shared(**(limits if "trials" in limits else {"minutes": MINUTES * len(suite.calls), **limits}))
@@ -349,10 +352,10 @@ def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
         return _goal(objectives[0], suite=suite)
     if len(objectives) > 2:
         raise InvalidInput(
-            "--objective", f"was given {len(objectives)} times, and a search has at most 2: leave some out"
+            "--objective", f"was given {len(objectives)} times, and a search has at most 2 objectives; leave some out"
         )
     if suite:
-        raise InvalidInput("--objective", "was given twice, and a suite has one objective: leave one out")
+        raise InvalidInput("--objective", "was given twice, and a suite has one objective; leave one out")
     second = _goal(objectives[1], suite=False) or {"metric": "time_us", "direction": "minimise"}
     return _goal(objectives[0], suite=False) | {f"second_{name}": value for name, value in second.items()}
 
@@ -363,7 +366,9 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
         return {}
     if objective.strip() == "worst":
         remedy = "give the problems as a --suite, e.g. a TOML file, or leave `worst` out"
-        raise InvalidInput("--objective", f"`worst` is the largest loss of problems that are tuned together: {remedy}")
+        raise InvalidInput(
+            "--objective", f"`worst` is the largest slowdown among problems that are tuned together; {remedy}"
+        )
     from evo.trial.objective import direction_from
 
     before, colon, metric = objective.partition(":")
@@ -372,7 +377,7 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
         reason = f"{objective!r} is neither `time` nor a direction with a metric; {remedy}. A recording has times only"
         raise InvalidInput(
             "--objective",
-            f"{reason}: give each entry of the recording a time in milliseconds that falls as your metric gets better",
+            f"{reason}; give each entry of the recording a time in milliseconds that falls as your metric gets better",
         )
     direction = direction_from(before, "--objective")
     return {"metric": metric.strip(), "direction": direction}
@@ -381,15 +386,15 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
 def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
     """Return the device kind that runs no kernels, after refusing options that do not apply to it."""
     if device not in ("auto", "estimate"):
-        raise InvalidInput("--compile-only", f"runs no kernel, so --device {device} does not apply: leave it out")
+        raise InvalidInput("--compile-only", f"runs no kernel, so --device {device} does not apply; leave it out")
     if target is None:
         raise InvalidInput("--compile-only", "needs --target as well: an estimate is for a GPU, e.g. --target sm_89")
     if threads != 1:
         raise InvalidInput(
-            "--threads", "applies to CPU kernels only, and --compile-only estimates for a GPU: leave it out"
+            "--threads", "applies to CPU kernels only, and --compile-only estimates for a GPU; leave it out"
         )
     if ablate:
-        raise InvalidInput("--ablate", "needs a champion, and --compile-only promotes none: leave it out")
+        raise InvalidInput("--ablate", "needs a champion, and --compile-only promotes none; leave it out")
     return "estimate"
 
 

@@ -80,7 +80,7 @@ def _print_searches(views: "Iterable[SearchView]") -> None:
 
 @on_service
 def watch(search_id: SearchId, *, where: ServiceRef, as_json: Json = False) -> None:
-    """Follow a search live from another terminal. Ctrl-C leaves it running."""
+    """Follow a search live from another terminal. Ctrl-C ends only this command; the search continues."""
     from evo.cli.session.session import watch as stay_with
 
     raise typer.Exit(stay_with(search_id, where, as_json=as_json))
@@ -136,7 +136,7 @@ def edit(
 ) -> None:
     """Change a search's notes or priority, or archive it."""
     if notes is None and priority is None and archive is None:
-        raise InvalidInput("edit", "nothing to change: give --notes, --priority, --archive or --unarchive")
+        raise InvalidInput("edit", "nothing to change; give --notes, --priority, --archive or --unarchive")
     with connect(where) as connection:
         view = connection.client.edit_search(search_id, notes=notes, priority=priority, archived=archive)
     if as_json:
@@ -176,7 +176,7 @@ def gc(
 ) -> None:
     """Delete old searches and artefacts, but never the evidence of a champion."""
     if keep_days is None and artefacts_gb is None:
-        raise InvalidInput("gc", "nothing to collect: give --keep-days or --artefacts-gb")
+        raise InvalidInput("gc", "nothing to collect; give --keep-days or --artefacts-gb")
     with connect(where) as connection:
         gone = connection.client.collect(keep_days=keep_days, artefact_limit_gb=artefacts_gb, dry_run=dry_run)
     if as_json:

@@ -55,9 +55,7 @@ def trials(
     ] = None,
     form: Annotated[
         Literal["table", "csv", "json", "ndjson"],
-        typer.Option(
-            "--format", help="table: for people; the other formats contain every trial, as a file or a stream."
-        ),
+        typer.Option("--format", help="Output format. `table` is for people; the other formats contain every trial."),
     ] = "table",
     metric: Annotated[
         list[str] | None,
@@ -71,7 +69,7 @@ def trials(
     front_only: Annotated[
         bool,
         typer.Option(
-            "--front", help="Only the Pareto front of the search's two objectives, or of time and its metric."
+            "--front", help="Show only the Pareto front of the search's two objectives, or of time and metric."
         ),
     ] = False,
     where: ServiceRef,
@@ -83,13 +81,13 @@ def trials(
     from evo.messages.view.metric import weighed
 
     if form != "table" and limit is not None:
-        raise InvalidInput("--limit", f"does not apply to --format {form}, which writes every trial: leave one out")
+        raise InvalidInput("--limit", f"does not apply to --format {form}, which writes every trial; leave one out")
     if form not in ("table", "json") and as_json:
-        raise InvalidInput("--json", f"conflicts with --format {form}: leave one out")
+        raise InvalidInput("--json", f"conflicts with --format {form}; leave one out")
     if metric and form != "table":
-        raise InvalidInput("--metric", f"does not apply to --format {form}: leave one out")
+        raise InvalidInput("--metric", f"does not apply to --format {form}; leave one out")
     if front_only and (metric or form != "table" or outcome is not None):
-        reason = "lists the front of the search itself: leave out --metric, --format and --outcome"
+        reason = "lists the front of the search itself; leave out --metric, --format and --outcome"
         raise InvalidInput("--front", reason)
     with connect(where) as connection:
         if form != "table":

@@ -105,15 +105,15 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
     """
     with writing_to(folder):
         if folder.exists() and not folder.is_dir():
-            raise InvalidInput("--to", f"{folder} is not a folder: name an empty folder, or a new one")
+            raise InvalidInput("--to", f"{folder} is not a folder; name an empty folder, or a new one")
         if folder.exists() and any(folder.iterdir()):
-            raise Conflict(f"{folder} is not empty: name another folder with --to, or remove it first")
+            raise Conflict(f"{folder} is not empty; name another folder with --to, or remove it first")
         return write_folder(folder, contents)
 
 
 def _artefact(client: Client, champion: ChampionView, name: str) -> bytes:
     if name not in champion.artefacts:
-        raise NotFound(f"champion {champion.id} has no stored {name}: measure it again to store one")
+        raise NotFound(f"champion {champion.id} has no stored {name}; measure it again to store one")
     return client.artefact(champion.artefacts[name])
 
 

@@ -223,7 +223,7 @@ def _modules(tree: ast.Module, path: Path, known: Mapping[str, str] = MappingPro
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             remedy = "write a file whose function imports the package by its full name"
-            raise InvalidInput("--reference", f"{path}, line {node.lineno} has a relative import: {remedy}")
+            raise InvalidInput("--reference", f"{path}, line {node.lineno} has a relative import; {remedy}")
         for name in _imported(node):
             file = path.with_name(f"{name}.py")
             if file.name not in modules and file != path and file.is_file():

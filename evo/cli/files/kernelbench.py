@@ -35,7 +35,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
         Conflict: the folder exists and is not empty. Nothing is overwritten.
     """
     if file.suffix != ".py":
-        raise InvalidInput("FILE", f"{file} is not a Python file: give a problem in KernelBench's format")
+        raise InvalidInput("FILE", f"{file} is not a Python file; give a problem in KernelBench's format")
     try:
         content = file.read_bytes()
         text = content.decode("utf-8-sig")
@@ -77,7 +77,7 @@ def _run(file: Path) -> dict[str, Any]:
             )
         except subprocess.TimeoutExpired:
             raise InvalidInput(
-                str(file), f"took longer than {SECONDS:.0f} s to run: make its constants smaller"
+                str(file), f"took longer than {SECONDS:.0f} s to run; make its constants smaller"
             ) from None
     try:
         answer = json.loads(done.stdout.strip().splitlines()[-1])

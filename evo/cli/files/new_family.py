@@ -25,7 +25,7 @@ def write_scaffold(folder: Path) -> list[Path]:
     name = check_place(folder, "FOLDER")
     if name in registry.names():
         other = command("new", shown_path(folder.with_name(f"my_{name}")))
-        raise InvalidInput("FOLDER", f"a built-in family is called {name}: choose another name, e.g. {other}")
+        raise InvalidInput("FOLDER", f"a built-in family is called {name}; choose another name, e.g. {other}")
     with writing_to(folder, "FOLDER"):
         return write_folder(folder, {file: _filled(file, name) for file in FILES})
 

@@ -29,11 +29,11 @@ def check_place(folder: Path, option: str) -> str:
     """
     place = Path(os.path.normpath(Path.cwd() / folder))
     if WORD.fullmatch(place.name) is None:
-        reason = f"{place.name!r:.110} cannot name a family ({WORD_RULE})"
-        raise InvalidInput(option, f"{reason}: write e.g. {_named(option, folder, place)}")
+        reason = f"{place.name!r:.110} is not a valid family name ({WORD_RULE})"
+        raise InvalidInput(option, f"{reason}; write e.g. {_named(option, folder, place)}")
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         remedy = f"choose another folder, e.g. {_named(option, folder, place)}, or remove it first"
-        raise Conflict(f"{option}: {folder} already exists: {remedy}")
+        raise Conflict(f"{option}: {folder} already exists; {remedy}")
     return place.name
 
 
@@ -65,11 +65,11 @@ def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
     try:
         yield
     except IsADirectoryError:
-        raise InvalidInput(option, f"{target} is a folder: name a file, e.g. {target / 'kernel.txt'}") from None
+        raise InvalidInput(option, f"{target} is a folder; name a file, e.g. {target / 'kernel.txt'}") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise EvoError(
-            f"{option}: {target} cannot be written ({reason}): name another place, e.g. ./{target.name}"
+            f"{option}: {target} cannot be written ({reason}); name another place, e.g. ./{target.name}"
         ) from None
 
 

@@ -132,7 +132,7 @@ class Local:
                 return True
             if time.monotonic() > deadline:
                 owner = f"process {running.pid} holds {self.place.database} but does not answer"
-                raise NotStarted(f"{owner}: end it, or use another --db")
+                raise NotStarted(f"{owner}; end it, or use another --db")
             time.sleep(LOOK_S)
         return False
 
@@ -205,7 +205,7 @@ class Local:
             log.parent.mkdir(parents=True, exist_ok=True)
             return Child(name, arguments, log, token=self._key)
         except OSError as error:
-            raise EvoError(f"{log.parent} is not writable ({error.strerror}): use another --db") from None
+            raise EvoError(f"{log.parent} is not writable ({error.strerror}); use another --db") from None
 
 
 def _in_confirmation(client: Client) -> list[str]:
@@ -274,7 +274,7 @@ class WorkerLock:
             self._folder.mkdir(parents=True, exist_ok=True)
             lock = (self._folder / "lock").open("ab")
         except OSError as error:
-            raise EvoError(f"{self._folder} is not writable ({error.strerror}): use another --db") from None
+            raise EvoError(f"{self._folder} is not writable ({error.strerror}); use another --db") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -47,7 +47,7 @@ def _checked_path(database: Path) -> Path:
     except OSError:
         return database  # missing or unreadable: opening it reports the reason
     if begins not in (b"", SQLITE):
-        raise EvoError(f"{database} is not a kernel-evo database: move the file away, or use another --db")
+        raise EvoError(f"{database} is not a kernel-evo database; move the file away, or use another --db")
     return database
 
 
@@ -66,7 +66,7 @@ class LocalDatabase:
         """
         if database is not None and database.parts[0] in {"postgresql:", "postgres:", "postgresql+psycopg:"}:
             remedy = "start `kernel-evo serve --db …` on it and give this command the service's address with --url"
-            raise InvalidInput("--db", f"only a service opens a PostgreSQL database: {remedy}")
+            raise InvalidInput("--db", f"only a service opens a PostgreSQL database; {remedy}")
         if database is not None:
             refuse_foreign_url(str(database), "--db")
             return cls(_checked_path(database.expanduser().absolute()))
@@ -82,7 +82,7 @@ class LocalDatabase:
         """
         location = cls.of(database)
         if database is not None and not location.database.exists():
-            raise NotFound(f"no database at {location.database}: check --db; `search` and `serve` make new ones")
+            raise NotFound(f"no database at {location.database}; check --db; `search` and `serve` make new ones")
         return location
 
     @classmethod
@@ -95,7 +95,7 @@ class LocalDatabase:
         location = cls.of(database)
         if database is not None and not location.database.parent.is_dir():
             folder = location.database.parent
-            raise NotFound(f"there is no folder {folder} for the database: make it first, or use another --db")
+            raise NotFound(f"there is no folder {folder} for the database; make it first, or use another --db")
         return location
 
     @property

@@ -52,7 +52,7 @@ def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, a
             finally:
                 Path(output.name).unlink(missing_ok=True)  # no search began, so nothing was renamed
     except OSError as error:
-        raise EvoError(f"{log} cannot be written ({error.strerror}): use another --db") from None
+        raise EvoError(f"{log} cannot be written ({error.strerror}); use another --db") from None
 
 
 def _begin(arguments: Sequence[str], news: Path, output: Any, tell: Tell) -> int:

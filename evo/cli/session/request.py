@@ -129,6 +129,6 @@ def read_policy(name_or_file: str) -> str | dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InvalidInput("--policy", f"{path} cannot be read: {reason}") from None
     if not isinstance(document, dict):
-        raise InvalidInput("--policy", f"{path} must hold fields and values, not {literal_text(document)}")
+        raise InvalidInput("--policy", f"{path} must contain fields and values, not {literal_text(document)}")
     policy_from(document)
     return document

@@ -231,5 +231,5 @@ def _require_compiler(request: Request) -> None:
 def _resumed(search_id: int, connection: Connection) -> SearchView:
     view = connection.client.search(search_id)
     if view.state in TERMINAL:
-        raise Conflict(f"search {search_id} is {view.state}, so there is nothing to resume: start a new one")
+        raise Conflict(f"search {search_id} is {view.state}, so there is nothing to resume; start a new one")
     return connection.client.command(search_id, "resume") if view.state == "paused" else view

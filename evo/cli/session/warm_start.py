@@ -33,7 +33,7 @@ def read_warm_start(source: str) -> dict[str, Any]:
         InvalidInput: the source cannot be read, or contains no config with a time.
     """
     if not source.strip():
-        raise InvalidInput(OPTION, f"names nothing: {WANTED}")
+        raise InvalidInput(OPTION, f"names nothing; {WANTED}")
     return _from_study(source) if "://" in source else _from_file(Path(source).expanduser())
 
 
@@ -44,11 +44,11 @@ def _from_file(path: Path) -> dict[str, Any]:
             from sqlalchemy import URL
 
             studies = quoted(URL.create("sqlite", database=str(path)).render_as_string())
-            raise InvalidInput(OPTION, f"{path} is a database: for an Optuna study in it write --warm-start {studies}")
+            raise InvalidInput(OPTION, f"{path} is a database; for an Optuna study in it, write --warm-start {studies}")
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig", errors="replace")
     except (OSError, EOFError, zlib.error) as error:
         reason = f"{path} cannot be read ({getattr(error, 'strerror', None) or error})"
-        raise InvalidInput(OPTION, f"{reason}: {WANTED}") from None
+        raise InvalidInput(OPTION, f"{reason}; {WANTED}") from None
     recording = parse_recording(text, path.name)
     return {"source": path.name[-200:], "configs": [dict(config) for config in fastest(recording, MOST)]}
 
@@ -57,7 +57,9 @@ def _from_study(address: str) -> dict[str, Any]:
     storage, _, name = address.partition("#")
     study = _study(storage, name)
     if len(study.directions) > 1:
-        raise InvalidInput(OPTION, f"study {study.study_name!r} has several objectives: give a study with one")
+        raise InvalidInput(
+            OPTION, f"study {study.study_name!r} has several objectives; give a study with one objective objective"
+        )
     done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE" and trial.params]
     if not done:
         raise InvalidInput(OPTION, f"study {study.study_name!r} holds no completed trial")
@@ -87,16 +89,16 @@ def _study(storage: str, name: str) -> "Study":
         shown = url.render_as_string(hide_password=True)
         if url.drivername.startswith("sqlite") and url.database and not Path(url.database).exists():
             raise InvalidInput(
-                OPTION, f"there is no file {url.database}: {WANTED}"
+                OPTION, f"there is no file {url.database}; {WANTED}"
             )  # Optuna would create an empty study
         names = optuna.get_all_study_names(storage)
         if not name and len(names) == 1:
             name = names[0]
         if name not in names:
             if not names:
-                raise InvalidInput(OPTION, f"{shown} holds no study: {WANTED}")
+                raise InvalidInput(OPTION, f"{shown} holds no study; {WANTED}")
             example = f"{shown}#{difflib.get_close_matches(name, names, n=1, cutoff=0)[0]}"
-            raise InvalidInput(OPTION, f"{shown} holds the studies {', '.join(names)}: name one, e.g. {example}")
+            raise InvalidInput(OPTION, f"{shown} holds the studies {', '.join(names)}; name one, e.g. {example}")
         return optuna.load_study(study_name=name, storage=storage)
     except (SQLAlchemyError, ImportError, RuntimeError) as error:
-        raise InvalidInput(OPTION, f"{shown} cannot be read ({type(error).__name__}): {WANTED}") from None
+        raise InvalidInput(OPTION, f"{shown} cannot be read ({type(error).__name__}); {WANTED}") from None

@@ -174,11 +174,11 @@ class Kernel:
         if given.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, not {given.shape}")
         if not given.flags.c_contiguous:
-            raise ValueError(f"{name} must be C-contiguous: pass cupy.ascontiguousarray({name})")
+            raise ValueError(f"{name} must be C-contiguous; pass cupy.ascontiguousarray({name})")
         if given.device.id != self.device.id:
             raise ValueError(f"{name} is on device {given.device.id}, the kernel on device {self.device.id}")
         if given.data.ptr % ADDRESSES:
-            raise ValueError(f"{name} has an address that is not a multiple of {ADDRESSES} bytes: pass {name}.copy()")
+            raise ValueError(f"{name} has an address that is not a multiple of {ADDRESSES} bytes; pass {name}.copy()")
         if ("min" in each or "max" in each) and not cp.cuda.get_current_stream().is_capturing():
             _refuse_beyond(each, int(given.min()), int(given.max()))
         return given
@@ -211,7 +211,7 @@ def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
     begin, end = held[name].data.ptr, held[name].data.ptr + held[name].nbytes
     for other, array in held.items():
         if other != name and begin < array.data.ptr + array.nbytes and array.data.ptr < end:
-            raise ValueError(f"{name} overlaps {other} in memory: pass an array of its own, or leave it out")
+            raise ValueError(f"{name} overlaps {other} in memory; pass an array of its own, or leave it out")
 
 
 def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:

@@ -69,7 +69,7 @@ def encode(
             contains a remedy.
     """
     if address % ADDRESSES:
-        raise TensorMapError(f"{of} has an address that is not a multiple of {ADDRESSES} bytes: pass a copy of it")
+        raise TensorMapError(f"{of} has an address that is not a multiple of {ADDRESSES} bytes; pass a copy of it")
     kind, rank = _DTYPES[dtype], len(shape)
     pitches, pitch = [], _SIZES[kind]
     for extent in reversed(shape[1:]):
@@ -108,4 +108,4 @@ def _encoder() -> Any:
     try:
         return ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
     except (OSError, AttributeError):
-        raise TensorMapError("no CUDA driver for tensor maps was found: install one for CUDA 12 or later") from None
+        raise TensorMapError("no CUDA driver for tensor maps was found; install one for CUDA 12 or later") from None

@@ -55,7 +55,7 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
         if tuple(given.shape) != shape:
             raise ValueError(f"{name} must have shape {shape}, not {tuple(given.shape)}")
         if not given.is_contiguous():
-            raise ValueError(f"{name} must be contiguous: pass {name}.contiguous()")
+            raise ValueError(f"{name} must be contiguous; pass {name}.contiguous()")
         if given.device.type != DEVICE:
             place = "a CUDA device" if DEVICE == "cuda" else "the CPU"
             raise ValueError(f"{name} must be on {place}, not on {given.device}")
@@ -85,7 +85,7 @@ def _check_addresses(inputs: tuple[torch.Tensor, ...]) -> None:
     for each, given in zip(INPUTS, inputs, strict=True):
         if given.data_ptr() % ADDRESSES:
             name = each["name"]
-            raise ValueError(f"{name} has an address that is not a multiple of {ADDRESSES} bytes: pass {name}.clone()")
+            raise ValueError(f"{name} has an address that is not a multiple of {ADDRESSES} bytes; pass {name}.clone()")
 
 
 def _outputs(device: torch.device) -> list[torch.Tensor]:

@@ -69,7 +69,7 @@ class DescriptorFormula:
         row = shape[-1] * stored(operand.dtype).itemsize
         if len(shape) > 1 and row % ALIGNMENT:
             reason = f"a row of `{self.of}` has {row} bytes here, but a descriptor needs a multiple of {ALIGNMENT}"
-            raise InvalidInput(field, f"{reason}: exclude such problems by [[triton.requires]]")
+            raise InvalidInput(field, f"{reason}; exclude such problems by [[triton.requires]]")
         return found
 
 
@@ -85,7 +85,7 @@ def read_descriptors(tables: Sequence[Table], call: Sequence[Argument], scope: S
     names = [each.of for each in found]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise InvalidInput(tables[index].field("of"), f"`{name}` has a descriptor already: leave one out")
+            raise InvalidInput(tables[index].field("of"), f"`{name}` has a descriptor already; leave one out")
     return found
 
 
@@ -102,7 +102,7 @@ def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFor
     argument = buffers[made.of]
     if argument.alignment % ALIGNMENT:
         reason = f"`{made.of}` may lie at any address, and a descriptor needs a multiple of {ALIGNMENT}"
-        raise InvalidInput(table.field("of"), f"{reason}: give that argument `alignment = {ALIGNMENT}`")
+        raise InvalidInput(table.field("of"), f"{reason}; give that argument `alignment = {ALIGNMENT}`")
     axes = len(made.shape or argument.shape)
     if not 1 <= axes <= MOST_AXES or len(made.block) != axes:
         each = "axis of `shape`" if made.shape else f"of the argument's {axes} axes, or also give `shape`"

@@ -38,7 +38,7 @@ def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
         raise InvalidInput(FILE, f"is not Python: {error}") from error
     marked = [each for each in tree.body if isinstance(each, ast.ClassDef) and "family" in _decorators(each)]
     if len(marked) != 1:
-        raise InvalidInput(FILE, f"has {len(marked)} classes under `@family`: it needs exactly one")
+        raise InvalidInput(FILE, f"has {len(marked)} classes with the decorator `@family`; exactly one is required")
     reading = _Class(marked[0])
     return reading.document(), {"reference.py": reading.reference(text), **reading.sources}
 
@@ -125,7 +125,7 @@ def _tunables(node: ast.FunctionDef) -> Iterator[tuple[str, Any]]:
     defaults = [*[None] * (len(arguments.args) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
     for name, default in zip([*arguments.args, *arguments.kwonlyargs], defaults, strict=True):
         if default is None:
-            raise _refused(name, f"the tunable `{name.arg}` has no values: write `{name.arg}=[8, 16]`")
+            raise _refused(name, f"the tunable `{name.arg}` has no values; write `{name.arg}=[8, 16]`")
         yield name.arg, _keys(default) if _called(default) == "tunable" else _literal(default)
 
 

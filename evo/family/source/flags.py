@@ -217,7 +217,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
             raise InvalidInput(
                 f"{where}[{option.place}]",
                 f"`{' '.join(option.flags):.100}` cannot be a flag of a family: {name} is a {macros[name]}, whose "
-                "value kernel-evo defines in front of the source: remove the flag, or give it another name",
+                "value kernel-evo defines in front of the source; remove the flag, or give it another name",
             )
 
 
@@ -255,7 +255,7 @@ def _check_blank(flag: str, name: str, field: str) -> None:
     if len(parts) > 1:
         count = "two" if len(parts) == 2 else len(parts)
         listed = ", ".join(f'"{each}"' for each in parts)
-        raise InvalidInput(field, f"`{flag:.100}` reaches the compiler as one word: write {count} flags, {listed}")
+        raise InvalidInput(field, f"`{flag:.100}` reaches the compiler as one word; write {count} flags, {listed}")
 
 
 def _check_file(option: Option, kind: DeviceKind, field: str, before: str) -> None:

@@ -81,10 +81,10 @@ def weighed(
     """
     if len(metrics) > MOST_METRICS:
         reason = f"was given {len(metrics)} times, and a front has {MOST_METRICS} figures"
-        raise InvalidInput(field, f"{reason}: leave some out")
+        raise InvalidInput(field, f"{reason}; leave some out")
     both = [Metric.parse(each, field) for each in ((TIME, *metrics) if len(metrics) == 1 else metrics)]
     if both[0].text == both[1].text:
-        raise InvalidInput(field, f"`{both[0].text}` is compared with itself: give another expression")
+        raise InvalidInput(field, f"`{both[0].text}` is compared with itself; give another expression")
     figures = [(trial, _figures(trial, problem)) for trial in trials if trial.time_us is not None]
     known = sorted({name for _, each in figures for name in each})
     if figures:

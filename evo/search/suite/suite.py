@@ -101,7 +101,7 @@ def suite_from(document: Mapping[str, Any], name: str, source: str = "") -> Suit
     names = [call.name for call in calls]
     for each in names:
         if names.count(each) > 1:
-            raise InvalidInput("call", f"two calls are named {each}: rename one")
+            raise InvalidInput("call", f"two calls are named {each}; rename one")
     return Suite(name=name, calls=tuple(calls), goal=goal, source=source or name)
 
 
@@ -119,10 +119,10 @@ def _expanded(table: Mapping[str, Any], where: str) -> Iterator[Call]:
             raise InvalidInput(f"{where}.{key}", unknown(str(key), _FIELDS, "fields of a call"))
     name, family = (_text(table, key, where) for key in ("name", "family"))
     if _NAME.fullmatch(name) is None:
-        raise InvalidInput(f"{where}.name", f"{name!r:.60} is not a name: use letters, digits and . _ - + @ =")
+        raise InvalidInput(f"{where}.name", f"{name!r:.60} is not a name; use letters, digits and . _ - + @ =")
     problem, weight = table.get("problem", {}), table.get("weight", 1)
     if not isinstance(problem, Mapping):
-        raise InvalidInput(f"{where}.problem", "is not a table: write e.g. { rows = 1024, cols = 4096 }")
+        raise InvalidInput(f"{where}.problem", "is not a table; write e.g. { rows = 1024, cols = 4096 }")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= MOST:
         raise InvalidInput(f"{where}.weight", f"{literal_text(weight, 60)} is not a positive number")
     choices = [_values(value, f"{where}.problem.{field}") for field, value in problem.items()]
@@ -150,5 +150,5 @@ def _values(entry: Any, where: str) -> list[Value]:
         lengths = lengths_of(each, where) if isinstance(each, str) else None
         found += [each] if lengths is None else lengths
     if not found:
-        raise InvalidInput(where, "holds no value: name one, or leave the field out")
+        raise InvalidInput(where, "holds no value; name one, or leave the field out")
     return list(dict.fromkeys(found))

@@ -37,7 +37,7 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
             not isinstance(text, str) or len(values) < 2 or text in values
         ):  # a number never equals a text, so `in` is exact
             continue
-        return f"{text!r:.100} is not a value of {name}: write {_nearest(text, values)}"
+        return f"{text!r:.100} is not a value of {name}; write {_nearest(text, values)}"
     return None
 
 

@@ -58,7 +58,7 @@ class Expression:
             raise InvalidInput(field, f"must be an expression in quotes, not {literal_text(text)}")
         if len(text) > MAX_TEXT:
             raise InvalidInput(
-                field, f"is {len(text)} characters long; the limit is {MAX_TEXT}: name parts of it first"
+                field, f"is {len(text)} characters long; the limit is {MAX_TEXT}; name parts of it first"
             )
         try:
             return cls._parse(text, field)
@@ -66,8 +66,8 @@ class Expression:
             if (other := cls._rewritten(text, field, scope)) is None:
                 raise
             spelled = ", ".join(f"`{sign}` is `{meant}` here" for sign, meant in foreign(text).items())
-            reason = spelled or "is not available in an expression"
-            raise InvalidInput(field, f"`{text}`: {reason}: write {pasted(other)}") from error
+            reason = f"in `{text}`, {spelled}" if spelled else f"`{text}` is not available in an expression"
+            raise InvalidInput(field, f"{reason}; write {pasted(other)}") from error
 
     @classmethod
     def _parse(cls, text: str, field: str) -> "Expression":
@@ -116,8 +116,8 @@ class Expression:
         missing = self.names.difference(scope)
         if meant := words_meant(missing, choices):
             texts = any(isinstance(each, str) for each in meant.values())
-            reason = "a text stands in quotes" if texts else "truth values are `True` and `False` here"
-            raise InvalidInput(self.field, f"`{self.text}`: {reason}: write {pasted(renamed(self.tree, meant))}")
+            reason = "text must be in quotes" if texts else "truth values must be `True` and `False`"
+            raise InvalidInput(self.field, f"in `{self.text}`, {reason}; write {pasted(renamed(self.tree, meant))}")
         for name in sorted(missing):
             raise InvalidInput(self.field, f"`{self.text}`: {unknown(name, scope, meaning or 'names')}")
         if (absent := impossible_value(self.tree, choices)) is not None:
@@ -147,9 +147,9 @@ class Expression:
                 raise InvalidInput(self.field, f"`{self.text}`: {reason}")
             return self
         if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, str):
-            reason = f"is a text, which counts as true for every config: write {pasted(self.tree.value)}"
+            reason = f"is a text, which counts as true for every config; write {pasted(self.tree.value)}"
         else:
-            reason = "names no tunable, field or limit, so it is the same for every config: name one, or remove it"
+            reason = "names no tunable, field or limit, so it is the same for every config; name one, or remove it"
         raise InvalidInput(self.field, f"`{self.text}` {reason}")
 
     def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":
@@ -237,7 +237,7 @@ class Expression:
         """
         result = self.number(environment)
         if result != int(result):
-            raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole: use // to divide")
+            raise InvalidInput(self.field, f"`{self.text}` is {result!r} here, but must be whole; use // to divide")
         return int(result)
 
 

@@ -64,7 +64,7 @@ def value_alone(tree: ast.expr) -> str | None:
     remedy = (
         "compare it as well" if spread.unclear else f"write {pasted(ast.unparse(ast.fix_missing_locations(meant)))}"
     )
-    return f"{reason}: {remedy}"
+    return f"{reason}; {remedy}"
 
 
 class _WholeDivision(ast.NodeTransformer):
@@ -95,7 +95,7 @@ def of_c(tree: ast.expr) -> str | None:
     division = _WholeDivision()
     whole = division.visit(copy.deepcopy(tree))
     if division.found:
-        return f"`/` does not round here, so it cancels out: write {pasted(ast.unparse(whole))}"
+        return f"`/` does not round here, so it cancels out; write {pasted(ast.unparse(whole))}"
     for node in ast.walk(tree):
         equal = [isinstance(op, ast.Eq | ast.NotEq) for op in getattr(node, "ops", ())]
         if isinstance(node, ast.Compare) and any(equal) and not all(equal):
@@ -121,7 +121,7 @@ def _unchained(chain: ast.Compare) -> str:
     for sign, side in zip(signs, sides[1:], strict=True):
         there = ast.Compare(left=there, ops=[sign], comparators=[side])
     reason = "a chain of comparisons means something else in C"
-    return f"{reason}: write {pasted(ast.unparse(there))} or {pasted(ast.unparse(here))}"
+    return f"{reason}; write {pasted(ast.unparse(there))} or {pasted(ast.unparse(here))}"
 
 
 def _is_value(node: ast.expr) -> bool:

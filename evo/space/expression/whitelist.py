@@ -42,7 +42,7 @@ def admit(node: ast.expr, field: str) -> None:
         case ast.Call():
             operands = _arguments(node, field)
         case _:
-            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression: {_remedy(node)}")
+            raise InvalidInput(field, f"`{ast.unparse(node)}` is not available in an expression; {_remedy(node)}")
     for operand in operands:
         admit(operand, field)
 
@@ -61,7 +61,7 @@ def check_depth(tree: ast.expr, field: str, depth_limit: int = MAX_DEPTH) -> Non
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return
-    raise InvalidInput(field, f"is nested more than {depth_limit} levels deep: name parts of it first")
+    raise InvalidInput(field, f"is nested more than {depth_limit} levels deep; name parts of it first")
 
 
 def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
@@ -69,7 +69,7 @@ def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
     *inner, last = node.ops
     admitted = {*COMPARISONS, *MEMBERSHIPS} if isinstance(node.comparators[-1], ast.Tuple) else {*COMPARISONS}
     if not admitted.issuperset({type(last)}) or not COMPARISONS.keys() >= {type(op) for op in inner}:
-        raise InvalidInput(field, f"`{ast.unparse(node)}` is not available: write `a <= b < c`, or `x in (1, 2)`")
+        raise InvalidInput(field, f"`{ast.unparse(node)}` is not available; write `a <= b < c`, or `x in (1, 2)`")
     if type(last) in MEMBERSHIPS and isinstance(node.comparators[-1], ast.Tuple):
         return [*node.comparators[:-1], *node.comparators[-1].elts]
     return node.comparators
@@ -78,7 +78,9 @@ def _comparands(node: ast.Compare, field: str) -> list[ast.expr]:
 def _arguments(node: ast.Call, field: str) -> list[ast.expr]:
     name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
     if name == "sizeof":
-        raise InvalidInput(field, f"`{ast.unparse(node)}`: write the number of bytes, e.g. 4 for a float")
+        raise InvalidInput(
+            field, f"`{ast.unparse(node)}` is not available; write the number of bytes, e.g. 4 for a float"
+        )
     if name not in FUNCTIONS or not isinstance(node.func, ast.Name):
         raise InvalidInput(field, f"`{ast.unparse(node)}`: {unknown(name, FUNCTIONS, 'functions')}")
     arguments = {"abs": (1, 1), "ceil_div": (2, 2)}.get(name, (2, MAX_NODES))

@@ -77,7 +77,7 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
         if (other := by_name.setdefault(column.name, column.recorded)) != column.recorded:
             raise InvalidInput(
                 where,
-                f"{literal_text(other)} and {literal_text(column.recorded)} would both be {column.name}: rename one",
+                f"{literal_text(other)} and {literal_text(column.recorded)} would both be {column.name}; rename one",
             )
     return columns
 
@@ -103,7 +103,7 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
     for key, text in spelled.items():
         if (other := by_text.setdefault(text, once[key])) is not once[key]:
             raise InvalidInput(
-                where, f"{literal_text(other)} and {literal_text(once[key])} would both be {text}: change one"
+                where, f"{literal_text(other)} and {literal_text(once[key])} would both be {text}; change one"
             )
     return spelled
 
@@ -111,12 +111,12 @@ def _spelled(values: Iterable[Any], where: str) -> dict[Identity, Value]:
 def check_value(value: Any, where: str) -> None:
     """Refuse values that a tunable cannot have."""
     if not isinstance(value, bool | int | float | str):
-        reason = f"{literal_text(value)} is not a number, a bool or a text: write it as a text, e.g. "
+        reason = f"{literal_text(value)} is not a number, a bool or a text; write it as a text, e.g. "
         raise InvalidInput(where, reason + json.dumps(_text(str(value))[:40]))
     if not (abs(value) < INTEGER_LIMIT if isinstance(value, int) else isinstance(value, str) or isfinite(value)):
         raise InvalidInput(
             where,
-            f"expected finite numbers, and whole ones below 2**62, got {literal_text(value, 40)}: write it as a text",
+            f"expected finite numbers, and whole ones below 2**62, got {literal_text(value, 40)}; write it as a text",
         )
 
 

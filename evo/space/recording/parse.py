@@ -31,7 +31,7 @@ def parse_recording(text: str, name: str) -> Recording:
         raise InvalidInput(
             name,
             "is a log of AutoTVM (a record in each line), whose configs name transformations of a schedule, not "
-            "values of tunables: write its times as a Kernel Tuner cache or as T4 results first",
+            "values of tunables; write its times as a Kernel Tuner cache or as T4 results first",
         )
     document = _json(text, name)
     if _is_cltune(document):
@@ -51,7 +51,7 @@ def parse_recording(text: str, name: str) -> Recording:
     if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
         ends = Counter(entry.outcome.kind for entry in recording.entries.values())
         listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "it holds none"
-        raise InvalidInput(name, f"no config in it has a time ({listed}): give one that ran at least its `time`")
+        raise InvalidInput(name, f"no config in it has a time ({listed}); give one that ran at least its `time`")
     return recording
 
 
@@ -112,7 +112,7 @@ def _closed(text: str) -> Any:
 
 def _damage(text: str, error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()):
-        return f"is cut off at line {error.lineno}: copy it again, or close it behind its last whole entry"
+        return f"is cut off at line {error.lineno}; copy it again, or close it behind its last whole entry"
     return f"not valid JSON: {error}"
 
 

@@ -58,12 +58,12 @@ def _columns(results: Iterable[Any], name: str) -> tuple[Column, ...]:
         where = f"{name}: results[{number}].configuration"
         configuration = result.get("configuration") if isinstance(result, dict) else None
         if not isinstance(configuration, dict) or not configuration:
-            raise InvalidInput(where, 'is missing or empty: give the config as an object, e.g. {"block_size": 32}')
+            raise InvalidInput(where, 'is missing or empty; give the config as an object, e.g. {"block_size": 32}')
         for key, value in configuration.items():
             check_value(value, f"{where}.{key}")
             seen.setdefault(key, []).append(value)
     if not seen:
-        raise InvalidInput(f"{name}: results", "the list is empty: give one result for each config")
+        raise InvalidInput(f"{name}: results", "the list is empty; give one result for each config")
     return read_columns(seen, f"{name}: configuration")
 
 

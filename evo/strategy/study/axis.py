@@ -69,7 +69,7 @@ def axes_of(distributions: Distributions) -> list[Axis]:
     """
     if not distributions:
         raise InvalidInput(
-            "space", "has no parameters: declare some, or give None to search the parameters that all trials share"
+            "space", "has no parameters; declare some, or give None to search the parameters that all trials share"
         )
     if len(distributions) > MAX_TUNABLES:
         raise InvalidInput(
@@ -112,12 +112,12 @@ def _check(name: str, distribution: BaseDistribution) -> None:
     field = f"space[{name!r}]"
     if isinstance(distribution, CategoricalDistribution):
         if any(isinstance(choice, float) and math.isnan(choice) for choice in distribution.choices):
-            raise InvalidInput(field, "nan is not equal to itself, so results cannot be assigned to it: leave it out")
+            raise InvalidInput(field, "nan is not equal to itself, so results cannot be assigned to it; leave it out")
     elif isinstance(distribution, IntDistribution):
         if max(abs(distribution.low), abs(distribution.high)) > LARGEST_INT:
-            raise InvalidInput(field, "whole numbers are searched up to 2^53: choose narrower bounds, or a float")
+            raise InvalidInput(field, "whole numbers are searched up to 2^53; choose narrower bounds, or a float")
     elif isinstance(distribution, FloatDistribution) and not math.isfinite(distribution.high - distribution.low):
-        raise InvalidInput(field, "spans more than a float can hold: choose narrower bounds")
+        raise InvalidInput(field, "spans more than a float can hold; choose narrower bounds")
 
 
 def _choices(label: str, choices: Sequence[Any]) -> Tunable:

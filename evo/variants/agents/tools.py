@@ -34,7 +34,7 @@ class Tools:
         """List the newest searches with their family, problem, device and state. Variants belong to a search."""
         found = self._service().searches(limit=50).items
         lines = [f"{each.id}: {each.subject} {each.problem_key} on {each.place}, {each.state}" for each in found]
-        return visible("\n".join(lines) or "There is no search yet: start one with `kernel-evo search FAMILY`.")
+        return visible("\n".join(lines) or "There is no search yet; start one with `kernel-evo search FAMILY`.")
 
     def brief(self, search: int, most_tokens: int = MOST_TOKENS) -> str:
         """Return the brief for the author of a variant: contract, device, best variants with their sources, and

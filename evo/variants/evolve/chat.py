@@ -158,7 +158,7 @@ class Chat:
     def _read(self, response: httpx.Response) -> Answer:
         try:
             if len(response.content) > MOST_ANSWER_BYTES:
-                raise ValueError(f"it has more than {MOST_ANSWER_BYTES >> 20} MiB")
+                raise ModelFailed(f"the model's response is larger than {MOST_ANSWER_BYTES >> 20} MiB", charged=True)
             body = response.json()
             usage = body.get("usage") or {}
             if self.protocol == "openai":
@@ -170,7 +170,9 @@ class Chat:
             tokens_in, tokens_out = (_count(each) for each in counts)
             return Answer(text=str(text), tokens_in=tokens_in, tokens_out=tokens_out)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-            raise ModelFailed(f"its answer breaks the {self.protocol} protocol: {error}", charged=True) from error
+            raise ModelFailed(
+                f"the model's response does not follow the {self.protocol} protocol: {error}", charged=True
+            ) from error
 
 
 def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:
@@ -182,7 +184,7 @@ def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens
     key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
     if base_url is None and key is None:
         remedy = "export it, or name another service with --base-url"
-        raise InvalidInput(KEYS[provider], f"is not set, and {BASES[provider]} needs a key: {remedy}")
+        raise InvalidInput(KEYS[provider], f"is not set, and {BASES[provider]} needs a key; {remedy}")
     return Chat(model=model, protocol=provider, base_url=base_url or BASES[provider], key=key, most_tokens=most_tokens)
 
 

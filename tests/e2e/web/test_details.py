@@ -75,7 +75,7 @@ def all_values(page: Page) -> list[str]:
     return found
 
 
-def test_trial_page_compares_the_trial_with_another(site: Site, page: Page) -> None:
+def test_trial_page_compares_two_trials(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.measured}/trials/2")
     expect(page.get_by_role("heading", level=1)).to_have_text("Trial 2")
     expect(page.get_by_role("region", name="Hot samples in the order taken")).to_be_visible()

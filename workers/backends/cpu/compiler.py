@@ -63,7 +63,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
     if importlib.util.find_spec("ziglang"):
         return (sys.executable, "-m", "ziglang", "cc")
     raise NoCompilerError(
-        "no C compiler found: install gcc or clang with the distribution's package manager "
+        "no C compiler found; install gcc or clang with the distribution's package manager "
         "(e.g. `apt install gcc`, `xcode-select --install`), or install kernel-evo with the extra `cpu-compiler`, "
         "which brings one"
     )
@@ -258,7 +258,7 @@ def _unexported(unit: Unit, binary: bytes) -> str:
         remedy += f'; the flag `{hiding}` hides it unless `__attribute__((visibility("default")))` is before it'
     offered = sorted(each.name for each in symbols(binary) if each.defined and each.callable and each.name[0] != "_")
     found = f" (it exports {', '.join(offered[:_MOST_NAMES])})" if offered else ""
-    return f"the source exports no function `{unit.entry}`{found}, which is the `entry` of family.toml: {remedy}"
+    return f"the source exports no function `{unit.entry}`{found}, which is the `entry` of family.toml; {remedy}"
 
 
 def _defined(header: Path) -> set[str]:

@@ -93,6 +93,6 @@ def _number(file: Path) -> float:
         return float(file.read_text(encoding="ascii"))
     except PermissionError:
         remedy = f"let its user read it (`sudo chmod a+r {file}`), or run the worker as root"
-        raise NoMeterError(f"{file} may not be read by the worker: {remedy}") from None
+        raise NoMeterError(f"{file} may not be read by the worker; {remedy}") from None
     except (OSError, ValueError) as error:
         raise NoMeterError(f"{file} cannot be read: {error}") from None

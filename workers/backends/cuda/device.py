@@ -250,7 +250,7 @@ class CudaDriver:
     def look(self) -> tuple[list[Device], str | None]:
         """Return the usable GPUs, and the reason why other GPUs cannot be used, or None if there are none."""
         if find_spec("cupy") is None:
-            return [], "CuPy is not installed: install kernel-evo with the extra `cuda12` or `cuda13`"
+            return [], "CuPy is not installed; install kernel-evo with the extra `cuda12` or `cuda13`"
         if not driver_installed():
             return [], NO_DRIVER
         try:

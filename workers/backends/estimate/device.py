@@ -46,7 +46,7 @@ class EstimateDriver:
         """Return None, because no kernel runs."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
-        raise Conflict("kernels are not run for estimates: choose another --device to measure times")
+        raise Conflict("kernels are not run for estimates; choose another --device to measure times")
 
 
 DRIVER = EstimateDriver()

@@ -28,7 +28,7 @@ class ReplayDriver:
         ]
 
     def compiler(self) -> NoReturn:
-        raise Conflict("a recorded space has no kernels to compile: choose another --device to measure times")
+        raise Conflict("a recorded space has no kernels to compile; choose another --device to measure times")
 
     def sanitizer(self) -> None:
         """Return None, because no kernel runs."""
@@ -37,7 +37,7 @@ class ReplayDriver:
         """Return None, because no kernel runs."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
-        raise Conflict("a recorded space has no kernels to run: choose another --device to measure times")
+        raise Conflict("a recorded space has no kernels to run; choose another --device to measure times")
 
 
 DRIVER = ReplayDriver()

@@ -33,7 +33,7 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
     for name in made:
         if name not in declared:
             raise FamilyError(
-                f"{maker}: makes `{name}` for case {case}, which family.toml declares as no {role}: leave it out of "
+                f"{maker}: makes `{name}` for case {case}, which family.toml declares as no {role}; leave it out of "
                 f'what {maker.partition(", ")[2]} returns, or declare it under [[arguments]] with role = "{role}"'
                 + ("; a kernel that does not take it leaves it out of its `arguments`" if role == "input" else "")
             )
@@ -50,7 +50,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
         declared = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
         same = array.shape == operand.shape and not _codes(operand)
-        remedy = f": return {operand.name}.astype(np.{expected.name})" if same else ""
+        remedy = f"; return {operand.name}.astype(np.{expected.name})" if same else ""
         raise FamilyError(f"{where} as {array.dtype.name} {array.shape}; {declared}{remedy}")
     if expected == np.bool_:  # bytes other than 0 and 1 are True to NumPy, but not to every kernel
         return np.ascontiguousarray(array.view(np.uint8) != 0)
@@ -92,7 +92,7 @@ def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
     """
     made = on_host(made)
     if isinstance(made, np.ma.MaskedArray):
-        raise FamilyError(f"{maker}: `{operand.name}` is a masked array: give its numbers, e.g. by .filled(0)")
+        raise FamilyError(f"{maker}: `{operand.name}` is a masked array; give its numbers, e.g. by .filled(0)")
     array = np.asarray(made)
     if array.dtype.kind == "f" and isinstance(made, list | tuple):  # NumPy makes floats of [1, 2**63]
         whole = np.array(made, dtype=object)
@@ -100,7 +100,7 @@ def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
     if array.dtype == object and array.size and _are_integers(array):
         return _of_python(array, operand, f"{maker}: `{operand.name}`")
     if array.dtype.kind not in "biuf":
-        raise FamilyError(f"{maker}: `{operand.name}` holds {array.dtype.name}: give real numbers, or bools")
+        raise FamilyError(f"{maker}: `{operand.name}` holds {array.dtype.name}; give real numbers, or bools")
     return array
 
 
@@ -190,7 +190,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
         shown = values[tuple(first)]
         raise FamilyError(
             f"{where}: {count} of {values.size} elements are {what}; the first is {shown} at {first}. "
-            f"The fault is not a kernel's: {remedy}"
+            f"The fault is not a kernel's; {remedy}"
         )
 
 

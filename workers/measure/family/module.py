@@ -84,14 +84,14 @@ class ReferenceModule:
             inspect.signature(called).bind(*arguments)
         except TypeError as error:
             remedy = f"it is called with {_PARAMETERS[function]}, so write `def {function}({_PARAMETERS[function]}):`"
-            raise FamilyError(f"{self.maker(function)}: {error}: {remedy}") from None
+            raise FamilyError(f"{self.maker(function)}: {error}; {remedy}") from None
         except ValueError:  # a C function without a signature
             pass
         made = called(*arguments)
         if not isinstance(made, Mapping):
             kind = type(made).__name__
             remedy = 'write e.g. `return {"out": array}`, with the names of family.toml'
-            raise FamilyError(f"{self.maker(function)}: returns {kind}, not a dict of arrays by name: {remedy}")
+            raise FamilyError(f"{self.maker(function)}: returns {kind}, not a dict of arrays by name; {remedy}")
         return made
 
     def maker(self, function: str) -> str:
@@ -160,7 +160,7 @@ def _import_advice(error: BaseException, path: Path) -> str:
         return ": reference.py is not part of a package; write `import helper` for helper.py of the family's folder"
     if isinstance(error, ModuleNotFoundError) and error.name:
         name = error.name.partition(".")[0]
-        return f": put {name}.py into the family's folder, or install it into the environment of the worker"
+        return f"; put {name}.py into the family's folder, or install it into the environment of the worker"
     return ""
 
 

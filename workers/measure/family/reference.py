@@ -125,7 +125,7 @@ class Reference:
         if not any(norm for golden in made for norm in golden.norms.values()):
             reason = "every expected output of every case is zero, so a kernel that writes zeros passes"
             raise FamilyError(
-                f"{self._module.maker('reference')}: {reason}: draw other inputs, or correct the reference"
+                f"{self._module.maker('reference')}: {reason}; draw other inputs, or correct the reference"
             )
 
     def mixtures(
@@ -262,7 +262,7 @@ class Reference:
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
             allowed = each.tolerance.rel_l2 if each.tolerance is not None else 0.0
             if off > allowed * norm(right):
-                reason = "differs from call to call on the same inputs: compute it from `problem` and `inputs` alone"
+                reason = "differs from call to call on the same inputs; compute it from `problem` and `inputs` alone"
                 where = f"{self._module.maker('reference')}: `{each.name}` of case {plan.name}"
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
 
@@ -282,7 +282,7 @@ class Reference:
         size = norm(reference)
         if is_floating(output.dtype) and size and found.squares >= size * size:
             reason = "is as far from reference() as zeros are, so its error would permit every output"
-            raise FamilyError(f"{where} {reason}: compute the same as reference(), in the dtype of the kernel")
+            raise FamilyError(f"{where} {reason}; compute the same as reference(), in the dtype of the kernel")
         return found.max_abs
 
     def _key(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> str:

@@ -131,5 +131,5 @@ def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
         device_model=contest.device,
     )
     if not found:
-        raise NotFound("no search has these terms: follow a link of /champions or of a search")
+        raise NotFound("no search has these terms; follow a link of /champions or of a search")
     return found

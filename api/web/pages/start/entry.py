@@ -24,9 +24,9 @@ def whole(such_as: str, *, least: int = 1, most: int) -> Reading:
 
     def read(text: str) -> int:
         if not WHOLE.fullmatch(text) and not HUGE.fullmatch(text):
-            raise ValueError(f"“{text:.80}” is not a whole number: write digits only, such as {such_as}")
+            raise ValueError(f"“{text:.80}” is not a whole number; write digits only, such as {such_as}")
         if not least <= (value := int(text)) <= most:
-            raise ValueError(f"{text:.80} is out of range: give {least:,} to {most:,}, such as {such_as}")
+            raise ValueError(f"{text:.80} is out of range; give {least:,} to {most:,}, such as {such_as}")
         return value
 
     return read
@@ -41,9 +41,9 @@ def above_zero(such_as: str) -> Reading:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise ValueError(f"“{text:.80}” is not a number: write one such as {such_as}, with a point and no unit")
+            raise ValueError(f"“{text:.80}” is not a number; write one such as {such_as}, with a point and no unit")
         if value <= 0:
-            raise ValueError(f"{text:.80} is not above 0: give one such as {such_as}, or leave it empty")
+            raise ValueError(f"{text:.80} is not above 0; give one such as {such_as}, or leave it empty")
         return value
 
     return read
@@ -54,7 +54,7 @@ def one_of(names: Mapping[str, str]) -> Reading:
 
     def read(text: str) -> str:
         if text not in names:
-            raise ValueError(f"there is no “{text:.80}”: choose {', '.join(filter(None, names))}")
+            raise ValueError(f"there is no “{text:.80}”; choose {', '.join(filter(None, names))}")
         return text
 
     return read
@@ -65,7 +65,7 @@ def words(what: str, most: int) -> Reading:
 
     def read(text: str) -> str:
         if len(text) > most:
-            raise ValueError(f"{what} of {len(text):,} characters is too long: keep to {most:,}")
+            raise ValueError(f"{what} of {len(text):,} characters is too long; keep to {most:,}")
         return text
 
     return read
@@ -80,9 +80,9 @@ def toolkit(text: str) -> dict[str, str]:
             Requirements(toolkit={name: version})
         except InvalidInput as error:
             reason = f"“{piece:.80}” does not name a software and its minimum version"
-            raise ValueError(f"{reason}: write e.g. cuda>=12.4, gcc>=12") from error
+            raise ValueError(f"{reason}; write e.g. cuda>=12.4, gcc>=12") from error
         if name in found:
-            raise ValueError(f"{name} is given twice: keep one")
+            raise ValueError(f"{name} is given twice; keep one")
         found[name] = version
     return found
 

@@ -58,7 +58,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
     with service.database.read() as session:
         chosen = candidate(session, typed.get("family"))
     if chosen is None:
-        return _show_again(request, service, typed, {"family": "is missing: choose one"})
+        return _show_again(request, service, typed, {"family": "is missing; choose one"})
     refuse_unknown(typed, _fields(chosen, typed), PAGES)
     typed = _unticked(chosen) | typed
     chosen.register(service)
@@ -79,7 +79,7 @@ def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[s
     with service.database.read() as session:
         before, after = candidate(session, typed.get("family")), candidate(session, typed.pop(CHOSEN, None))
     if after is None:
-        return _show_again(request, service, typed, {"family": "is missing: choose one"})
+        return _show_again(request, service, typed, {"family": "is missing; choose one"})
     typed = ({} if before is None else _unticked(before)) | typed | {"family": after.name}
     return RedirectResponse(cut_address_of({name: typed[name] for name in typed if name in _fields(after, typed)}), 303)
 

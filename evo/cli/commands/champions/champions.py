@@ -126,7 +126,7 @@ def export(
 
     if top > 1 and len(set(champions)) > 1:
         raise InvalidInput(
-            "--top", "is for one champion: name one, or leave --top out for a folder that picks the kernel by shape"
+            "--top", "is for one champion; name one, or leave --top out for a folder that picks the kernel by shape"
         )
     with connect(where) as connection:
         client = connection.client
@@ -266,13 +266,13 @@ def _checked_reason(reason: str | None, done: str) -> str:
     """
     why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:
-        raise InvalidInput("--reason", f"is blank: say why the champion is {done}")
+        raise InvalidInput("--reason", f"is blank; say why the champion is {done}")
     return why
 
 
 def _prompt_reason(done: str) -> str:
     if not sys.stdin.isatty():
-        raise InvalidInput("--reason", f"is missing: say why the champion is {done}")
+        raise InvalidInput("--reason", f"is missing; say why the champion is {done}")
     return str(typer.prompt(f"Why is it {done}"))
 
 

@@ -34,11 +34,13 @@ def register(app: typer.Typer) -> None:
 @on_service
 def export(
     *,
-    suite: Annotated[str, typer.Option(metavar="NAME|FILE", help="Suite whose calls the package serves.")],
-    to: Annotated[Path, typer.Option(help="Folder to create; its name is the package's, e.g. ./fast.")],
+    suite: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="Suite with the calls for which the package contains kernels.")
+    ],
+    to: Annotated[Path, typer.Option(help="Folder to create, e.g. ./fast; its name becomes the name of the package.")],
     device: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Only champions of this device model; by default those of all models."),
+        typer.Option(metavar="MODEL", help="Only champions of this device model; by default, champions of all models."),
     ] = None,
     slower: Annotated[
         bool,
@@ -110,7 +112,7 @@ def _champions(client: "Client", call: "Call", device: str | None) -> "Iterator[
 def _require_name(folder: Path) -> None:
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", folder.name) is None:
         reason = f"{folder.name!r} is not a Python name, so the package could not be imported"
-        raise InvalidInput("--to", f"{reason}: name a folder such as ./fast")
+        raise InvalidInput("--to", f"{reason}; name a folder such as ./fast")
 
 
 def _reason(champions: "list[ChampionView]", served: tuple[str, ...]) -> str:

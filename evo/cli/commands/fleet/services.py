@@ -46,7 +46,7 @@ def serve(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free port.")
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on; 0 selects any free port.")
     ] = 8765,
     db: ServedDb = None,
     public_url: Annotated[
@@ -104,7 +104,7 @@ def worker(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="File that holds the token, or a join token.", envvar=VARIABLES["--token-file"]
+            metavar="FILE", help="File with the token, or with a join token.", envvar=VARIABLES["--token-file"]
         ),
     ] = None,
     kind: Annotated[
@@ -183,7 +183,7 @@ def _token(option: str | None, file: Path | None) -> str | None:
     if file is None:
         return option
     if option is not None:
-        raise InvalidInput("--token-file", "cannot be given together with --token: leave one out")
+        raise InvalidInput("--token-file", "cannot be given together with --token; leave one out")
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -52,12 +52,18 @@ def kernelbench(
     only: Annotated[
         list[str] | None, typer.Option(metavar="PROBLEM", help="Only this problem; may be repeated.")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum trials of each variant.")] = 24,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of trials of each variant.")] = 24,
     policy: Annotated[
         str, typer.Option(metavar="NAME|FILE", help="Policy with the thresholds of a promotion, as for `search`.")
     ] = "default",
     together: Annotated[
-        int, typer.Option(min=1, max=16, metavar="N", help="Problems searched at the same time; they share the device.")
+        int,
+        typer.Option(
+            min=1,
+            max=16,
+            metavar="N",
+            help="Number of problems that are searched at the same time, on the same device.",
+        ),
     ] = 2,
     minutes: Annotated[
         float | None, typer.Option(min=0.01, metavar="M", help="Report the results so far after M minutes.")
@@ -67,7 +73,10 @@ def kernelbench(
     ] = None,
     base_url: ModelUrl = None,
     proposals: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum requests for each problem.", rich_help_panel=_MODEL)
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of requests to the model for each problem.", rich_help_panel=_MODEL
+        ),
     ] = 6,
     budget_usd: BudgetUsd = None,
     price_in: PriceIn = 0.0,
@@ -93,7 +102,7 @@ def kernelbench(
     if not files:
         raise InvalidInput("--only", f"{folder} has no problem of this name")
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput("--out", f"{out} already exists: name a new folder")
+        raise InvalidInput("--out", f"{out} already exists; name a new folder")
     prices = prices_of(price_in, price_out, budget_usd)
     said, transcript = progress(as_json), list[str]()
 

@@ -57,7 +57,7 @@ def evolve(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder.")],
     *,
     model: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the model at its service.", rich_help_panel=_MODEL)
+        str, typer.Option(metavar="NAME", help="Name of the model, as its service calls it.", rich_help_panel=_MODEL)
     ],
     provider: Annotated[
         Provider, typer.Option(help="Protocol of the model's service.", rich_help_panel=_MODEL)
@@ -65,17 +65,24 @@ def evolve(
     base_url: ModelUrl = None,
     information: Annotated[
         Literal["task", "elites", "insights"],
-        typer.Option(help="Information in prompts: the task, also earlier variants, or also insights."),
+        typer.Option(
+            help="Information in prompts: task; elites, which adds earlier variants; or insights, which also adds "
+            "insights from earlier answers."
+        ),
     ] = "insights",
     proposals: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Maximum requests to the model, including repairs.", rich_help_panel=_BUDGET
+            min=1,
+            metavar="N",
+            help="Maximum number of requests to the model, including repairs.",
+            rich_help_panel=_BUDGET,
         ),
     ] = None,
     budget_usd: BudgetUsd = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, metavar="M", help="Maximum minutes of this run.", rich_help_panel=_BUDGET)
+        float | None,
+        typer.Option(min=0.01, metavar="M", help="Maximum duration of this run in minutes.", rich_help_panel=_BUDGET),
     ] = None,
     price_in: PriceIn = 0.0,
     price_out: PriceOut = 0.0,
@@ -89,9 +96,14 @@ def evolve(
             rich_help_panel=_BUDGET,
         ),
     ] = None,
-    repairs: Annotated[int, typer.Option(min=0, max=10, metavar="K", help="Maximum requests to repair one idea.")] = 2,
+    repairs: Annotated[
+        int, typer.Option(min=0, max=10, metavar="K", help="Maximum number of requests to repair one idea.")
+    ] = 2,
     trials: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum trials of the family and of each variant.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of trials of the family's own implementation and of each variant."
+        ),
     ] = 40,
     answer_tokens: Annotated[
         int,
@@ -119,7 +131,7 @@ def evolve(
     from evo.variants.evolve.evolution import Evolution, Limits
 
     if search_id is not None and policy != "default":
-        raise InvalidInput("--policy", f"is for a new search; search {search_id} keeps its own: leave it out")
+        raise InvalidInput("--policy", f"is for a new search; search {search_id} keeps its own; leave it out")
     if proposals is None and budget_usd is None and minutes is None:
         proposals = PROPOSALS
     prices = prices_of(price_in, price_out, budget_usd)
@@ -163,7 +175,7 @@ def prices_of(price_in: float, price_out: float, budget_usd: float | None) -> "P
     from evo.variants.evolve.chat import Prices
 
     if budget_usd is not None and not (price_in or price_out):
-        raise InvalidInput("--price-in", "is needed for a budget in USD: give it, and --price-out")
+        raise InvalidInput("--price-in", "is needed for a budget in USD; give it, and --price-out")
     return Prices(tokens_in=price_in, tokens_out=price_out)
 
 

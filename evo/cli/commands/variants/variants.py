@@ -33,7 +33,7 @@ Of = Annotated[
     typer.Option("--search", min=1, metavar="SEARCH", help="Number of the search to which the variants belong."),
 ]
 Number = Annotated[
-    int, typer.Argument(min=0, metavar="VARIANT", help="Number of the variant; 0: the family's own implementation.")
+    int, typer.Argument(min=0, metavar="VARIANT", help="Number of the variant; 0 is the family's own implementation.")
 ]
 
 
@@ -74,7 +74,9 @@ def submit(
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Maximum trials of the variant; by default those of the search."),
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of trials of the variant; by default, that of the search."
+        ),
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until its trials have ended, and show the result.")
@@ -111,7 +113,7 @@ def propose(
     search_id: SearchId,
     *,
     proposer: ProposerName,
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum trials of each variant.")] = 40,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of trials of each variant.")] = 40,
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:

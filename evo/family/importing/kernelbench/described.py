@@ -255,7 +255,9 @@ def _checked(path: Path) -> _File:
         raise InvalidInput(path.name, f"cannot be imported: {type(error).__name__}: {error}"[:600]) from error
     for name in ("Model", "get_inputs", "get_init_inputs"):
         if not callable(getattr(module, name, None)):
-            raise InvalidInput(path.name, f"defines no `{name}`: the format has Model, get_inputs and get_init_inputs")
+            raise InvalidInput(
+                path.name, f"defines no `{name}`; the format requires Model, get_inputs and get_init_inputs"
+            )
     return file
 
 
@@ -394,7 +396,7 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
         raise InvalidInput(
             model.path.name,
             "an output is zero everywhere, NaN or infinite on the inputs of get_inputs(), so that results cannot "
-            "be compared: change the inputs",
+            "be compared; change the inputs",
         )
     return _Measured(distributions=tuple(kept), rel_error=errors)
 

@@ -78,7 +78,7 @@ def parsed(text: str, file: str) -> ast.Module:
     except SyntaxError as error:
         raise InvalidInput(file, f"line {error.lineno}: {error.msg}") from error
     except (MemoryError, RecursionError) as error:
-        raise InvalidInput(file, "has an expression that is nested too deeply: split it") from error
+        raise InvalidInput(file, "has an expression that is nested too deeply; split it") from error
 
 
 def kernels_of(text: str, file: str) -> tuple[Kernel, ...]:

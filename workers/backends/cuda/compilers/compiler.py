@@ -65,7 +65,7 @@ class TritonCompiler:
         """
         if installed_version() is None:
             raise NoTritonError(
-                "the kernel is written in Triton, which is not installed on this worker: install it into  "
+                "the kernel is written in Triton, which is not installed on this worker; install it into  "
                 "the worker's environment, e.g. pip install 'triton>=3.6'"
             )
         if _ARCHITECTURE.fullmatch(unit.architecture) is None:

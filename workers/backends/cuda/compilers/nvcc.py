@@ -66,7 +66,7 @@ class NvccCompiler:
         """
         if self.command is None or self.version == "without nvcc":
             raise NoNvccError(
-                'the family asks for `compiler = "nvcc"`, which is not installed on this worker: install  '
+                'the family asks for `compiler = "nvcc"`, which is not installed on this worker; install  '
                 "the CUDA toolkit and put its nvcc on the PATH, or remove the key, so that NVRTC compiles it"
             )
         with scratch() as folder:

@@ -69,7 +69,7 @@ class NvrtcCompiler:
             self._nvrtc = Nvrtc()
         except NvrtcMissingError:
             raise NoNvrtcError(
-                "NVRTC, the CUDA compiler, is not installed: install kernel-evo with the extra `cuda13`, for example "
+                "NVRTC, the CUDA compiler, is not installed; install kernel-evo with the extra `cuda13`, for example "
                 "pip install -e '.[cuda13]', or `cuda12` where the driver is older than 580; for estimates "
                 "(--compile-only) the compiler alone will do: pip install 'cuda-toolkit[nvrtc,cudart,crt,cccl]==13.*'"
             ) from None
@@ -202,7 +202,7 @@ def absent(entry: str, log: str) -> str:
     missing = f"the kernel `{entry}`, which is the `entry` of family.toml, is not found in the binary"
     if not names:
         return (
-            f'{missing}, which has none: write `extern "C" __global__ void {entry}(…)`; a template needs an instance, '
+            f'{missing}, which has none; write `extern "C" __global__ void {entry}(…)`; a template needs an instance, '
             "e.g. `template __global__ void my_kernel<float>(const float *, float *);`"
         )
     mangled = f"{len(entry)}{entry}"

@@ -155,7 +155,7 @@ class NvmlMeter:
         found_mj = energy_mj(self._uuid)
         if found_mj is None:
             raise NoMeterError(
-                "NVML does not report the energy of this GPU: install nvidia-ml-py (the extras cuda12 and cuda13 have "
+                "NVML does not report the energy of this GPU; install nvidia-ml-py (the extras cuda12 and cuda13 have "
                 "it) and use a GPU of Volta or newer that is not shared as a virtual one"
             )
         return found_mj * _UJ_PER_MJ

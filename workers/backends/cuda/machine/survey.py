@@ -124,7 +124,7 @@ def _obstacle(runtime: Any, toolkit: tuple[int, int]) -> str | None:
         remedy = f"update the driver, or install kernel-evo with the extra `cuda{driver // 1000}`"
         return (
             f"the NVIDIA driver supports CUDA {_version(driver)} and the installed toolkit is "
-            f"{toolkit[0]}.{toolkit[1]}: {remedy}"
+            f"{toolkit[0]}.{toolkit[1]}; {remedy}"
         )
     try:
         count = runtime.getDeviceCount()
