@@ -193,6 +193,6 @@ def _json_advice(text: str, place: int) -> str:
     if (letter in ("}", "]") and before.endswith(",")) or (letter == "," and after[:1] in ("}", "]")):
         return "; leave out the comma"
     if letter in ("/", "#"):
-        return ": JSON has no comments, leave it out"
+        return "; leave out the comment, which JSON does not allow"
     quoted = letter in ("'", "“", "”", "‘", "’") or letter.isidentifier()
-    return ': texts and names stand in " quotes' if quoted else ""
+    return '; put texts and names in " quotes' if quoted else ""

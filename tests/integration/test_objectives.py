@@ -92,7 +92,7 @@ def test_trial_cost_is_computed_by_the_service_not_the_worker(stage: Stage) -> N
         ({"metric": "registers"}, "there is no `registers`. Figures of a trial here: BLOCK, N, UNROLL, bytes"),
         ({"metric": "N * 2"}, "is the same for every config"),
         ({"metric": "time_us +"}, "not an expression"),
-        ({"direction": "maximise"}, "is for a metric"),
+        ({"direction": "maximise"}, "requires a metric"),
     ],
 )
 def test_invalid_or_constant_metrics_are_refused(stage: Stage, objective: dict[str, str], text: str) -> None:

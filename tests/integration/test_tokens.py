@@ -60,7 +60,7 @@ def test_join_token_is_used_once_and_a_worker_has_one_token(session: Session) ->
     assert tokens.holder(first, NOW) is None
     assert tokens.holder(second, NOW) is row
     _, other = tokens.issue(Terms(name="other", roles=("worker",)), by="me", now=NOW)
-    with pytest.raises(Conflict, match="has another token"):
+    with pytest.raises(Conflict, match="has a different token"):
         tokens.bind(other.id, "w1", NOW)
     tokens.bind(other.id, "w2", NOW)
     assert tokens.token(other.id).worker_id == "w2"

@@ -147,15 +147,15 @@ def test_literal_text_formats_values_as_json(value: object, shown: str) -> None:
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("{'a': 1}", 'texts and names stand in " quotes'),
-        ("{a: 1}", 'texts and names stand in " quotes'),
-        ('{"a": b}', 'texts and names stand in " quotes'),
+        ("{'a': 1}", 'put texts and names in " quotes'),
+        ("{a: 1}", 'put texts and names in " quotes'),
+        ('{"a": b}', 'put texts and names in " quotes'),
         ('{"a": True}', "write true"),
         ('{"a": [None]}', "write null"),
         ('{"a": 1,}', "leave out the comma"),
         ('{"a": [1, 2, ]}', "leave out the comma"),
-        ('{"a": 1} // one', "JSON has no comments, leave it out"),
-        ('{ // one\n"a": 1}', "JSON has no comments, leave it out"),
+        ('{"a": 1} // one', "leave out the comment, which JSON does not allow"),
+        ('{ // one\n"a": 1}', "leave out the comment, which JSON does not allow"),
         ('{"a": }', None),
         ("", None),
     ],
@@ -163,4 +163,4 @@ def test_literal_text_formats_values_as_json(value: object, shown: str) -> None:
 def test_error_of_invalid_json_suggests_a_correction(text: str, advice: str | None) -> None:
     with pytest.raises(InvalidInput, match="this is not valid JSON: ") as refused:
         read_json(text)
-    assert refused.value.reason.endswith(f": {advice}" if advice else tuple("0123456789"))
+    assert refused.value.reason.endswith(f"; {advice}" if advice else tuple("0123456789"))

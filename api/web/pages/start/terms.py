@@ -55,7 +55,7 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
             continue
         if not text.strip():
             such_as = "" if field.default is None else f", such as {field.default}"
-            wrong[name] = f"is empty: give a value{such_as}"
+            wrong[name] = f"is empty; give a value{such_as}"
             continue
         try:
             values[name] = field.parse(text, name)
