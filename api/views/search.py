@@ -116,6 +116,7 @@ def _search_view(
         best=tally.best,
         baselines=row.timed_baselines,
         missing_baselines=row.baselines.unavailable if row.baselines else {},
+        baselines_done=row.baselines is not None,
         fastest_baseline=tally.fastest_baseline,
         speedup=tally.speedup,
         roofline=None if row.roofline is None else _roofline_view(row.roofline, tally.best),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from evo.device import Device
 from evo.device.requirements import Requirements
-from evo.messages.view import ProvingView, SlotView, WorkerView
+from evo.messages.view import ProvingView, SearchView, SlotView, WorkerView
 from evo.text.shell import command
 from evo.text.wording import duration_text
 
@@ -30,6 +30,15 @@ def silence(worker: WorkerView, now: datetime | None = None) -> float:
     if now is None and worker.silent_s is not None:
         return worker.silent_s
     return ((now or datetime.now(UTC)) - worker.seen_at).total_seconds()
+
+
+def is_interrupted(search: SearchView, workers: Sequence[WorkerView]) -> bool:
+    """Return True if a search should make progress, but no connected worker has a device for it. Its worker was killed
+    or has left.
+    """
+    connected = (each for each in workers if each.left_at is None and silence(each) <= SILENT_S)
+    served = any(search.fits(device) for worker in connected for device in worker.devices)
+    return search.state in {"running", "stopping", "ablating"} and not served
 
 
 def slot_text(slot: SlotView) -> str:

@@ -135,6 +135,10 @@ def test_correct_answers_bound_the_rate_of_wrong_calls_and_inputs() -> None:
     )
     older = rule(verdict(replace(report, answers=OutputChecks(judged=500))), "answers")
     assert older.text.endswith("fewer than 1 call in 167 is wrong (95% confidence).")
+    single = rule(verdict(replace(report, answers=OutputChecks(judged=500, inputs=1))), "answers")
+    assert single.text == older.text, "one input proves nothing about other inputs"
+    few = rule(verdict(replace(report, answers=OutputChecks(judged=2))), "answers")
+    assert few.text.endswith("gave the right answer. They are too few to state how rare wrong calls are.")
 
 
 @pytest.mark.parametrize(("judged", "told"), [(299, True), (298, False)])

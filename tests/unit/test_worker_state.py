@@ -9,8 +9,9 @@ import pytest
 from evo.cli.commands.fleet.workers import device_uuid, named
 from evo.errors import Conflict, NotFound
 from evo.messages.view import SlotView, WorkerView
-from evo.messages.worker_state import slot_text, worker_obstacle, worker_text
-from tests.unit.views import DEVICE, NOW
+from evo.messages.worker_state import is_interrupted, slot_text, worker_obstacle, worker_text
+from evo.search.lifecycle import State
+from tests.unit.views import DEVICE, NOW, view
 
 SLOT = SlotView(device_uuid=DEVICE.uuid, activity="working")
 WORKER = WorkerView(id="w-1", name="vm", host="h", devices=(DEVICE,), slots=(SLOT,), seen_at=NOW)
@@ -84,3 +85,22 @@ def test_device_is_found_by_a_uuid_prefix_or_its_model() -> None:
         device_uuid(worker, "NVIDIA L4")
     with pytest.raises(NotFound, match="its devices: cpu-1"):
         device_uuid(worker, "tpu")
+
+
+@pytest.mark.parametrize(
+    ("worker", "state", "interrupted"),
+    [
+        ({}, "running", False),
+        ({}, "finished", False),
+        ({"seen_at": NOW - timedelta(seconds=90)}, "running", True),
+        ({"left_at": NOW}, "stopping", True),
+        ({"left_at": NOW}, "paused", False),
+        ({"left_at": NOW}, "finished", False),
+        ({"devices": (GPU,)}, "running", True),
+    ],
+)
+def test_search_without_a_connected_worker_is_interrupted(
+    worker: dict[str, Any], state: State, interrupted: bool
+) -> None:
+    given = replace(WORKER, **{"devices": (DEVICE,), "silent_s": 90.0 if "seen_at" in worker else 1.0, **worker})
+    assert is_interrupted(view(state=state), [given]) is interrupted

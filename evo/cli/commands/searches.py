@@ -15,10 +15,10 @@ from evo.text.limits import MOST
 from evo.text.wording import factor_text, spaced_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from evo.client import SearchCommand
-    from evo.messages.view import SearchView
+    from evo.messages.view import SearchView, WorkerView
 
 StateName = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
 
@@ -57,23 +57,32 @@ def searches(
     """List searches, the latest first."""
     with connect(where) as connection:
         page = connection.client.searches(state=state, limit=limit)
+        workers = connection.client.workers().items
     if as_json:
         print_json(page.items)
     else:
-        _print_searches(page.items)
+        _print_searches(page.items, workers, where)
 
 
-def _print_searches(views: "Iterable[SearchView]") -> None:
+def _print_searches(views: "Iterable[SearchView]", workers: "Sequence[WorkerView]", where: ServiceRef) -> None:
     from evo.cli.console.display import best_time_text
+    from evo.messages.worker_state import is_interrupted
 
     rows = table(">search", "state", "family", "problem", "device", ">trials", ">best", ">speed-up")
+    interrupted = list[int]()
     for view in views:
         best = best_time_text(view)
-        cells = (view.state, view.family, spaced_text(view.problem), view.place, f"{view.finished:,}", best)
+        if is_interrupted(view, workers):
+            interrupted.append(view.id)
+        state = "interrupted" if view.id in interrupted else view.state
+        cells = (state, view.family, spaced_text(view.problem), view.place, f"{view.finished:,}", best)
         rows.add_row(str(view.id), *cells, factor_text(view.speedup))
     out = console()
     if rows.row_count:
         out.print(rows)
+        for number in interrupted:
+            way = f"kernel-evo search --resume {number}" if where.url is None else "kernel-evo worker"
+            out.print(styled(f"No worker serves search {number} now. Continue it: ", (f"{way}{where.options}", "bold")))
     else:
         out.print(styled("No searches here yet. Start one: ", ("kernel-evo search sdpa", "bold")))
 

@@ -19,6 +19,7 @@ from evo.device import kind_of
 from evo.messages.view import SearchView, TrialView, WarmStartView
 from evo.messages.worker_state import confirmation_text
 from evo.promotion.leading import Figure
+from evo.search.lifecycle import TERMINAL
 from evo.text.wording import count_text, duration_text, factor_text, outcome_text, percent_text, spaced_text, time_text
 
 LINE_EVERY_S = 5.0
@@ -169,7 +170,9 @@ def speedup_text(view: SearchView) -> str:
         return "nothing is run"
     if view.device.runs == "recordings":
         return "no baseline"
-    return "no baseline could be measured" if view.missing_baselines else "no baseline measured yet"
+    if view.missing_baselines:
+        return "no baseline could be measured"
+    return "no baseline" if view.baselines_done or view.state in TERMINAL else "no baseline measured yet"
 
 
 def outcomes_text(view: SearchView) -> str:

@@ -184,6 +184,8 @@ class SearchView(Deferred):
         device_uuid: UUID of the only device that receives jobs of the search; None if any matching device does.
         variant: name of the variant that the search tunes; None for the family's own implementation.
         missing_baselines: reasons why baselines could not be timed, by baseline name.
+        baselines_done: True once the baselines were timed. If `baselines` and `missing_baselines` are empty, the family
+            then has none.
         warnings: problems of the family that do not stop the search, each with a remedy, followed by the texts of
             `quick_gaps`.
     """
@@ -236,6 +238,7 @@ class SearchView(Deferred):
     gains: tuple[Gain, ...] = ()
     variant: str | None = None
     missing_baselines: Mapping[str, str] = field(default_factory=dict)
+    baselines_done: bool = False
 
     @property
     def not_compared(self) -> str | None:

@@ -56,12 +56,14 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 def _right_text(answers: OutputChecks, policy: Policy) -> str:
     """State that all checked outputs were right, and which error rate this excludes."""
     calls = at_most_one_in(answers.judged, policy.confidence)
-    text = f"All {answers.judged:,} timed calls that were judged gave the right answer: fewer than 1 call in {calls:,}"
-    if answers.inputs:
-        inputs = at_most_one_in(answers.inputs, policy.confidence)
-        text += f" is wrong, and, by {answers.inputs:,} different inputs, fewer than 1 input in {inputs:,}"
-        return f"{text} ({policy.confidence:.0%} confidence)."
-    return f"{text} is wrong ({policy.confidence:.0%} confidence)."
+    inputs = at_most_one_in(answers.inputs, policy.confidence)
+    text = f"All {answers.judged:,} timed calls that were judged gave the right answer"
+    if calls <= 1:
+        return f"{text}. They are too few to state how rare wrong calls are."
+    text += f": fewer than 1 call in {calls:,} is wrong"
+    if inputs > 1:
+        text += f", and, by {answers.inputs:,} different inputs, fewer than 1 input in {inputs:,}"
+    return f"{text} ({policy.confidence:.0%} confidence)."
 
 
 def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
