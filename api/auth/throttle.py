@@ -2,7 +2,6 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 KEPT = 10_000
@@ -24,14 +23,13 @@ class Throttle:
         rates: rate limit by kind of bucket.
     """
 
-    def __init__(self, rates: dict[str, Rate], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rates: dict[str, Rate]) -> None:
         self._rates = rates
-        self._clock = clock
         self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def wait_s(self, kind: str, key: str) -> float:
         """Count one request and return 0. If the limit is reached, return the seconds until a request is allowed."""
-        rate, now = self._rates[kind], self._clock()
+        rate, now = self._rates[kind], time.monotonic()
         left, at = self._buckets.pop((kind, key), (rate.burst, now))
         left = min(rate.burst, left + (now - at) * rate.per_s)
         allowed = left >= 1.0

@@ -23,7 +23,9 @@ router = page_router("/champions/{champion_id}")
 @router.get("")
 @allow("viewer")
 def evidence_page(champion_id: Id, request: Request, service: ServiceDep) -> HTMLResponse:
-    return _page(request, _sheet(service, champion_id), "evidence/evidence.html")
+    sheet = _sheet(service, champion_id)
+    champion, template = sheet.champion, "evidence/evidence.html"
+    return render(request, template, sheet=sheet, champion=champion, search=sheet.search, verdict=champion.verdict)
 
 
 @router.get("/report.html")
@@ -79,18 +81,6 @@ def export_archive(champion_id: Id, request: Request, service: ServiceDep) -> Re
 def _sheet(service: Service, champion_id: int) -> EvidenceSheet:
     with service.database.read() as session:
         return evidence_sheet(session, service.artefacts, champion_id, service.conductor.clock())
-
-
-def _page(request: Request, sheet: EvidenceSheet, template: str) -> HTMLResponse:
-    champion, search = sheet.champion, sheet.search
-    return render(
-        request,
-        template,
-        sheet=sheet,
-        champion=champion,
-        search=search,
-        verdict=champion.verdict,
-    )
 
 
 def _stem(sheet: EvidenceSheet) -> str:

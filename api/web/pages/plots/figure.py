@@ -68,12 +68,12 @@ def config_label(config: Config) -> str:
     return "<br>".join(", ".join(settings[at : at + 4]) for at in range(0, len(settings), 4))
 
 
-def time_axis(times_us: Sequence[float], title: str = "Time") -> dict[str, Any]:
+def time_axis(times_us: Sequence[float]) -> dict[str, Any]:
     """Return a logarithmic time axis with ticks in readable units."""
     low, high = min(times_us) / ROOM, max(times_us) * ROOM
     ticks = _ticks(low, high)
     return {
-        "title": title,
+        "title": "Time",
         "type": "log",
         "range": [math.log10(low), math.log10(high)],
         "tickvals": ticks,
