@@ -39,6 +39,7 @@ _OTHERWISE = {
     "string_pattern_mismatch": "is not of the form {pattern}",
     "string_too_short": "has {length} characters, which are too few: give {min_length:,} or more",
     "string_too_long": "has more than {max_length:,} characters",
+    "too_short": "has too few entries: give {min_length:,} or more",
     "too_long": "has more than {max_length:,} entries",
     "bool_type": "must be true or false",
     "string_type": "must be a text, in quotes",

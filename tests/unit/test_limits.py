@@ -27,7 +27,8 @@ from evo.text.limits import accepted, refuse_invisible, refused
         (Annotated[str, Field(min_length=16)], "secret", "has 6 characters, which are too few: give 16 or more"),
         (Annotated[str, Field(max_length=2)], "abc", "has more than 2 characters"),
         (dict[str, int], 3, "must be an object, of fields and values in braces"),
-        (Annotated[list[int], Field(min_length=1)], [], None),
+        (Annotated[list[int], Field(min_length=1)], [], "has too few entries: give 1 or more"),
+        (complex, "x", None),
     ],
 )
 def test_validation_error_states_the_accepted_range(shape: Any, given: object, said: str | None) -> None:
