@@ -383,3 +383,13 @@ def test_routes_see_only_the_cookies_of_the_service() -> None:
     for headers in ([(b"cookie", each) for each in sent], [(b"cookie", b"a=b")], [(b"accept", b"*/*")]):
         asyncio.run(OwnCookies(route)({"type": "http", "headers": headers}, cast(Receive, None), cast(Send, None)))
     assert seen == [[b"kernel_evo_session_1a2b=kes_x-y; kernel_evo_session=z"], [], []]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [("gzip", "gzip"), ("br, GZIP;q=0.5", "gzip"), ("gzip;q=0", None), ("identity, gzip; q=0.000", None), ("", None)],
+)
+def test_answer_is_compressed_only_if_the_client_accepts_gzip(rest: Local, accepted: str, encoding: str | None) -> None:
+    answer = rest.http.get("/openapi.json", headers={"Accept-Encoding": accepted})
+    assert (answer.headers.get("content-encoding"), answer.headers["vary"]) == (encoding, "Accept-Encoding")
+    assert answer.json()["openapi"]

@@ -1,6 +1,7 @@
 """Middleware for responses, which handles ``HEAD``, ``If-None-Match``, compression and security headers."""
 
 import hashlib
+import re
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
@@ -61,8 +62,24 @@ class Compressed:
         self._packing = GZipMiddleware(app, minimum_size=COMPRESSED_BYTES, compresslevel=COMPRESSION_LEVEL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self._packing if scope["method"] == "GET" else self.app)(scope, receive, send)
+        if scope["method"] != "GET":
+            await self.app(scope, receive, send)
+            return
+        accepted = b"gzip" if accepts_gzip(Headers(scope=scope).get("accept-encoding", "")) else b"identity"
+        others = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+        await self._packing({**scope, "headers": [*others, (b"accept-encoding", accepted)]}, receive, send)
 
+
+def accepts_gzip(value: str) -> bool:
+    """Return True if an ``Accept-Encoding`` value allows gzip. A weight of 0 forbids it (RFC 9110, section 12.5.3)."""
+    for part in value.lower().split(","):
+        name, _, weight = part.replace(" ", "").partition(";")
+        if name == "gzip":
+            return not NO_WEIGHT.fullmatch(weight)
+    return False
+
+
+NO_WEIGHT = re.compile(r"q=0(\.0*)?")
 
 TAGGED_PATHS = "/api/v1/"
 KEPT_HEADERS = frozenset({"etag", "cache-control", "content-location", "date", "expires", "vary"})
