@@ -98,7 +98,7 @@ def test_running_search_and_search_with_champion_cannot_be_deleted(rest_on_every
     rest.claim()
     rest.http.post(f"/searches/{running}/cancel")
     crowned = ended(rest)
-    assert "champion 1 rests" in problem_of(rest.http.delete(f"/searches/{crowned}"), 409)["detail"]
+    assert "contains the evidence of champion 1" in problem_of(rest.http.delete(f"/searches/{crowned}"), 409)["detail"]
     assert rest.http.delete(f"/searches/{running}").status_code == 204
     for path in (f"/searches/{running}", f"/searches/{running}/trials", f"/searches/{running}/events"):
         problem_of(rest.http.get(path), 404)
