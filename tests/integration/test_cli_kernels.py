@@ -304,3 +304,21 @@ def test_measure_says_that_its_times_are_quick_and_reports_work_skipped_in_repea
     assert "repeated ✗ the times above are not those of a whole call." in " ".join(skipping.out.split())
     assert "as fast" not in skipping.out
     assert line.run(*command, "--json").json["doubt"]
+
+
+def test_measure_of_an_imported_family_reports_all_problems_at_once(line: CommandLine) -> None:
+    source = line.home / "double.c"
+    source.write_text(
+        "#ifndef UNROLL\n#define UNROLL 1\n#endif\n"
+        "void twice(const float *x, float *y, int n) {\n"
+        "    for (int i = 0; i < n; ++i) y[i] = UNROLL * 2 * x[i] / UNROLL + missing;\n}\n"
+    )
+    assert line.run("import", "double.c", "--folder", "./twice").code == 0
+    found = line.run("measure", "./twice")
+    assert found.code == 1
+    assert "compile failed" in found.out and "missing" in found.out
+    assert re.search(r"reference +✗ .*write reference\(\)", found.out)
+    assert "These lines are still marked as to be checked" in found.err
+    document = (line.home / "twice" / "family.toml").read_text().splitlines()
+    marked = [at for at, text in enumerate(document, 1) if "# decide: " in text]
+    assert marked and all(f"twice/family.toml:{at}: " in found.err for at in marked)

@@ -194,6 +194,14 @@ class Evaluator:
             environment=environment,
         )
 
+    def trouble(self, work: Assignment) -> str | None:
+        """Return why the family cannot be opened, e.g. an error of its reference.py; None if it can be opened."""
+        try:
+            self._runners.of(work)
+        except TroubleError as error:
+            return str(error)
+        return None
+
     def doubt(self, work: Assignment) -> str | None:
         """Return the reason why the kernel that was just measured may do less work in repeated calls, so that its time
         would be too short. Return None if nothing shows this.

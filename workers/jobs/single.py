@@ -8,7 +8,7 @@ from typing import TextIO, cast
 
 import structlog
 
-from evo.device import Device
+from evo.device import Device, kind_of
 from evo.family.problem import Problem
 from evo.messages.job import Evaluate, FamilyRef, SearchTerms
 from evo.promotion.policy import Policy
@@ -33,6 +33,7 @@ class EvaluatedConfig:
         built: result of the build. The files of the build no longer exist.
         waited_s: seconds of waiting for another process that held the device.
         doubt: reason why the time may be too short, as `Evaluator.doubt` returns it.
+        trouble: error of reference.py, if the config could not be built for a CPU. None if there is none.
         baselines: report of the baselines, which are timed after the config. None if baselines were not requested or
             the config has no time.
     """
@@ -40,6 +41,7 @@ class EvaluatedConfig:
     report: EvaluateReport
     built: Built
     waited_s: float
+    trouble: str | None = None
     doubt: str | None = None
     baselines: BaselineReport | None = None
 
@@ -94,6 +96,9 @@ def evaluate_config(
                 measured = isinstance(report.outcome, Measured)
                 doubt = evaluator.doubt(work) if measured else None
                 beside = evaluator.baseline(work) if baselines and measured else None
+            trouble = evaluator.trouble(work) if built.refusal and kind_of(device.kind).on_host else None
         finally:
             evaluator.close()
-    return EvaluatedConfig(report=report, built=built, waited_s=waited_s, doubt=doubt, baselines=beside)
+    return EvaluatedConfig(
+        report=report, built=built, waited_s=waited_s, trouble=trouble, doubt=doubt, baselines=beside
+    )

@@ -1,6 +1,7 @@
 """The commands ``measure`` and ``render``, which examine one config in detail, without a service."""
 
 import sys
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,12 +23,14 @@ from evo.cli.arguments.options import (
 from evo.cli.console.output import console, print_json
 from evo.cli.exits import Exit
 from evo.device import kind_of
-from evo.errors import InvalidInput
+from evo.errors import EvoError, InvalidInput
 from evo.text.shell import command
 from evo.text.visible import visible
 from evo.text.wording import spaced_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from evo.device import Device
     from evo.family import Candidate
     from evo.trial.objective import Objective
@@ -79,7 +82,8 @@ def measure(
 
     objective = Objective(cache=cache, threads=threads, deterministic=not any_order)
     gates = policy_from(read_policy(policy))
-    package, chosen, candidate = resolve(family, config, problem, device, objective)
+    with _undecided(family):
+        package, chosen, candidate = resolve(family, config, problem, device, objective)
     out = console()
     _print_shared(chosen)
     if (trouble := cache_trouble()) is not None:
@@ -88,26 +92,52 @@ def measure(
         about = f" {spaced_text(candidate.problem)} on {chosen.model}"
         out.print(Text.assemble((package.family.name, "bold cyan"), about))
         out.print(Text(f"{spaced_text(candidate.config)}\n"))
-    evaluated = evaluate_config(
-        package,
-        candidate.config,
-        problem=candidate.problem,
-        device=chosen,
-        folder=cache_folder(),
-        objective=objective,
-        policy=gates,
-        seed=seed,
-        baselines=baselines,
-        on_busy=partial(_print_busy, chosen),
-    )
+    with _undecided(family):
+        evaluated = evaluate_config(
+            package,
+            candidate.config,
+            problem=candidate.problem,
+            device=chosen,
+            folder=cache_folder(),
+            objective=objective,
+            policy=gates,
+            seed=seed,
+            baselines=baselines,
+            on_busy=partial(_print_busy, chosen),
+        )
     if as_json:
-        beside = {name: getattr(evaluated, name) for name in ("doubt", "baselines", "waited_s")}
+        beside = {name: getattr(evaluated, name) for name in ("trouble", "doubt", "baselines", "waited_s")}
         print_json({**vars(evaluated.report), **beside})
     else:
         limit = device_roofline(chosen, package.family.work(candidate.problem), objective)
         print_climb(out, evaluated, cache, limit)
+    if not isinstance(evaluated.report.outcome, Measured):
+        _print_undecided(family)
     sound = isinstance(evaluated.report.outcome, Measured) and evaluated.doubt is None
     raise typer.Exit(Exit.DONE if sound else Exit.NOTHING_FOUND)
+
+
+@contextmanager
+def _undecided(family: str) -> "Iterator[None]":
+    """After an error in the block, print which lines of an imported family its author has not checked yet."""
+    try:
+        yield
+    except EvoError:
+        _print_undecided(family)
+        raise
+
+
+def _print_undecided(family: str) -> None:
+    """Print the marked lines of an imported family on standard error. They may be the reason of a failure."""
+    from evo.family.importing.writing import MARK
+
+    found = list[str]()
+    for path in (Path(family) / name for name in ("family.toml", "reference.py")):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+        found += [f"  {path}:{at}: {line.partition(MARK)[2]}" for at, line in enumerate(lines, 1) if MARK in line]
+    if found:
+        head = "These lines are still marked as to be checked, which may be the reason of the failure:"
+        sys.stderr.write(visible("\n".join([head, *found])) + "\n")
 
 
 def _print_busy(device: "Device", holder: int | None) -> None:

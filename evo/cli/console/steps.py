@@ -38,6 +38,8 @@ def print_climb(out: Console, evaluated: EvaluatedConfig, cache: str, roofline: 
         _print_environment(out, report.environment)
         return
     _step(out, "outcome", False, f"{outcome_text(outcome.kind)}: {detail_text(outcome)}")
+    if evaluated.trouble is not None:
+        _step(out, "reference", False, evaluated.trouble)
 
 
 def _print_build(out: Console, built: Built, stages: Stages) -> None:
