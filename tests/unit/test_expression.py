@@ -1,5 +1,6 @@
 """Expressions: Python's semantics element by element, and nothing beyond the whitelist."""
 
+import json
 import math
 import pickle
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from evo.errors import InvalidInput
 from evo.space.expression import MAX_DEPTH, MAX_TEXT, Expression
+from evo.trial import Value
 from tests.unit.random_expressions import NUMBERS, by_python, expressions
 
 
@@ -491,3 +493,40 @@ def test_sizeof_of_an_unknown_type_is_refused_with_advice() -> None:
     assert (
         refusal("sizeof(T) * W <= 64") == "`sizeof(T)` is not available; write the number of bytes, e.g. 4 for a float"
     )
+
+
+SCOPE: dict[str, tuple[Value, ...]] = {"T": (1, 2, 4), "U": (1, 2), "N": (), "O": ("a", "b"), "B": (False, True)}
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("T == 1 || 2", "T in (1, 2)"),
+        ("T == 1 || 2 || 4", "T in (1, 2, 4)"),
+        ("T != 1 && 2", "T not in (1, 2)"),
+        ("`T` > 1", "T > 1"),
+        ("B => T > 1", "not B or T > 1"),
+        ("B -> T > 1 && U > 1", "not B or (T > 1 and U > 1)"),
+        ("T > 1 implies B", "not T > 1 or B"),
+        ("T => 2 and U > 1", "T >= 2 and U > 1"),
+        ("T > 1 and U => 2", "T > 1 and U >= 2"),
+        ("N % T == 0 == True", "N % T == 0"),
+        ("T != 1 != 2", "T not in (1, 2)"),
+        ("T == 1 == 2", "T in (1, 2)"),
+    ],
+)
+def test_suggested_expression_is_itself_accepted(text: str, written: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expression.parse(text, "f", SCOPE).check_meaning()
+    suggested = json.loads(raised.value.reason.partition("write `")[2].rpartition("`")[0])
+    assert suggested == written
+    Expression.parse(suggested, "f", SCOPE).check_meaning().check_names(SCOPE).check_condition()
+
+
+@pytest.mark.parametrize(
+    "text", ["T.real == 1", "O in ['a' 'b']", "O in 'ab'", "O == “c”", "1 < T < 4 == True", "T < 2 > 1"]
+)
+def test_expression_without_a_valid_correction_is_refused_without_one(text: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expression.parse(text, "f", SCOPE).check_meaning()
+    assert 'write `"' not in raised.value.reason

@@ -14,8 +14,8 @@ from evo.errors import InvalidInput
 from evo.space.expression import arithmetic
 from evo.space.expression.choices import Scope, impossible_value, words_meant
 from evo.space.expression.evaluation import Environment, Evaluation, free_names
-from evo.space.expression.misread import of_c, value_alone
-from evo.space.expression.repair import pasted, renamed, rewritten
+from evo.space.expression.misread import compared, of_c, value_alone
+from evo.space.expression.repair import implied, pasted, renamed, rewritten
 from evo.space.expression.scalar import SCALARS, Reading, Unsure, reading
 from evo.space.expression.spelling import foreign
 from evo.space.expression.whitelist import MAX_INLINED_DEPTH, MAX_NODES, MAX_TEXT, admit, available, check_depth
@@ -67,6 +67,8 @@ class Expression:
                 raise
             spelled = ", ".join(f"`{sign}` is `{meant}` here" for sign, meant in foreign(text).items())
             reason = f"in `{text}`, {spelled}" if spelled else f"`{text}` is not available in an expression"
+            if implied(text) != text:
+                reason = f"in `{text}`, an implication is `not a or b` here"
             raise InvalidInput(field, f"{reason}; write {pasted(other)}") from error
 
     @classmethod
@@ -91,7 +93,9 @@ class Expression:
         try:
             found = cls._parse(ast.unparse(tree), field)
             meant = words_meant(found.names.difference(scope), scope) if isinstance(scope, Mapping) else {}
-            return renamed(found.tree, meant) if meant else found.text
+            text = renamed(compared(found.tree) or found.tree, meant)
+            checked = cls._parse(text, field).check_meaning()
+            return (checked.check_names(scope) if scope else checked).text
         except (InvalidInput, RecursionError):
             return None
 

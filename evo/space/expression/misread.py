@@ -56,15 +56,22 @@ class _Spread(ast.NodeTransformer):
 
 def value_alone(tree: ast.expr) -> str | None:
     """Return a correction if a number or text is an operand of ``and`` or ``or`` in a condition; else None."""
+    meant = compared(tree)
+    if meant is tree:
+        return None
+    remedy = "compare it as well" if meant is None else f"write {pasted(ast.unparse(meant))}"
+    return f"a number or text beside `and` or `or` counts as a truth value; {remedy}"
+
+
+def compared(tree: ast.expr) -> ast.expr | None:
+    """Return the condition with each number and text beside ``and`` and ``or`` compared; None if it is unclear with
+    what. A condition without such values is returned unchanged.
+    """
     spread = _Spread()
     meant = spread.visit(copy.deepcopy(tree))
     if not spread.found:
-        return None
-    reason = "a number or text beside `and` or `or` counts as a truth value"
-    remedy = (
-        "compare it as well" if spread.unclear else f"write {pasted(ast.unparse(ast.fix_missing_locations(meant)))}"
-    )
-    return f"{reason}; {remedy}"
+        return tree
+    return None if spread.unclear else ast.fix_missing_locations(meant)
 
 
 class _WholeDivision(ast.NodeTransformer):
@@ -97,10 +104,35 @@ def of_c(tree: ast.expr) -> str | None:
     if division.found:
         return f"`/` does not round here, so it cancels out; write {pasted(ast.unparse(whole))}"
     for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and (reason := _constant_link(node)) is not None:
+            return reason
         equal = [isinstance(op, ast.Eq | ast.NotEq) for op in getattr(node, "ops", ())]
         if isinstance(node, ast.Compare) and any(equal) and not all(equal):
             return _unchained(node)
     return None
+
+
+def _constant_link(chain: ast.Compare) -> str | None:
+    """Return a correction if a chain such as ``a == 0 == True`` or ``a != 1 != 2`` compares two constants."""
+    sides = [chain.left, *chain.comparators]
+    for place, op in enumerate(chain.ops[1:], start=1):
+        left, right = sides[place : place + 2]
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+            link = ast.unparse(ast.Compare(left=left, ops=[op], comparators=[right]))
+            return f"`{link}` compares two constants; {_without_link(chain, right.value)}"
+    return None
+
+
+def _without_link(chain: ast.Compare, last: object) -> str:
+    member = {ast.Eq: ast.In, ast.NotEq: ast.NotIn}.get(type(chain.ops[0]))
+    if last is True and len(chain.ops) == 2 and isinstance(chain.ops[1], ast.Eq):
+        meant = ast.Compare(left=chain.left, ops=chain.ops[:1], comparators=chain.comparators[:1])
+    elif member is not None and {type(op) for op in chain.ops} == {type(chain.ops[0])}:
+        choices = ast.Tuple(elts=chain.comparators, ctx=ast.Load())
+        meant = ast.Compare(left=chain.left, ops=[member()], comparators=[choices])
+    else:
+        return "compare each with a tunable, joined by `and`"
+    return f"write {pasted(ast.unparse(meant))}"
 
 
 def _unchained(chain: ast.Compare) -> str:

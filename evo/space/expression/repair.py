@@ -3,6 +3,7 @@
 import ast
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,7 +29,7 @@ def rewritten(text: str) -> ast.expr | None:
 
     The tree may still contain forbidden syntax.
     """
-    text = with_sizes(text)
+    text = implied(with_sizes(text))
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -42,6 +43,22 @@ def rewritten(text: str) -> ast.expr | None:
         return ast.fix_missing_locations(_Translator().visit(tree))  # type: ignore[no-any-return]
     except RecursionError:
         return None
+
+
+_IMPLIES = re.compile(r"(.+?)(?:=>|->|\bimplies\b)(.+)", re.DOTALL)
+_JOINED = re.compile(r"\b(?:and|or)\b|&&|\|\|")
+_CONDITION = re.compile(r"[=!<>]=|[<>]|\b(?:not|in)\b")
+
+
+def implied(text: str) -> str:
+    """Return ``a => b`` as ``not (a) or (b)``. Without a condition on either side, ``=>`` means ``>=`` and is kept."""
+    found = _IMPLIES.fullmatch(text)
+    if found is None or _IMPLIES.fullmatch(found[2]):
+        return text
+    beside = (_JOINED.split(found[1])[-1], _JOINED.split(found[2])[0])
+    if "=>" in text and not any(map(_CONDITION.search, beside)):
+        return text
+    return f"not ({found[1].strip()}) or ({found[2].strip()})"
 
 
 def pasted(text: str) -> str:

@@ -89,7 +89,7 @@ def foreign(text: str) -> dict[str, str]:
         if meant:
             found[sign or name] = meant
         elif (token["text"] or "'")[0] not in "\"'":
-            found[token["text"]] = repr(token["text"][1:-1])
+            found[token["text"]] = _unquoted(token, text)
     found |= {each[0]: str(_SIZES[each[1]]) for each in _SIZEOF.finditer(text)}
     if _REMAINDER.search(text):
         found["mod"] = "%"
@@ -112,8 +112,15 @@ def spelled(text: str) -> str:
         elif name is not None:
             parts.append(_WORDS.get(name, name))
         else:
-            parts.append(repr(token["text"][1:-1]) if token["text"] else token["number"])
+            parts.append(_unquoted(token, text) if token["text"] else token["number"])
     return _ternary(" ".join(_negations(part for part in parts if part)))
+
+
+def _unquoted(token: re.Match[str], text: str) -> str:
+    """Return a quoted text as Python. Before an operator, a name in backquotes is a name, as in SQL and Markdown."""
+    inner = token["text"][1:-1]
+    first = not text[: token.start()].rstrip().endswith(("=", "(", ",", "[", ">", "<"))
+    return inner if token["text"][0] == "`" and inner.isidentifier() and first else repr(inner)
 
 
 def _negations(names: Iterable[str]) -> list[str]:
