@@ -12,7 +12,7 @@ from tests.unit.fake_session import FakeBuffers, FakeSession, Kernel, doubled
 from workers.backends import Buffers, CallMode, DeviceLostError, Placement, TrespassError
 from workers.measure.checks.two_threads import judge_two_threads
 from workers.measure.proof import Launch
-from workers.measure.verify import WrongAnswerError, remember, verify, verify_elsewhere
+from workers.measure.verify import WrongAnswerError, judge, remember, verify, verify_elsewhere
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -206,6 +206,17 @@ def test_output_without_finite_values_is_wrong(fill: float) -> None:
 
     with pytest.raises(WrongAnswerError, match="holds NaN or infinity in 8 of 8 elements"):
         judged(kernel)
+
+
+def test_fill_value_in_an_argument_with_contents_is_reported_as_a_read_elsewhere() -> None:
+    buffers, golden = doubled()
+    in_place = replace(golden, inputs={**golden.inputs, "y": golden.reference["y"]})
+    buffers.poison()
+    reason = (
+        r"`y` has 8 of 8 elements computed from memory outside the arrays, .* the first at \[0\]: check the indices"
+    )
+    with pytest.raises(WrongAnswerError, match=reason):
+        judge(buffers, in_place, "case nominal")
 
 
 def test_kernel_that_leaves_part_of_an_earlier_output_in_place_is_wrong() -> None:

@@ -140,7 +140,12 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
     far = {name: buffers.distance(name, reference) for name, reference in golden.reference.items()}
     for name, each in far.items():
         if each.unwritten:
-            raise WrongAnswerError(f"{where}: {_describe_unwritten(name, buffers.read(name), golden.reference[name])}")
+            described = (
+                _describe_stray(name, buffers.read(name))
+                if name in golden.inputs
+                else _describe_unwritten(name, buffers.read(name), golden.reference[name])
+            )
+            raise WrongAnswerError(f"{where}: {described}")
     cases = tuple(_case_error(golden, name, each) for name, each in far.items())
     for case in cases:
         if not case.passed:
@@ -285,6 +290,16 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
         f". Every expected value is exactly a {exact[0]}: if reference() computes in {exact[0]}, this may be its own "
         "rounding; compute in float64, e.g. from x.astype(np.float64)"
     )
+
+
+def _describe_stray(name: str, values: NDArray[Any]) -> str:
+    """Describe elements of an in-place argument, which had contents, that now hold the fill value of other memory."""
+    stray = np.ascontiguousarray(values).view(f"u{values.itemsize}") == int.from_bytes(
+        bytes([POISON]) * values.itemsize
+    )
+    where = f"the first at {np.argwhere(stray)[0].tolist()}"
+    fault = "computed from memory outside the arrays, or from an output before it is written"
+    return f"`{name}` has {int(stray.sum())} of {values.size} elements {fault}, {where}: check the indices"
 
 
 def _describe_unwritten(name: str, values: NDArray[Any], reference: NDArray[Any]) -> str:
