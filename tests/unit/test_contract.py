@@ -1,5 +1,6 @@
 """Contract of reference.py: outputs are checked against family.toml, and faults name their cause."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_integer_off_by_one_is_detected_at_both_ends_of_its_range(dtype: str, pl
     assert (found.max_abs, found.squares) == (1.0, 1.0)
 
 
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize(("max_abs", "refused"), [(0.0, 3), (0.2, 3), (0.25, 1), (0.5, 0), (None, 0)])
+def test_fractions_that_no_integer_output_can_meet_are_refused(dtype: str, max_abs: float | None, refused: int) -> None:
+    values = [0.25, 0.5, 0.75, 1.0]
+    tolerance = Tolerance(rel_l2=0.5, max_abs=max_abs, max_abs_ratio=4.0 if max_abs is None else None)
+    output = replace(operand(dtype), tolerance=tolerance)
+    if not refused:
+        assert check_reference(output, values, case="nominal", maker=MAKER).tolist() == values
+        return
+    reason = f"{refused} of 4 elements are further from every integer than max_abs = .* round them as a kernel must, or"
+    with pytest.raises(FamilyError, match=reason):
+        check_reference(output, values, case="nominal", maker=MAKER)
+
+
 @pytest.mark.parametrize("dtype", LARGE)
 @pytest.mark.parametrize("power", [52, 53, 54, 60, 62])
 @pytest.mark.parametrize("off", [-1, 0, 1, 2, 3])
@@ -88,7 +103,8 @@ def test_whole_floats_are_accepted_as_integer_references(dtype: str) -> None:
 
 
 def test_distance_of_an_integer_output_uses_the_unrounded_reference() -> None:
-    reference = checked("int8", np.array([-2.5, 0.0, 2.25, 127.0]))
+    output = replace(operand("int8"), tolerance=Tolerance(rel_l2=0.5, max_abs=0.5))
+    reference = check_reference(output, np.array([-2.5, 0.0, 2.25, 127.0]), case="nominal", maker=MAKER)
     found = distance(np.array([-2, 0, 2, 127], np.int8), reference)
     assert found.max_abs == 0.5
     assert found.squares == 0.5**2 + 0.25**2

@@ -63,15 +63,15 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
     Raises:
         FamilyError: the shape of the reference differs from the declaration, or the reference contains values that no
-            kernel can write. Such values are NaN, infinities, values outside the range of the output's dtype, and
-            integers that float64 cannot represent.
+            kernel can write. Such values are NaN, infinities, values outside the range of the output's dtype,
+            fractions for an integer output without a tolerance, and integers that float64 cannot represent.
     """
     array, where = array_of(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
         raise FamilyError(f"{where} has shape {array.shape}; family.toml says {operand.shape}")
     if is_floating(operand.dtype):
         return _of_floats(operand, array, where)
-    return _of_integers(operand, array, where)
+    return _reachable(operand, _of_integers(operand, array, where), where)
 
 
 def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
@@ -174,6 +174,16 @@ def _of_integers(operand: Operand, values: NDArray[Any], where: str) -> NDArray[
     if values.dtype.kind == "f" and not np.array_equal(values, np.floor(values)):
         return values.astype(np.float64)
     return wide.astype(dtype)
+
+
+def _reachable(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return the reference of an integer output if integers within the tolerance of all its values exist."""
+    limit = None if operand.tolerance is None else operand.tolerance.max_abs
+    if values.dtype.kind == "f" and limit is not None:
+        remedy = "round them as a kernel must, or allow max_abs = 0.5 or more in family.toml"
+        far = np.abs(values - np.rint(values)) > limit
+        _refuse(far, values, where, f"further from every integer than max_abs = {limit:g}", remedy)
+    return values
 
 
 _WRITABLE = "return what a kernel can write"
