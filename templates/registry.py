@@ -366,7 +366,13 @@ def _digest(files: Mapping[str, bytes]) -> str:
 def _recording(path: Path, state: object) -> Package:
     name = recording_name(path.name.removesuffix(".gz").removesuffix(".json"))
     content = _read_recording(path)
-    recording = parse_recording(content.decode("utf-8-sig", errors="replace"), name)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        packed = path.suffix == ".gz"
+        reason = not_utf8(content, error, str(path.with_suffix("") if packed else path))
+        raise InvalidInput(str(path), f"{reason}, after `gunzip {quoted(str(path))}`" if packed else reason) from error
+    recording = parse_recording(text, name)
     return Package(
         path=path,
         family=Family.from_document(recording.document(), path.name),

@@ -65,7 +65,7 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
     except RecursionError:
         raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels") from None
     except ValueError as error:
-        raise InvalidInput(where, f"this is not valid JSON: {_reason(error)}") from None
+        raise InvalidInput(where, f"this is not valid JSON: {json_fault(error)}") from None
     if deeper_than(document, DEEPEST):
         raise InvalidInput(where, f"is nested deeper than {DEEPEST} levels")
     if (path := next(_repeated(document), None)) is not None:
@@ -173,7 +173,8 @@ def _unquoted(text: str) -> str:
     return plain.getvalue()
 
 
-def _reason(error: ValueError) -> str:
+def json_fault(error: ValueError) -> str:
+    """Return the position of a fault in a JSON text and, if known, how to write it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}{_json_advice(error.doc, error.pos)}"
     if isinstance(error, UnicodeDecodeError):

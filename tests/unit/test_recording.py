@@ -445,3 +445,30 @@ def test_recording_name_is_a_valid_family_name() -> None:
 def test_error_names_the_tuner_of_an_unsupported_file(text: str, named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         parse_recording(text, "space")
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ('{"cache": {}, }', "column 15: leave out the comma"),
+        ('{"cache": True}', "column 11: write true"),
+        ("{'cache': {}}", 'column 2: texts and names stand in " quotes'),
+        ('{"a": 1} // notes', "column 10: JSON has no comments, leave it out"),
+    ],
+)
+def test_fault_in_the_json_of_a_recording_is_refused_with_the_correction(document: str, reason: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse_recording(document, "tiny")
+    assert "not valid JSON" in raised.value.reason
+    assert raised.value.reason.endswith(reason)
+
+
+def test_config_without_one_tunable_is_refused_by_its_field() -> None:
+    entry = {"times": {"runtimes": [1.0]}, "invalidity": "correct", "objectives": ["time"]}
+    entry["measurements"] = [{"name": "time", "value": 1.0, "unit": "ms"}]
+    configs = ({"X": 1, "Y": 1}, {"X": 2, "Y": 2}, {"X": 1})
+    document = {"schema_version": "1.0.0", "results": [{**entry, "configuration": each} for each in configs]}
+    with pytest.raises(InvalidInput) as raised:
+        parse_recording(json.dumps(document), "tiny")
+    assert raised.value.field == "tiny: results[2].configuration.Y"
+    assert raised.value.reason == "is missing, but other configs have it: give its value"

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -278,3 +280,19 @@ def test_attention_lengths_are_limited_to_the_length_of_the_cache(
     of = registry.find(family).family
     found = {each.name: (each.min, each.max) for each in of.operands(of.problem(text, "cpu")) if each.max is not None}
     assert found == limits
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_recording_that_is_not_utf8_is_refused_with_commands_that_convert_it(
+    tmp_path: Path, encoding: str, packed: bool
+) -> None:
+    document = {**RECORDING, "device_name": "Ä"}
+    content = json.dumps(document, ensure_ascii=False).encode(encoding)
+    file = tmp_path / ("my run.json.gz" if packed else "my run.json")
+    file.write_bytes(gzip.compress(content) if packed else content)
+    with pytest.raises(InvalidInput, match=r"save it as UTF-8, e\.g\. `iconv ") as raised:
+        registry.find(str(file))
+    commands = re.findall("`([^`]*)`", raised.value.reason)
+    subprocess.run(" && ".join(reversed(commands)), shell=True, check=True, cwd=tmp_path, timeout=60)
+    assert registry.find(str(tmp_path / "my run.json")).recording is not None

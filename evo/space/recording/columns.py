@@ -48,7 +48,9 @@ class Column:
         return tuple(sorted(numbers)) if len(numbers) == len(values) else values
 
     def read(self, config: Mapping[str, Any], where: str) -> Value:
-        value = config.get(self.recorded)
+        if self.recorded not in config:
+            raise InvalidInput(f"{where}.{self.recorded}", "is missing, but other configs have it: give its value")
+        value = config[self.recorded]
         if not isinstance(value, bool | int | float | str) or identity(value) not in self.spelled:
             listed = ", ".join(repr(known) for _, known in self.spelled)
             raise InvalidInput(

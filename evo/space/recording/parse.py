@@ -8,7 +8,7 @@ from evo.errors import InvalidInput
 from evo.space.recording.kernel_tuner import read_cache
 from evo.space.recording.recording import Recording
 from evo.space.recording.t4 import read_results
-from evo.text.document import literal_text
+from evo.text.document import json_fault, literal_text
 from evo.text.wording import outcome_text
 from evo.trial.outcome import Measured
 
@@ -113,7 +113,7 @@ def _closed(text: str) -> Any:
 def _damage(text: str, error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()):
         return f"is cut off at line {error.lineno}; copy it again, or close it behind its last whole entry"
-    return f"not valid JSON: {error}"
+    return f"not valid JSON: {json_fault(error) if isinstance(error, json.JSONDecodeError) else error}"
 
 
 def _loaded(text: str) -> Any:
