@@ -450,10 +450,10 @@ def test_error_names_the_tuner_of_an_unsupported_file(text: str, named: str) -> 
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ('{"cache": {}, }', "column 15: leave out the comma"),
-        ('{"cache": True}', "column 11: write true"),
-        ("{'cache': {}}", 'column 2: texts and names stand in " quotes'),
-        ('{"a": 1} // notes', "column 10: JSON has no comments, leave it out"),
+        ('{"cache": {}, }', "column 15; leave out the comma"),
+        ('{"cache": True}', "column 11; write true"),
+        ("{'cache': {}}", 'column 2; put texts and names in " quotes'),
+        ('{"a": 1} // notes', "leave out the comment, which JSON does not allow"),
     ],
 )
 def test_fault_in_the_json_of_a_recording_is_refused_with_the_correction(document: str, reason: str) -> None:
