@@ -182,7 +182,7 @@ def _check_value(value: object, field: str) -> None:
             return
     word = re.sub(r"[\s,=]+", "_", value).strip("_") if isinstance(value, str) else ""
     if word != value and TEXT_VALUE.fullmatch(word):
-        reason = f"it has a space, a comma or =: write {show(word)}, and give its meaning in the kernel"
+        reason = f"it contains a space, a comma or =; write {show(word)}, and give its meaning in the kernel"
         raise InvalidInput(field, f"{show(value)} cannot be a value: {reason}")
     allowed = "a finite number below 2**62, a bool, or a text without spaces, commas and ="
     raise InvalidInput(field, f"{show(value)} cannot be a value: it must be {allowed}")

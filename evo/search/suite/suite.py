@@ -109,7 +109,7 @@ def _calls(listed: list[Any]) -> Iterator[Call]:
     for index, table in enumerate(listed):
         where = f"call[{index}]"
         if not isinstance(table, Mapping):
-            raise InvalidInput(where, "is not a table: write [[call]] above name, family and problem")
+            raise InvalidInput(where, "is not a table; write [[call]] above name, family and problem")
         yield from _expanded(table, where)
 
 
