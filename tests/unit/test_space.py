@@ -529,7 +529,7 @@ def test_recorded_space_has_exactly_the_configs_of_its_keys() -> None:
         ([1 << 62], "cannot be a value"),
         (["a,b"], "cannot be a value"),
         (["a b"], "write \"?'?a_b\"?'?, and give its meaning"),
-        (["unsigned int", "long"], "'unsigned int' cannot be a value: it has a space, .*unsigned_int"),
+        (["unsigned int", "long"], "'unsigned int' cannot be a value: it contains a space, .*unsigned_int"),
         ([" "], "cannot be a value: it must be"),
         ([""], "cannot be a value"),
         ([None], "cannot be a value"),
