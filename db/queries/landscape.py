@@ -290,8 +290,9 @@ def _figures(*, joint: bool) -> tuple[InstrumentedAttribute[float | None], Instr
 
 
 def _believable(span_s: ColumnElement[float]) -> ColumnElement[float]:
-    """Return a duration, or 0 if the duration is outside the limits. Old reports were stored without a check of the
-    limits, and could make sums infinite.
+    """Return `span_s`, or 0 if `span_s` is negative or above `LONGEST_S`.
+
+    Older versions of kernel-evo did not check the durations in reports. A huge duration would make sums infinite.
     """
     return case((span_s.between(0.0, LONGEST_S), span_s), else_=0.0)
 

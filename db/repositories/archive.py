@@ -117,8 +117,9 @@ class Archive:
         return row
 
     def add_variant(self, family: Registration, *, base_digest: str, artefact: str, now: datetime) -> FamilyRow:
-        """Store the family of a variant with the contract of the family `base_digest`. If the family is already stored,
-        update it.
+        """Store a variant as a family row that refers to the family it implements, `base_digest`.
+
+        If the row exists, its location and time of registration are updated.
 
         Raises:
             Conflict: a family with the digest exists and is not a variant of the family `base_digest`.
@@ -311,11 +312,11 @@ class Archive:
         return self.session.scalars(query.order_by(TrialRow.finished_seq.desc()).limit(limit)).all()
 
     def trial_of_binary(self, search_ids: Sequence[int], binary_digest: str) -> TrialRow:
-        """Return the first ended trial with a binary. If several searches have such a trial, the first search in
-        `search_ids` is used.
+        """Return the first ended trial whose binary has the digest `binary_digest`. If several searches have such a
+        trial, the first search in `search_ids` is used.
 
         Raises:
-            NotFound: no ended trial has the binary.
+            NotFound: no ended trial has a binary with this digest.
         """
         for search_id in search_ids:
             ended = self._trials(search_id, None).where(TrialRow.binary_digest == binary_digest)

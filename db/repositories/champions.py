@@ -267,8 +267,10 @@ def _make_current(champion: ChampionRow, now: datetime, reason: str, by: str | N
 
 
 def _decisions(champion: ChampionRow) -> tuple[Decision, ...]:
-    """Return the decisions about a champion. If the champion was retired by an old version, which stored no decisions,
-    the retirement is the only decision.
+    """Return the decisions about a champion.
+
+    Older versions of kernel-evo stored no decisions. For a champion that they retired, the retirement is the only
+    decision.
     """
     if champion.decisions is not None or champion.retired_at is None:
         return champion.decisions or ()

@@ -14,7 +14,7 @@ from evo.trial.timing import Timing
 
 @dataclass(frozen=True, kw_only=True)
 class Incumbent:
-    """The current champion, from the view of a search.
+    """The current champion, as a search sees it.
 
     Attributes:
         cost: cost at the confirmed time, which was measured in another session; see `evo.promotion.goal`.

@@ -3,7 +3,7 @@
 Tunables are joined one at a time, beginning with the tunables of the cheapest constraint. A constraint removes points
 as soon as all its names are bound. Before that, it removes points for which its bounds show that it cannot hold.
 Partial points grow breadth first while they fit in memory. They are then completed depth first, block by block, so
-memory is limited for any product. A space that is far too large according to an estimate is not listed.
+memory is limited for any product. A space that is far too large according to an estimate is not enumerated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,10 +27,10 @@ MOST_CELLS = 1 << 23
 """Maximum number of value ranks that are joined together for an estimate. A tunable may have thousands of values."""
 
 FAR_BEYOND = 100
-"""A space is not listed if the estimated number of points exceeds the limit by this factor."""
+"""A space is not enumerated if the estimated number of points exceeds the limit by this factor."""
 
 MAX_EFFORT = 4_000_000_000
-"""Number of constraint terms that a listing may evaluate (some seconds). If it needs more, the space is sampled
+"""Number of constraint terms that an enumeration may evaluate (some seconds). If it needs more, the space is sampled
 instead.
 """
 

@@ -21,7 +21,7 @@ from evo.trial import Config, Value
 Neighbourhood: TypeAlias = Literal["adjacent", "hamming"]
 
 ENUMERATION_LIMIT = 1_000_000
-"""Maximum number of valid points of a space that is listed. Larger spaces are sampled."""
+"""Maximum number of valid points of a space that is enumerated. Larger spaces are sampled."""
 
 MAX_TUNABLES = 64
 
@@ -83,7 +83,7 @@ class Space:
         The columns are in tunable order, the rows in lexicographic order.
 
         Raises:
-            ValueError: the space is too large to be listed (`valid_count` is None).
+            ValueError: the space is too large to be enumerated (`valid_count` is None).
         """
         if not isinstance(self._valid, Listed):
             raise ValueError("the valid configs of this space are drawn, not listed; check valid_count first")
@@ -182,8 +182,9 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int, exclude: Container[str] = frozenset()) -> list[Config]:
         """Return distinct random valid configs, each equally likely.
 
-        The result has fewer than `count` configs only if no more exist. In a space that is not listed and whose valid
-        points are rare, some configs are more likely than others, and fewer may be found than exist (see `Drawn`).
+        The result has fewer than `count` configs only if no more exist. In a space that is too large to enumerate and
+        whose valid points are rare, some configs are more likely than others, and fewer may be found than exist (see
+        `Drawn`).
 
         Args:
             count: number of configs.
@@ -239,7 +240,7 @@ class Space:
     def repair(self, config: Config | npt.ArrayLike, rng: np.random.Generator) -> Config:
         """Return the valid config nearest to a config by `distance`, or a random one of the nearest.
 
-        A valid config is returned unchanged. The result is exact for a listed space, and within the effort of
+        A valid config is returned unchanged. The result is exact for an enumerated space, and within the effort of
         `Drawn.nearest` for other spaces.
 
         Args:

@@ -1,4 +1,4 @@
-"""Valid points of a space, either listed in memory or drawn at random on demand."""
+"""Valid points of a space, either enumerated in memory or drawn at random on demand."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -190,17 +190,17 @@ class Listed:
 
 
 class Drawn:
-    """A space with too many valid points to list. Points are drawn at random.
+    """A space with too many valid points to enumerate. Points are drawn at random.
 
-    A draw takes a listed prefix (a valid assignment of the first tunables of the plan), completes it at random, and
-    rejects invalid results. Each valid point is therefore equally likely.
+    A draw takes an enumerated prefix (a valid assignment of the first tunables of the plan), completes it at random,
+    and rejects invalid results. Each valid point is therefore equally likely.
 
     If few completions are valid, or if `MAX_DRAWS` draws give too few points, points are taken from pools. A pool is
     built step by step from random prefixes when it is first used; each valid point is equally likely to be in it. A
     draw chooses the order of the pools.
 
-    If the pools are exhausted too, all points below random prefixes are listed. This favours points below prefixes with
-    few points.
+    If the pools are exhausted too, all points below random prefixes are enumerated. This favours points below prefixes
+    with few points.
 
     Raises:
         EmptySpace: none of these methods found a valid point.

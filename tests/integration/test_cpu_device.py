@@ -138,7 +138,7 @@ void f(const float *x, float *out) {
 """
 
 
-def test_outputs_that_the_runner_or_a_later_call_writes_are_no_residue_of_a_pool(folder: Path, tmp_path: Path) -> None:
+def test_outputs_that_the_runner_or_a_later_call_writes_are_not_residue_of_a_pool(folder: Path, tmp_path: Path) -> None:
     """The threads of a pool outlive a call, so the outputs are compared with those at its end."""
     arguments = [
         Argument(name="x", role="input", dtype="float32", shape=(64,)),

@@ -201,7 +201,7 @@ def test_second_service_on_a_link_to_the_database_is_refused(tmp_path: Path, kin
     again.release()
 
 
-def test_service_and_key_are_found_through_a_symbolic_link(tmp_path: Path) -> None:
+def test_service_and_key_of_a_database_are_found_through_a_symbolic_link_to_it(tmp_path: Path) -> None:
     file = tmp_path / "data" / "evo.db"
     owner = Ownership.take(file)
     owner.announce("http://127.0.0.1:1234")

@@ -399,7 +399,7 @@ def test_rotary_functions_with_a_different_formula_are_not_patched(
     sys.modules.pop("other_llama")
 
 
-def test_transformers_llama_is_patched_with_equal_logits(fast: Any) -> None:
+def test_patched_transformers_llama_has_equal_logits(fast: Any) -> None:
     import torch
 
     transformers = pytest.importorskip("transformers")

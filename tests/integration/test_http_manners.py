@@ -164,7 +164,7 @@ def test_error_names_the_json_field_of_a_wrong_type(rest: Local, body: str, fiel
 
 
 @pytest.mark.parametrize("declared", [{}, {"content-type": "text/plain"}, {"content-type": CURL}])
-def test_json_without_its_content_type_is_refused_with_the_missing_header(
+def test_error_about_json_without_its_content_type_names_the_missing_header(
     rest: Local, declared: dict[str, str]
 ) -> None:
     answer = rest.http.post("/searches", content='{"family": "sdpa"}', headers=declared)

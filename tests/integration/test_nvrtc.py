@@ -423,7 +423,7 @@ def test_ptxas_resources_are_read_for_the_entry_function() -> None:
     assert figures(LOG, "g") == {"registers": 8}
 
 
-def test_launch_beyond_a_device_limit_is_refused_with_the_resource(compiler: NvrtcCompiler) -> None:
+def test_error_about_a_launch_beyond_a_device_limit_names_the_resource(compiler: NvrtcCompiler) -> None:
     device = known("sm_89")
     for registers, launch, resource in (
         (128, Launch(grid=(1, 1, 1), block=(256, 1, 1), shared_memory_bytes=120_000), "shared_memory_bytes"),

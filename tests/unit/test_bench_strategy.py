@@ -580,7 +580,7 @@ def test_source_digest_of_a_run_covers_its_imports() -> None:
     assert not {"sampler.py", "told.py", "family.py", "client.py"} & found
 
 
-def test_digest_of_a_space_covers_outcomes_and_costs() -> None:
+def test_digest_of_a_recorded_space_depends_on_outcomes_and_costs() -> None:
     digests = {ground(times).digest for times in ([1.0, 2.0], [2.0, 1.0], [1.0, FAILED], [1.0, "InvalidConfig"])}
     assert len(digests) == 4
     assert ground([1.0, 2.0]).digest == ground([1.0, 2.0]).digest

@@ -117,7 +117,7 @@ def test_bundle_with_a_false_size_is_refused() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + bytes(18), b"\x1f\x8b tar", zipped({})[:-5]])
-def test_content_that_is_no_zip_archive_is_refused(content: bytes) -> None:
+def test_content_that_is_not_a_zip_archive_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput, match="bundle"):
         unpack(content)
 

@@ -98,5 +98,5 @@ def test_refused_folder_is_answered_with_a_command_that_works(
 @pytest.mark.parametrize(
     ("path", "shown"), [("../evil", "../evil"), ("evil", "./evil"), ("-x", "./-x"), ("/x", "/x"), ("~", "./~")]
 )
-def test_shown_path_is_no_name_and_no_option(path: str, shown: str) -> None:
+def test_shown_path_is_neither_a_name_nor_an_option(path: str, shown: str) -> None:
     assert shown_path(Path(path)) == shown

@@ -41,7 +41,7 @@ def refusal(kind: str, entry: object) -> str:
         ("cpu", ["scale"], "must be the name of the function to call"),
     ],
 )
-def test_entry_that_is_no_c_identifier_is_refused_with_a_wrapper(kind: str, entry: object, says: str) -> None:
+def test_error_about_an_entry_that_is_not_a_c_identifier_states_the_remedy(kind: str, entry: object, says: str) -> None:
     assert says in refusal(kind, entry)
 
 

@@ -431,7 +431,9 @@ def test_comparison_with_a_possible_choice_is_accepted(written: str) -> None:
         ("T and 2", None),
     ],
 )
-def test_number_as_operand_of_a_boolean_operator_is_refused_with_a_comparison(text: str, meant: str | None) -> None:
+def test_error_about_a_number_as_operand_of_a_boolean_operator_suggests_a_comparison(
+    text: str, meant: str | None
+) -> None:
     with pytest.raises(InvalidInput, match="counts as a truth value") as refused:
         Expression.parse(text, "f").check_condition()
     if meant is None:

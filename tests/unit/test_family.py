@@ -68,7 +68,7 @@ def test_error_of_an_empty_space_names_the_fields_of_the_problem() -> None:
         family.space(family.problem("rows=1,cols=1073741789", "cuda"), known("sm_90"), OBJECTIVE)
 
 
-def test_problem_larger_than_the_memory_is_refused_with_its_size() -> None:
+def test_error_about_a_problem_larger_than_the_memory_states_its_size() -> None:
     family = find("gemm").family
     problem = family.problem("M=65536,N=65536,K=65536", "cuda")
     small = replace(known("sm_89"), memory_bytes=24 * 10**9)
@@ -315,7 +315,7 @@ def test_document_without_an_implementation_is_refused() -> None:
 
 
 @pytest.mark.parametrize("whole", [None, [], "name = 1", {1: 2}, {"name": "x" * 20_000}])
-def test_value_that_is_no_table_is_refused_as_family_document(whole: Any) -> None:
+def test_value_that_is_not_a_table_is_refused_as_family_document(whole: Any) -> None:
     with pytest.raises(InvalidInput):
         Family.from_document(whole, "document")
 

@@ -203,7 +203,7 @@ def test_invalid_reference_option_is_refused(tmp_path: Path, reference: str, rea
     assert not (tmp_path / "conv").exists()
 
 
-def test_error_names_the_reference_parameter_that_is_no_input(tmp_path: Path) -> None:
+def test_error_names_the_reference_parameter_that_is_not_an_input(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("def conv(picture): return picture\n")
     with pytest.raises(InvalidInput, match="picture"):
         imported(tmp_path, reference=f"{tmp_path / 'other.py'}:conv")
@@ -595,7 +595,7 @@ def test_roles_follow_the_reference_and_the_user(
         ("x", "x", "--role: `x` is not of the form NAME=VALUE"),
     ],
 )
-def test_wrong_role_is_refused_with_the_way_out(tmp_path: Path, parameters: str, role: str, reason: str) -> None:
+def test_error_about_a_wrong_role_states_the_remedy(tmp_path: Path, parameters: str, role: str, reason: str) -> None:
     (tmp_path / "f.c").write_text(IN_PLACE)
     (tmp_path / "answers.py").write_text(f"def f({parameters}): return {parameters}\n")
     with pytest.raises(InvalidInput, match=reason):
@@ -642,7 +642,7 @@ def test_imported_cpp_source_exports_its_entry_under_its_name(tmp_path: Path, te
 
 
 @pytest.mark.parametrize("qualifier", ["static", "inline", "constexpr", "template <int V>"])
-def test_functions_that_are_not_exported_are_no_entries(qualifier: str) -> None:
+def test_functions_that_are_not_exported_are_not_entries(qualifier: str) -> None:
     with pytest.raises(InvalidInput, match="has no function that returns void and is outside namespaces"):
         draft(f"{qualifier} void f(float *x) {{ x[0] = N; }}", "c++")
 

@@ -117,7 +117,9 @@ def test_kernelbench_description_round_trips_through_json() -> None:
         ("1 / 0", "Zero"),
     ],
 )
-def test_file_that_is_no_kernelbench_problem_is_refused_with_the_reason(text: str, reason: str, tmp_path: Path) -> None:
+def test_file_that_is_not_a_kernelbench_problem_is_refused_with_the_reason(
+    text: str, reason: str, tmp_path: Path
+) -> None:
     (tmp_path / "p.py").write_text(text)
     with pytest.raises(InvalidInput, match=reason):
         write_kernelbench(tmp_path / "p.py", tmp_path / "family")

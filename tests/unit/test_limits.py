@@ -55,7 +55,7 @@ def test_accepted_range_is_formatted_with_separators() -> None:
         ("\r", "\\r"),
     ],
 )
-def test_name_with_invisible_characters_is_refused_with_its_escapes(name: str, shown: str) -> None:
+def test_error_about_a_name_with_invisible_characters_shows_their_escapes(name: str, shown: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         refuse_invisible("name", name)
     assert (refusal.value.field, shown in refusal.value.reason) == ("name", True)

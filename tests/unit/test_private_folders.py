@@ -52,7 +52,7 @@ def test_warning_names_the_file_in_a_private_folder_and_the_chmod_command(
         'char n[] = "%s/table.bin"; // a text alone',
     ],
 )
-def test_missing_files_and_strings_that_are_no_paths_give_no_private_folder_warning(folder: Path, source: str) -> None:
+def test_missing_files_and_strings_that_are_not_paths_give_no_private_folder_warning(folder: Path, source: str) -> None:
     assert list(files_in_private_folders(source.replace("%s", str(folder)))) == []
 
 
@@ -61,7 +61,7 @@ def test_worker_without_root_gives_no_private_folder_warning(folder: Path, monke
     assert list(files_in_private_folders(f'access("{folder}/table.bin", 4)')) == []
 
 
-def test_private_folder_check_takes_linear_time_in_empty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_folder_check_is_linear_in_the_number_of_empty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     begun_s = time.thread_time()
     assert list(files_in_private_folders("void f() { access(0, 0); }" + "\n" * 200_000)) == []

@@ -57,7 +57,7 @@ def test_text_fields_accept_identifiers(given: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["a b", "9", "a-b", "", 7, 'x"', "a\n#define N 1"])
-def test_text_fields_refuse_values_that_are_no_identifiers(given: object) -> None:
+def test_text_fields_refuse_values_that_are_not_identifiers(given: object) -> None:
     with pytest.raises(InvalidInput, match="a word of letters, digits and underscores"):
         family(type="text", default="relu").problem({"extra": given})
 

@@ -217,7 +217,7 @@ def test_forwarded_header_is_used_without_x_forwarded_headers() -> None:
         ("", "127.0.0.1"),
     ],
 )
-def test_client_address_is_the_last_one_that_is_no_trusted_proxy(chain: str, client: str) -> None:
+def test_client_address_is_the_last_one_that_is_not_a_trusted_proxy(chain: str, client: str) -> None:
     scope, _ = seen({"X-Forwarded-For": chain}, proxies="127.0.0.1,10.0.0.0/8")
     assert scope["client"][0] == client
 

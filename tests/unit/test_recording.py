@@ -229,7 +229,7 @@ def test_error_names_the_field_of_a_malformed_recording(document: Document, fiel
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"cache": {"1": {"time": 1.0', "[" * 100_000])
-def test_recording_that_is_no_json_object_is_refused(text: str) -> None:
+def test_recording_that_is_not_a_json_object_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="tiny"):
         parse_recording(text, "tiny")
 

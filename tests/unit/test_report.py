@@ -105,7 +105,7 @@ def test_single_pair_is_not_a_finding() -> None:
     assert "| FAST | false | true | 1 | 1.300× | – | 1.300× | one pair: not enough |" in text
 
 
-def test_report_counts_equal_binaries_once_and_prefers_the_ablation() -> None:
+def test_report_counts_equal_binaries_once_and_takes_the_direct_ratio_at_the_best_config() -> None:
     """FAST=false gives one binary for every BLOCK, which FAST=true ignores as well; at BLOCK=9 both are the same."""
     binaries = {(block, fast): f"{fast}" for block in range(3) for fast in (True, False)}
     binaries |= {(9, True): "same", (9, False): "same"}

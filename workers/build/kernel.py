@@ -163,11 +163,10 @@ _ANSWER_S = 20.0
 
 
 def mechanisms(artefact: Artefact) -> tuple[str, ...]:
-    """Return the names of the mechanisms of a kernel. The result is empty if the instructions cannot be read on this
-    machine.
+    """Return the hardware mechanisms that a binary uses, e.g. ``wgmma`` or ``SIMD 512``.
 
     The mechanisms of a GPU kernel are found in its PTX. The library of a CPU kernel is disassembled by ``objdump`` from
-    GNU binutils or LLVM.
+    GNU binutils or LLVM. The result is empty if the instructions cannot be read on this machine.
     """
     if artefact.ptx:
         return of_ptx(artefact.ptx.decode(errors="replace"))

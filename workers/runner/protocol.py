@@ -157,6 +157,7 @@ class Measure:
     Attributes:
         samples: number of samples in the cache mode that ranks trials.
         other_samples: number of samples in the second cache mode.
+        bars: times above which sampling is shortened or stopped.
     """
 
     candidate: str
@@ -221,9 +222,13 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """Samples of the quick gate.
+    """Samples of the quick gate. If a time exceeds a threshold of `Measure.bars`, fewer samples are taken.
 
-    If a limit of `Measure.bars` was exceeded, there are fewer samples than requested, and `other` is None.
+    Attributes:
+        timing: samples in the cache mode that ranks trials.
+        other: samples in the second cache mode; None if the candidate was pruned.
+        pruned: True if sampling was stopped because the candidate is slower than `Bars.prune_us`.
+        environment: observations about the machine during the samples.
     """
 
     timing: Timing

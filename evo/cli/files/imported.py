@@ -144,9 +144,10 @@ def write_imported(
 
 
 def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
-    """Return the draft of a source, and the texts of the source and of headers that can be compiled.
+    """Return the family drafted from a source, and the texts of the source and of changed headers, by file name.
 
-    The macros of the source have guards, and the entry of a C++ source is declared ``extern "C"``.
+    In the texts, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. The entry of
+    a C++ source is declared ``extern "C"``.
     """
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":

@@ -103,8 +103,9 @@ class _Reader:
                 self.unread.append(ast.unparse(node))
 
     def _returned_configs(self, function: ast.FunctionDef) -> Iterator[dict[str, Value]]:
-        """Yield the configs of a function's first return statement; in files for several GPUs, this is usually for
-        CUDA.
+        """Yield the configs in a function's first return statement.
+
+        In files that support GPUs of several vendors, the first return statement is usually for CUDA.
         """
         for each in ast.walk(function):
             if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):

@@ -80,7 +80,7 @@ def good_count(seen: Observations) -> int:
 
 
 class RankKernel:
-    """Kernel of a tunable: the distribution of an observation's weight over the tunable's values.
+    """Parzen window (density kernel) of one tunable: spreads the weight of an observation over the tunable's values.
 
     Attributes:
         size: number of values.

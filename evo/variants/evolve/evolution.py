@@ -99,9 +99,8 @@ class Evolution:
     def _finish_earlier(self) -> None:
         """Submit an answer that an earlier run received but did not submit, and wait for its variant.
 
-        A request whose program ended before the answer arrived is marked as abandoned once no program can still be
-        waiting for it. Its cost remains the maximum possible cost, but it no longer counts as one of the allowed
-        proposals.
+        A request to the model is marked as abandoned once it is older than the longest time that a request may take.
+        Its price remains the maximum possible price, but it no longer counts as one of the allowed proposals.
         """
         now = datetime.now(UTC)
         for proposal in self.client.proposals(self.search_id):

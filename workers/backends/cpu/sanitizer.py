@@ -169,8 +169,9 @@ def _flags(tool: Tool, subject: Subject, chosen: Sequence[str]) -> Iterator[str]
 
 
 def program(entry: str, arguments: Sequence[Argument]) -> str:
-    """Return a C program that calls the kernel once with buffers of exact size. The command line of the program
-    consists of the folder with the inputs.
+    """Return a C program that calls the kernel once with buffers of exact size.
+
+    The program takes one argument: the folder with the inputs.
     """
     buffers = [argument for argument in arguments if argument.role != "scalar"]
     parameters = ", ".join(_C_TYPES[each.dtype] if each.role == "scalar" else "void *" for each in arguments)
