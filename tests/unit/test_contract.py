@@ -220,10 +220,10 @@ def test_error_names_missing_or_undeclared_arrays_and_the_remedy() -> None:
         check_names({"z": np.zeros(1)}, declared, ["input"], case="tail", maker="reference.py, inputs()")
     extra = {"y": np.zeros(1), "z": np.zeros(1)}
     with pytest.raises(
-        FamilyError, match=r'makes `z` .* declares as no input; .* \[\[arguments\]\] with role = "input"'
+        FamilyError, match=r'returns `z` .* declares no input `z`\. .* \[\[arguments\]\] with role = "input"'
     ):
         check_names(extra, declared, ["input"], case="tail", maker="reference.py, inputs()")
-    with pytest.raises(FamilyError, match=r"makes `z` .*leave it out of what reference\(\) returns"):
+    with pytest.raises(FamilyError, match=r"reference\(\): returns `z` .*declares no output `z`"):
         check_names(extra, [operand("float32")], ["output"], case="tail", maker=MAKER)
 
 

@@ -34,7 +34,8 @@ def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
     """
     files = unpack(fetch(ref.digest))
     if (digest := digest_of(files)) != ref.digest:
-        raise EvoError(f"the fetched family has digest {digest[:12]}; use the same version of worker and service")
+        text = f"the fetched family has digest {digest[:12]} instead of {ref.digest[:12]}"
+        raise EvoError(f"{text}; install the same version of kernel-evo on the worker and the service")
     family = folder / ref.digest / family_of(files).name
     shutil.rmtree(family, ignore_errors=True)
     for name, content in files.items():

@@ -57,15 +57,17 @@ class DescriptorFormula:
         """Return the descriptor of an argument.
 
         Raises:
-            InvalidInput: the shape is not a view of the argument, or the rows have a length that descriptors do not
-                support. The field names the expression.
+            InvalidInput: the shape and the argument have different numbers of elements, or the rows have a length that
+                descriptors do not support. The field names the expression.
         """
         operand = argument.resolve(scope)
         shape = tuple(each.whole(scope) for each in self.shape) or operand.shape
         found = Descriptor(shape=shape, block=tuple(each.whole(scope) for each in self.block))
         field = (self.shape or self.block)[-1].field
-        if prod(shape) != prod(operand.shape):
-            raise InvalidInput(field, f"{shape} is not a view of `{self.of}`, {operand.shape}")
+        count, whole = prod(shape), prod(operand.shape)
+        if count != whole:
+            text = f"has {count:,} elements, but `{self.of}` has {whole:,} (shape {operand.shape})"
+            raise InvalidInput(field, f"shape {shape} {text}")
         row = shape[-1] * stored(operand.dtype).itemsize
         if len(shape) > 1 and row % ALIGNMENT:
             reason = f"a row of `{self.of}` has {row} bytes here, but a descriptor needs a multiple of {ALIGNMENT}"

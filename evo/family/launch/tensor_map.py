@@ -82,8 +82,10 @@ class MapFormula:
 
     def _check(self, found: TensorMap, operand: Operand) -> None:
         size = stored(operand.dtype).itemsize
-        if math.prod(found.shape) != math.prod(operand.shape):
-            raise InvalidInput(self.shape[0].field, f"{found.shape} is not a view of `{self.of}`, {operand.shape}")
+        count, whole = math.prod(found.shape), math.prod(operand.shape)
+        if count != whole:
+            text = f"has {count:,} elements, but `{self.of}` has {whole:,} (shape {operand.shape})"
+            raise InvalidInput(self.shape[0].field, f"shape {found.shape} {text}")
         row = found.shape[-1] * size
         if len(found.shape) > 1 and row % 16:
             raise InvalidInput(self.shape[-1].field, f"a row has {row} bytes here, but must have a multiple of 16")

@@ -100,13 +100,13 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
         if is_no_time(value):
             return LaunchFailed(reason=f"recorded as a time of {value:g}")
         return read_time(value, unit_us(measurement.get("unit") or unit, f"{field}.unit"), field)
-    named, wanted = "there is no objective", "a search looks for the shortest time: give each result a time"
+    named, wanted = "there is no objective", "a search looks for the shortest time, so give each result a time"
     if objectives:
         objective = str(objectives[0])[:100]
         named = f"the objective {literal_text(objective)} is not a time"
         wanted = other_figure(objective, found.get(objective, {}).get("value"))
     example = f'e.g. the measurement {{"name": "{TIME}", "value": 0.5, "unit": "ms"}}'
-    raise InvalidInput(f"{where}.measurements", f"{named}, and no measurement is named {TIME!r}: {wanted}, {example}")
+    raise InvalidInput(f"{where}.measurements", f"{named}, and no measurement is named {TIME!r}; {wanted}, {example}")
 
 
 def _measurements(result: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:

@@ -33,9 +33,9 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
     for name in made:
         if name not in declared:
             raise FamilyError(
-                f"{maker}: makes `{name}` for case {case}, which family.toml declares as no {role}; leave it out of "
-                f'what {maker.partition(", ")[2]} returns, or declare it under [[arguments]] with role = "{role}"'
-                + ("; a kernel that does not take it leaves it out of its `arguments`" if role == "input" else "")
+                f"{maker}: returns `{name}` for case {case}, but family.toml declares no {role} `{name}`. Remove "
+                f'`{name}` from the result, or declare it under [[arguments]] with role = "{role}"'
+                + (". Kernels without this parameter omit it from their `arguments`" if role == "input" else "")
             )
 
 
