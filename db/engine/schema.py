@@ -62,7 +62,7 @@ def prepare(connection: Connection, location: Location) -> None:
         return
     if present not in {None, *(script.revision for script in scripts.walk_revisions())}:
         raise EvoError(
-            f"database {location}: its schema {present!r} is newer than this kernel-evo, which knows up to {head()!r}: "
+            f"database {location}: its schema {present!r} is newer than this kernel-evo, which knows up to {head()!r}; "
             "upgrade kernel-evo, or use another --db"
         )
     migrate(connection)

@@ -192,7 +192,9 @@ def test_device_is_selected_among_devices_that_the_family_supports() -> None:
     assert choose([CUDA, CPU], "auto", cpu_only) is CPU
     with pytest.raises(NotFound) as refusal:
         choose([CUDA], "auto", cpu_only)
-    assert str(refusal.value) == ("no device fits --device auto: saxpy runs on cpu; devices here: cuda (NVIDIA L4)")
+    assert str(refusal.value) == (
+        "no device fits --device auto; saxpy runs on cpu, and the devices here are: cuda (NVIDIA L4)"
+    )
 
 
 def test_log_and_worker_data_are_next_to_the_database(tmp_path: Path) -> None:

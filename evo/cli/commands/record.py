@@ -89,7 +89,7 @@ def record(
 
     asked: Request | int
     if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} has a family already; leave it out", param_hint="FAMILY")
+        raise typer.BadParameter(f"search {resume} has a family already; omit FAMILY", param_hint="FAMILY")
     if resume is not None:
         refuse_with_resume(context, {"--to"})
         with connect(where) as connection:

@@ -254,7 +254,7 @@ def search(
     if resume is not None and suite is not None:
         raise InvalidInput("--suite", f"search {resume} has its own problem; leave --suite or --resume out")
     if resume is not None and family is not None:
-        raise typer.BadParameter(f"search {resume} has a family already; leave it out", param_hint="FAMILY")
+        raise typer.BadParameter(f"search {resume} has a family already; omit FAMILY", param_hint="FAMILY")
     if resume is not None:
         raise typer.Exit(session.run(resume, where, stay=not detach, announce=announce, as_json=as_json, then=then))
     if family is None and suite is None:

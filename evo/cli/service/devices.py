@@ -75,7 +75,9 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
     require_compiler(family, wanted)
     here = ", ".join(f"{device.kind} ({device.model})" for device in devices) or "none"
     runs_on = ", ".join(family.implementations)
-    raise NotFound(f"no device fits --device {wanted}: {family.name} runs on {runs_on}; devices here: {here}")
+    raise NotFound(
+        f"no device fits --device {wanted}; {family.name} runs on {runs_on}, and the devices here are: {here}"
+    )
 
 
 def require_compiler(family: Family, wanted: str) -> None:

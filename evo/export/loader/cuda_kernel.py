@@ -211,7 +211,7 @@ def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
     begin, end = held[name].data.ptr, held[name].data.ptr + held[name].nbytes
     for other, array in held.items():
         if other != name and begin < array.data.ptr + array.nbytes and array.data.ptr < end:
-            raise ValueError(f"{name} overlaps {other} in memory; pass an array of its own, or leave it out")
+            raise ValueError(f"{name} overlaps {other} in memory; pass a separate array, or omit {name}")
 
 
 def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:

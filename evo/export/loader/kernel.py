@@ -162,7 +162,7 @@ def _refuse_unusable_output(name: str, arrays: dict[str, Any]) -> None:
         raise ValueError(f"{name} is read-only; pass an array that can be written, or leave it out to get a new one")
     for other, array in arrays.items():
         if other != name and isinstance(array, np.ndarray) and np.may_share_memory(given, array):
-            raise ValueError(f"{name} overlaps {other} in memory; pass an array of its own, or leave it out")
+            raise ValueError(f"{name} overlaps {other} in memory; pass a separate array, or omit {name}")
 
 
 def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:

@@ -200,7 +200,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
         shown = values[tuple(first)]
         raise FamilyError(
             f"{where}: {count} of {values.size} elements are {what}; the first is {shown} at {first}. "
-            f"The fault is not a kernel's; {remedy}"
+            f"The kernel is not at fault; {remedy}"
         )
 
 
