@@ -5,12 +5,15 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from evo.trial.outcome import CompileFailed
+from tests.processes import arguments_of
 from tests.tiers import one_in
 from workers.backends.cpu.compiler import CCompiler, find_compiler
 from workers.backends.cuda.compilers.nvcc import NvccCompiler
@@ -158,6 +161,21 @@ def test_sandboxed_compiler_cannot_write_huge_files(confined: str, compiler: CCo
     made = compiler.compile(unit("char fill[1L << 32] = {1};\n#define WIDTH 1\n" + KERNEL, root), timeout_s=120)
     assert isinstance(made, CompileFailed)
     assert "File too large" in made.log
+
+
+def test_sandboxed_command_ends_when_its_runner_is_killed(confined: str, tmp_path: Path) -> None:
+    program = "import pathlib, sys; from workers.system.program import run; run(sys.argv[1:], pathlib.Path.cwd(), 300)"
+    command = sandboxed(["sleep", "300"])
+    runner = psutil.Popen([sys.executable, "-c", program, *command], cwd=tmp_path)
+    deadline, asleep = time.monotonic() + 20, []
+    while not asleep:
+        assert time.monotonic() < deadline
+        started = runner.children(recursive=True)
+        asleep = [each for each in started if arguments_of(each)[:1] == [command[-2]]]
+        time.sleep(0.05)
+    runner.kill()
+    runner.wait()
+    assert psutil.wait_procs(asleep, timeout=5)[1] == []
 
 
 def test_environment_of_sandboxed_commands_has_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

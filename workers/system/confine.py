@@ -13,6 +13,7 @@ starts the command with a file system that contains only the given folders.
 import ctypes
 import os
 import platform
+import signal
 import stat
 import struct
 import sys
@@ -58,6 +59,8 @@ def main(arguments: list[str]) -> None:
     reads, lists, writes = ([path for name, path in pairs if name == f"--{key}"] for key in ("read", "list", "write"))
     bubblewrap = dict(pairs).get("--bubblewrap")
     kernel = ("--kernel", "yes") in pairs
+    if command and sys.platform == "linux":
+        _libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: an endless command must not outlive its runner
     _limit(addresses=not kernel)
     if reason := _confine(reads, lists, writes, signals=not kernel):
         if not command:
