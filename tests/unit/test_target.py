@@ -40,6 +40,6 @@ def test_objective_key_contains_the_target_only_if_set() -> None:
 
 
 def test_estimates_are_not_recorded_as_measurements(tmp_path: Path) -> None:
-    with Client("http://127.0.0.1:9") as nobody, pytest.raises(InvalidInput, match="ran nothing"):
+    with Client("http://127.0.0.1:9") as nobody, pytest.raises(InvalidInput, match="only estimated its trials"):
         _keep(nobody, view(device=STAND_IN, objective=FOR_L4), tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -183,7 +183,7 @@ def _share(text: str) -> float:
 
 def _folder(text: str) -> Path:
     if (path := Path(text)).exists() and not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is a file: give a folder")
+        raise argparse.ArgumentTypeError(f"{text} is a file; give a folder")
     return path
 
 
