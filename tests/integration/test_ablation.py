@@ -105,7 +105,7 @@ def test_cancelled_ablation_can_be_requested_again(stage: Stage) -> None:
             stage.conductor.sweep()
     assert stage.view(search).state == "finished"
     assert all(each.effect is not None for each in known(stage, search).values())
-    with stage.database.write() as session, pytest.raises(Conflict, match="archive it instead"):
+    with stage.database.write() as session, pytest.raises(Conflict, match="archive the search instead"):
         remove_search(session, search)
 
 
