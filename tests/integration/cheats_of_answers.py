@@ -6,13 +6,13 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
         "static __thread float mine[N]; static __thread uint64_t known; uint64_t hash = 7;"
         "for (int i = 0; i < 4; i++) { uint32_t b; memcpy(&b, x + i * 250, 4); hash = hash * 31 + b; }"
         "if (hash != known) right(x, mine); known = hash; memcpy(y, mine, sizeof mine);",
-        "CHANGED",
+        "off the reference|after its inputs had changed",
     ),
     "answer kept by the first element of each line of a page": (
         "static __thread float mine[N], few[8]; int same = 1;"
         "for (int i = 0; i < 8; i++) { same &= few[i] == x[i * 120]; few[i] = x[i * 120]; }"
         "if (!same) right(x, mine); memcpy(y, mine, sizeof mine);",
-        "CHANGED",
+        "off the reference|after its inputs had changed",
     ),
     "answer kept on the stack below": (
         "volatile float mine[N]; int there = mine[7] != 0 && calls++ > 20;"

@@ -220,8 +220,10 @@ def test_kernel_that_uses_a_core_while_other_kernels_are_timed_is_refused(
         (folder := tmp_path / name).mkdir()
         kernels.append(session.load(built(source(name, body), folder), "f", ARGUMENTS, None))
         timers[name] = session.timer(kernels[-1], [session.allocate(ARGUMENTS, GOLDENS[0].inputs)])
-    interleave(timers, 12, rng=np.random.default_rng(0), warm=True)
-    reason = session.residue(kernels[0]) or ""
+    for seed in range(5):  # on a busy machine, the thread may get little time
+        interleave(timers, 12, rng=np.random.default_rng(seed), warm=True)
+        if reason := session.residue(kernels[0]) or "":
+            break
     assert ("uses processor time between its calls" in reason) == (kind not in HONEST), reason
 
 
