@@ -126,7 +126,7 @@ def test_reported_shared_memory_is_the_largest_of_all_launches(workshop: Worksho
 
 
 def test_instantiation_of_an_undefined_template_is_refused(workshop: Workshop) -> None:
-    with pytest.raises(InvalidInput, match=r"scale.cu defines no template `scales`: write entry = \"scales\""):
+    with pytest.raises(InvalidInput, match=r"scale.cu defines no template `scales`; write entry = \"scales\""):
         workshop.changed("template_scale", "own::scale<float, ITEMS>", "own::scales<float, ITEMS>")
 
 

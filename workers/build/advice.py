@@ -224,10 +224,10 @@ def _options(log: str, unit: Unit) -> Iterator[str]:
     for name in dict.fromkeys("".join(found) for found in _UNKNOWN_OPTION.findall(log)):
         if unit.language == "cuda" and unit.compiler != "nvcc":
             nvcc = 'or let nvcc compile the source, where it is installed: `compiler = "nvcc"` under [cuda]'
-            yield f"NVRTC has no option {name}: remove it from `flags` under [cuda], {nvcc}"
+            yield f"NVRTC has no option {name}; remove it from `flags` under [cuda], {nvcc}"
         else:
             table = "cuda" if unit.language == "cuda" else "cpu"
-            yield f"the compiler has no option {name}: remove it from `flags` under [{table}]"
+            yield f"the compiler has no option {name}; remove it from `flags` under [{table}]"
 
 
 def _limits(log: str) -> Iterator[str]:
