@@ -120,6 +120,12 @@ def _failures(session: Session, search_id: int, counts: dict[str, int]) -> Seque
             continue
         config = first.proposal.config
         failures.append(FailureView(outcome=kind, count=count, trial=first.number, config=config, detail=text))
+    if refuted := Archive(session).refuted(search_id):
+        first = refuted[0]
+        reason = "" if first.confirmed is None else first.confirmed.refuted or ""
+        config = first.proposal.config
+        found = FailureView(outcome="refuted", count=len(refuted), trial=first.number, config=config, detail=reason)
+        failures.insert(0, found)  # such a variant looked fast, and its reason matters most
     return failures
 
 

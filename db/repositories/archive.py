@@ -353,6 +353,12 @@ class Archive:
                 return found
         return None
 
+    def refuted(self, search_id: int) -> list[TrialRow]:
+        """Return the measured trials whose kernel a confirmation refuted, sorted by number."""
+        unranked = self._trials(search_id, "measured").where(TrialRow.cost.is_(None)).order_by(TrialRow.number)
+        rows = self.session.scalars(unranked).all()
+        return [row for row in rows if row.confirmed is not None and row.confirmed.refuted is not None]
+
     def unconfirmed(self, search_id: int, *, below: float) -> TrialRow | None:
         """Return the best unconfirmed trial whose quick cost is below `below`, or None."""
         query = self._fastest(search_id).where(TrialRow.cost < below, TrialRow.quick_us.is_(None))

@@ -220,7 +220,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "static __thread float few[8], mine[N]; int same = 1;"
         "for (int i = 0; i < 8; i++) { if (few[i] != x[i * 125]) same = 0; few[i] = x[i * 125]; }"
         "if (!same) right(x, mine); memcpy(y, mine, sizeof mine);",
-        "CHANGED",
+        "off the reference|after its inputs had changed",
     ),
     "answer kept by the first half of its input": (
         "static __thread float half[N / 2], mine[N]; if (memcmp(half, x, sizeof half)) right(x, mine);"
@@ -329,7 +329,7 @@ CHEATS: dict[str, tuple[str, str]] = {
         "static __thread float before[N], mine[N]; for (int i = 0; i < N; i += 50) {"
         "if (memcmp(before + i, x + i, 16)) { for (int j = i; j < i + 50; j++) mine[j] = 3.0f * x[j] + 1.0f; }"
         "memcpy(before + i, x + i, 16); } memcpy(y, mine, sizeof mine);",
-        "CHANGED",
+        "off the reference|after its inputs had changed",
     ),
     "one row in twenty skipped, in turns": (
         "int skip = ++calls % 20;"

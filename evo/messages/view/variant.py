@@ -17,10 +17,10 @@ class FailureView:
     """Trials of a variant that failed in the same way.
 
     Attributes:
-        outcome: kind of outcome.
+        outcome: kind of outcome; ``refuted`` if a confirmation refuted a measured kernel.
         count: number of these trials.
         trial, config: number and config of the first of these trials.
-        detail: compiler messages, the wrong case, or the limit that was exceeded.
+        detail: compiler messages, the wrong case, the exceeded limit, or why a confirmation refuted the kernel.
     """
 
     outcome: str
@@ -67,7 +67,7 @@ class VariantView:
         mechanisms: hardware mechanisms that the best trial's binary uses. They define the variant's niche. Empty if
             unknown.
         same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
-        failures: failed trials grouped by cause, the most frequent first.
+        failures: failed trials grouped by cause: refuted trials, then the most frequent cause first.
         objective: the search's objective; it is the basis on which variants are compared.
     """
 
