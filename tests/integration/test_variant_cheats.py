@@ -178,7 +178,7 @@ slower cheats would not challenge it.
 """
 
 OTHERS = [name for name in CHEATS if name not in (*KNOWN, *RACES, BY_COMMAND)]
-PARTS = 4
+PARTS = 8
 """Tests that share the other cheats, each with a time limit of its own."""
 
 SLOW = "for (volatile int i = 0; i < TURNS; i++) {} right(x, y); (void)count;"
