@@ -58,6 +58,9 @@ SHOW_REGISTERS = (
 """Passes the registers of the loop that calls the kernel to `inner`, which may change them: one counts, one points to
 the number of calls."""
 
+CHANGES_LOOP = "changes the loop that calls it|by two threads at once: `y` has 1000 of 1000 elements never written"
+"""Reasons against a kernel that changes those registers: which check finds it first depends on the loop's progress."""
+
 CHEATS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)
     **OF_ANSWERS,
@@ -297,11 +300,8 @@ CHEATS: dict[str, tuple[str, str]] = {
         "starts a process|starts 1 process",
     ),
     "reads the loop that calls it: right in the last call of a batch": (SHOW_REGISTERS, "CHANGED"),
-    "advances the count of the loop that calls it": (SHOW_REGISTERS, "changes the loop that calls it"),
-    "shortens the loop that calls it": (
-        SHOW_REGISTERS,
-        "changes the loop that calls it|by two threads at once: `y` has 1000 of 1000 elements never written",
-    ),
+    "advances the count of the loop that calls it": (SHOW_REGISTERS, CHANGES_LOOP),
+    "shortens the loop that calls it": (SHOW_REGISTERS, CHANGES_LOOP),
     "asks for its program by the auxiliary vector": (
         'right(x, y); const char *p = (const char *)getauxval(31); if (p && strstr(p, "evo")) y[0] += 0;',
         "the kernel uses getauxval",

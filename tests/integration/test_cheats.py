@@ -344,7 +344,8 @@ def test_race_between_threads_that_a_kernel_starts_is_found_on_two_cores(
         kernel = session.load(built(text + ADDS.replace("TYPE", kind), tmp_path), "f", ARGUMENTS, None)
         held = session.allocate(ARGUMENTS, GOLDENS[0].inputs)
         with pytest.raises(WrongAnswerError, match="off the reference") if refused else nullcontext():
-            verify(session, kernel, held, GOLDENS[0], launches=10, deterministic=True)
+            for _ in range(FEW_PROCESSES if refused else 1):  # on a busy machine the threads may take turns
+                verify(session, kernel, held, GOLDENS[0], launches=10, deterministic=True)
     finally:
         os.sched_setaffinity(0, own)
 

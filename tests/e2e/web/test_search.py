@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.e2e.web.browser import assert_accessible
 from tests.e2e.web.site import Site
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_form_starts_one_search_even_if_clicked_twice(site: Site, page: Page) -> None:
@@ -36,7 +36,7 @@ def test_form_starts_one_search_even_if_clicked_twice(site: Site, page: Page) ->
     page.wait_for_url("**/searches/*")
     expect(page.locator("a.trial").first).to_be_visible(timeout=60_000)
 
-    expect(page.locator(".lead .state")).to_contain_text("finished", timeout=60_000)
+    expect(page.locator(".lead .state")).to_contain_text("finished", timeout=120_000)
     assert site.client.search(int(page.url.rsplit("/", 1)[1])).problem["N"] == 2048
     assert len(site.client.searches().items) == before + 1, "two clicks start one search"
 
