@@ -19,13 +19,13 @@ from evo.trial import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """Largest accepted error of an output, compared with the float64 reference.
+    """Limits of the error of an output, compared with the float64 reference.
 
     Attributes:
         rel_l2: limit of ``‖out − ref‖ / ‖ref‖``.
         max_abs: limit of the largest absolute difference; None if `max_abs_ratio` is given.
-        max_abs_ratio: limit of the largest absolute difference, as a multiple of the error of ``yardstick()`` on the
-            same inputs; None if `max_abs` is given.
+        max_abs_ratio: limit of the largest absolute difference, as a multiple of the error of ``yardstick()`` in
+            reference.py on the same inputs; None if `max_abs` is given.
     """
 
     rel_l2: float
@@ -38,9 +38,8 @@ class Initial:
     """A value that every element of a buffer must have before each call.
 
     Attributes:
-        value: expression over the same names as the buffer's shape.
-        timed: True if the call itself fills the buffer, which counts as part of its time. False if callers pass filled
-            buffers.
+        value: expression over the names that the buffer's shape may use.
+        timed: True if filling the buffer is part of the call, and of its time. False if callers pass a filled buffer.
     """
 
     value: Expression
@@ -64,7 +63,7 @@ class Initial:
 
 
 def read_initial(table: Table) -> Initial | None:
-    """Read ``init``, which is a value or a table of ``value`` and ``timed``. Return None if the key is absent."""
+    """Read ``init``, a value or a table with ``value`` and ``timed``. Return None if the key is absent."""
     if "init" not in table:
         return None
     if not isinstance(table.raw("init"), Mapping):
@@ -121,8 +120,8 @@ class Operand:
         tolerance: accepted error of an output or inout; None for other arguments.
         alignment: guaranteed alignment of the buffer's address, in bytes.
         init: value of every element of an output or workspace before a call; None if any value is allowed.
-        init_timed: True if the call itself fills the buffer with `init`, False if its callers do.
-        verified: True if ``verify()`` of reference.py checks the output, with or without an additional tolerance.
+        init_timed: True if filling the buffer with `init` is part of the call; False if callers fill it.
+        verified: True if ``verify()`` of reference.py checks the output. A tolerance is then optional.
         min, max: smallest and largest value that an integer input may contain; None if there is no limit. Exported
             loaders check these limits.
     """
@@ -143,19 +142,19 @@ class Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """A parameter of the kernel, as declared by the family. Parameters are in the order of the call.
+    """A parameter of the kernel, as declared by the family.
 
     Attributes:
         dtype: name of a dtype, or of the choice field that contains the dtype's name.
         shape: expressions over problem fields; for a workspace, also over tunables, derived values and limits.
         value: value of a scalar, as an expression over the names that a workspace's shape may use.
-        tolerance: limits of an output or inout, as expressions over problem fields by name (``rel_l2``, ``max_abs``,
-            ``max_abs_ratio``).
+        tolerance: limits of the error of an output or inout, by name (``rel_l2``, ``max_abs``, ``max_abs_ratio``), as
+            expressions over problem fields.
         alignment: alignment in bytes that callers guarantee, a power of two; 1 if only the dtype's own alignment is
             guaranteed.
         initial: value of every element of an output or workspace before a call; None if any value is allowed.
-        verified: as in `Operand`.
-        when: condition over problem fields; the kernel has this parameter only if it is true. None if it always has it.
+        verified: see `Operand`.
+        when: condition over problem fields under which the kernel has this parameter; None if it always has it.
         min, max: expressions over problem fields; see `Operand`.
     """
 
@@ -194,10 +193,13 @@ class Argument:
         return replace(self, shape=shape, value=value, initial=initial)
 
     def resolve(self, scope: Mapping[str, Value]) -> Operand:
-        """Return the argument with shape, dtype, value and tolerance, computed in a scope that defines all names used.
+        """Return the argument with its shape, dtype, value and tolerance for one problem.
+
+        Args:
+            scope: values of all names that the argument's expressions use.
 
         Raises:
-            InvalidInput: an extent is below 1, or an expression has no value. The field names the expression.
+            InvalidInput: an extent is below 1, or an expression has no value, e.g. after a division by 0.
         """
         dtype = str(scope.get(self.dtype, self.dtype))
         return Operand(
@@ -248,7 +250,7 @@ _OF_OTHERS: Mapping[str, str] = {
     **dict.fromkeys(("byte", "u8", "uint8_t", "unsigned char"), "uint8"),
     **dict.fromkeys(("boolean", "_bool"), "bool"),
 }
-"""Our dtype for names of dtypes in C, CUDA, PyTorch and Triton, in lower case."""
+"""dtype of family.toml by its name in C, CUDA, PyTorch or Triton, in lower case."""
 
 
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
@@ -300,7 +302,7 @@ def _read_limits(table: Table, role: Role) -> dict[str, Expression]:
     limits = {key: table.expression(key) for key in ("min", "max") if key in table}
     integral = str(table.raw("dtype")).startswith(("int", "uint"))
     if limits and not (role == "input" and integral):
-        reason = "is for inputs of integers, such as lengths; remove it"
+        reason = "applies only to integer inputs, such as lengths; remove it"
         raise InvalidInput(table.field(next(iter(limits))), reason)
     return limits
 
@@ -317,7 +319,7 @@ def _read_initial(table: Table, role: Role) -> Initial | None:
         return read_initial(table)
     if "init" in table:
         source = "`value`" if role == "scalar" else "inputs() in reference.py"
-        reason = f"is for outputs and workspaces; this {role} has its contents from {source}; remove it"
+        reason = f"applies only to outputs and workspaces; {source} sets the contents of this {role}; remove it"
         raise InvalidInput(table.field("init"), reason)
     return None
 
@@ -333,7 +335,7 @@ def _read_alignment(table: Table) -> int:
 _ALIGNMENTS = tuple(1 << power for power in range(13))
 """Accepted alignments in bytes, up to that of a page, because timed buffers are aligned to pages."""
 
-_IN_PLACE = 'For an argument that the kernel reads and changes in place write role = "inout"'
+_IN_PLACE = 'For an argument that the kernel reads and changes in place, write role = "inout"'
 
 
 def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:

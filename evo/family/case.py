@@ -1,4 +1,4 @@
-"""Correctness cases of a family, and which of them a config can run."""
+"""Correctness cases of a family, and the cases that a config can run."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +20,10 @@ class Case:
         inputs: name of a distribution that ``inputs()`` of reference.py implements.
         changes: expressions over the searched problem, by the problem field that they change.
         hidden: True if the case has a shape that the search never times and that proposers do not see.
-        instead_of: name of an earlier case. This case replaces it for configs that cannot run it. None if there is
-            none.
-        mixed: True if elements and rows of the inputs may be mixed with those of other cases of the same problem.
+        instead_of: name of an earlier case that this case replaces for configs that cannot run the earlier case; None
+            if it replaces none.
+        mixed: True if a verification may mix elements and rows of the case's inputs with those of other cases of the
+            same problem.
     """
 
     name: str
@@ -48,7 +49,7 @@ class CaseProblem:
 
 
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
-    """Read ``cases``. A case after the first that changes no field gets the changes in ``case_problem``."""
+    """Read ``cases``. Each case after the first that changes no field gets the changes in ``case_problem``."""
     usual = _read_changes(table.table("case_problem"), fields)
     cases: list[Case] = []
     for entry in table.tables("cases"):
@@ -97,7 +98,7 @@ def _instead_of(table: Table, earlier: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """The cases of one config: those that it can run and those that it cannot run.
+    """The cases that one config can run, and the cases that it cannot run.
 
     Attributes:
         covered: name and problem of each case that the config can run, in order.
@@ -109,10 +110,10 @@ class Coverage:
 
 
 def coverage(cases: Sequence[CaseProblem], unfit: Callable[[Problem], str | None]) -> Coverage:
-    """Divide the cases of a searched problem into those that a config can run and those that it cannot run.
+    """Divide the cases of a searched problem into cases that a config can run and cases that it cannot run.
 
-    A case that replaces an earlier case (`Case.instead_of`) runs only if the config cannot run the earlier case, which
-    then no longer counts as uncovered.
+    A case that replaces an earlier case (`Case.instead_of`) runs only if the config cannot run the earlier case. The
+    earlier case is then not reported as uncovered.
 
     Args:
         unfit: function that returns the reason why the config cannot run a problem; None if it can.

@@ -1,4 +1,4 @@
-"""Describes a family as plain data for the command line and REST, and its prototype and arguments as text."""
+"""Describes a family as plain data for the command line and REST, and a kernel's prototype and arguments as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -104,7 +104,7 @@ CUDA_TYPES = C_TYPES | {
     "uint32": "unsigned int",
     "uint64": "unsigned long long",
 }
-"""C types by dtype. NVRTC knows them without a header, except those of half precision."""
+"""C types by dtype. NVRTC needs a header only for the types of half precision."""
 
 
 def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:

@@ -30,7 +30,7 @@ LONGEST_AUTHOR = 200
 
 @dataclass(frozen=True, kw_only=True)
 class VariantNote:
-    """The variant of a family that a family document implements.
+    """Name and origin of the variant that a family document implements.
 
     Attributes:
         name: name of the variant, unique in its search.
@@ -62,7 +62,7 @@ def read_variant(table: Table) -> VariantNote:
 
 
 _SCRATCH = ("triton_global_scratch", "triton_profile_scratch")
-"""Names of the buffers that Triton's kernels take after their own arguments."""
+"""Names of the buffers that compiled Triton kernels take after the arguments of the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +70,13 @@ class Candidate:
     """A config with all values that are derived from it for rendering, compiling and launching.
 
     Attributes:
-        derived: values of the implementation's derived names.
+        derived: derived values by name.
         operands: arguments of the call, in order.
         launch: launch on a grid; None for a plain function call.
         items: number of work items that the blocks share; None if each block is one item.
-        effort: number of arithmetic operations of this config, relative to the number in ``[work]``.
-        computing: number of threads of a block that compute, if the others only copy; None if all compute.
-        specific: True if the kernel is compiled for a single architecture.
+        effort: number of arithmetic operations of this config, divided by the number in ``[work]``.
+        computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
+        specific: True if the kernel is compiled for one architecture only (``sm_90a`` instead of ``sm_90``).
     """
 
     config: Config
@@ -90,11 +90,11 @@ class Candidate:
     specific: bool = False
 
     def target(self, architecture: str) -> str:
-        """Return the compiler's name of a device's architecture: ``sm_90a`` in place of ``sm_90`` if `specific`."""
+        """Return the architecture to compile for: ``sm_90a`` instead of ``sm_90`` if the candidate is `specific`."""
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with the launch settings that Triton chose; unchanged for other kernels.
+        """Return the candidate with the launch settings that Triton chose. Other kernels are returned unchanged.
 
         Args:
             ptx: PTX of the compiled kernel; empty if there is none.
@@ -122,7 +122,7 @@ class Family:
 
     Attributes:
         fields: fields of a problem, in order.
-        arguments: arguments of the kernel. An implementation may take some of them, in a different order.
+        arguments: arguments of the kernel. An implementation may omit arguments and change their order.
         cases: correctness cases. The first is the searched problem itself, which is timed.
         implementations: implementations by device kind.
         document: the document from which the family was read.
@@ -150,8 +150,8 @@ class Family:
             where: name of the document in error messages.
 
         Raises:
-            InvalidInput: the document has an error. The field is the dotted path of the first error; the message states
-                what is accepted there.
+            InvalidInput: the document has an error. The field is the dotted path of the first wrong key; the message
+                states what is accepted.
         """
         table = Table(document, where)
         name = table.text("name", pattern=WORD, what=f"a name: {WORD_RULE}")
@@ -193,7 +193,7 @@ class Family:
         """Return the implementation for a device kind.
 
         Raises:
-            InvalidInput: the family has no implementation for this kind. The message lists the kinds that have one.
+            InvalidInput: the family has no implementation for this kind.
         """
         if kind not in self.implementations:
             hint = (
@@ -211,7 +211,7 @@ class Family:
 
         Args:
             given: fields as text or by name; fields with a default may be omitted.
-            kind: device kind whose defaults and requirements apply; None if no kind is known.
+            kind: device kind whose defaults and requirements apply. If None, only the fields' own defaults apply.
 
         Raises:
             InvalidInput: a field is wrong (the error's field is ``problem.<field>``), or the problem violates a
@@ -225,7 +225,7 @@ class Family:
         return problem
 
     def problem_key(self, problem: Problem) -> str:
-        """Return the text that identifies a complete problem. Fields with `omit_default` are omitted at the default."""
+        """Return the text that identifies a complete problem; see `evo.family.problem.problem_key`."""
         return problem_key(problem, self.fields)
 
     def check_device(self, problem: Problem, device: Device) -> None:
@@ -241,15 +241,17 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def terms(self, objective: Objective) -> Objective:
-        """Return the objective for this family. It does not require determinism if the family is not deterministic."""
+        """Return the objective for this family: without the requirement of determinism if the family is not
+        deterministic.
+        """
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:
-        """Return the note to show with all times of this problem on this device; empty if there is none."""
+        """Return the note to show next to times of this problem on this device; empty if there is none."""
         return self.implementation(device.kind).note(problem, device) if device.runs == "kernels" else ""
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the author's recommended first configs for this problem and device, best first (maybe partial)."""
+        """Return the configs that the author recommends as first trials, best first. They may be partial."""
         return self.implementation(device.kind).begin(problem, device)
 
     def space(
@@ -266,8 +268,7 @@ class Family:
             kept: values to search, by tunable. Tunables that are not named keep all values.
 
         Raises:
-            EmptySpace: no config is valid. The message names the constraint that removed the last configs, and its
-                problem fields.
+            EmptySpace: no config is valid. The message names the constraint that excluded the last configs.
             InvalidInput: `kept` contains an unknown tunable or value.
         """
         implementation = self.implementation(device.kind)
@@ -281,20 +282,20 @@ class Family:
             raise in_problem_terms(problem, constraints, error) from None
 
     def violations(self, config: Config, problem: Problem, device: Device, objective: Objective) -> list[Constraint]:
-        """Return the constraints that a config violates on a problem. The space is not built."""
+        """Return the constraints that a config violates on a problem, without building the space."""
         scope = self._constants(problem, device, objective) | dict(config)
         constraints = self.implementation(device.kind).constraints
         return [constraint for constraint in constraints if not constraint.expression.truth(scope)]
 
     def unfit(self, config: Config, problem: Problem, device: Device, objective: Objective) -> str | None:
-        """Return the constraints that a config violates on a problem as text; None if it violates none."""
+        """Return a text with the constraints that a config violates on a problem; None if it violates none."""
         return "; ".join(map(str, self.violations(config, problem, device, objective))) or None
 
     def candidate(self, config: Config, problem: Problem, device: Device, objective: Objective) -> Candidate:
         """Return a valid config with all values derived from it for a problem and device.
 
         Raises:
-            InvalidInput: an expression has no value for this config. The field names the expression.
+            InvalidInput: an expression has no value for this config, e.g. after a division by 0.
         """
         implementation = self.implementation(device.kind)
         scope = self._constants(problem, device, objective) | dict(config)
@@ -311,7 +312,7 @@ class Family:
         )
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
-        """Return the inputs and outputs, which are the arguments that depend only on the problem."""
+        """Return the arguments that depend only on the problem: the inputs and outputs."""
         return tuple(
             argument.resolve(problem) for argument in self.arguments if not argument.local and argument.present(problem)
         )
@@ -392,7 +393,7 @@ def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -
 
 
 def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
-    """Refuse tables with kernels of a device kind that is not installed on this machine."""
+    """Refuse tables of implementations for a device kind that is not installed."""
     for key in table.unread():
         if isinstance(document[key], Mapping) and "template" in document[key]:
             known = ("triton", *implemented_kinds())

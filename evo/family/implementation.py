@@ -24,7 +24,7 @@ from evo.trial import Config, Value
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A text that is shown if an expression over problem fields and device limits is true."""
+    """A text to show next to times if an expression over problem fields and device limits is true."""
 
     expression: Expression
     text: str
@@ -47,7 +47,7 @@ C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Implementation:
     """A family's implementation for one device kind.
 
-    Expressions contain no derived names, because these are replaced by their definitions when the document is read.
+    Expressions contain no names of derived values: reading the document replaces each name by its definition.
 
     Attributes:
         mode: ``template`` if Jinja2 renders the file; ``source`` if the file is used unchanged, with tunables and
@@ -56,14 +56,14 @@ class Implementation:
         language: language of the source.
         entry: name of the function to call.
         arguments: arguments of the call, in order.
-        compiler: ``nvcc`` for CUDA that nvcc compiles; empty for the usual compiler of the language.
+        compiler: ``nvcc`` if nvcc instead of NVRTC compiles the CUDA source; empty for the language's default compiler.
         flags: compiler flags, added after the default flags. Relative paths start at the family's folder.
         macros: for a source, names of the fields, tunables and derived values that become macros; None if all do.
         macro_prefix: prefix of each macro's name, e.g. ``TUNED_``.
-        specific: condition under which the kernel is compiled for a single architecture (sm_90a, not sm_90); None if it
-            never is.
-        requires: conditions on the problem, which may include limits of the device.
-        notes: notes that are shown with times.
+        specific: condition under which the kernel is compiled for one architecture only (``sm_90a`` instead of
+            ``sm_90``); None if there is no such condition.
+        requires: conditions that a problem and the limits of the device must meet.
+        notes: notes to show next to times.
         defaults: problem defaults for this device kind.
         starts: configs that a search tries first.
         reentrant: True if several threads may call the kernel at the same time, each on its own buffers.
@@ -96,10 +96,10 @@ class Implementation:
         """Check that this implementation can run a problem.
 
         Args:
-            device: the device. None skips requirements that depend on the device.
+            device: the device. If None, requirements that use limits of the device are not checked.
 
         Raises:
-            InvalidInput: the problem violates a requirement. The message contains the requirement and its reason.
+            InvalidInput: the problem violates a requirement.
         """
         scope = dict(problem) if device is None else {**device_limits(device), **problem}
         target = self.kind if device is None else f"{device.model} ({device.architecture})"
@@ -110,12 +110,12 @@ class Implementation:
                 raise InvalidInput("problem", f"{problem_key(problem)} is not for {target}: it needs {requirement}")
 
     def note(self, problem: Problem, device: Device) -> str:
-        """Return the note to show with times of this problem on this device; empty if there is none."""
+        """Return the note to show next to times of this problem on this device; empty if there is none."""
         scope = {**device_limits(device), **problem}
         return "; ".join(note.text for note in self.notes if note.expression.truth(scope))
 
     def begin(self, problem: Problem, device: Device) -> list[Config]:
-        """Return the author's recommended first configs for this problem and device. They may be partial."""
+        """Return the configs that the author recommends as first trials, best first. They may be partial."""
         scope = {**device_limits(device), **problem}
         return [start.config for start in self.starts if start.expression.truth(scope)]
 
@@ -137,12 +137,12 @@ class Implementation:
         return None if items is None else items.whole(scope)
 
     def effort(self, scope: Mapping[str, Value]) -> float:
-        """Return the number of arithmetic operations of a config, relative to the number in [work]."""
+        """Return the number of arithmetic operations of a config, divided by the number in ``[work]``."""
         effort = None if self.geometry is None else self.geometry.effort
         return 1.0 if effort is None else effort.number(scope)
 
     def computing(self, scope: Mapping[str, Value]) -> int | None:
-        """Return the number of threads of a block that compute, if the others only copy; None if all compute."""
+        """Return the number of threads per block that compute; None if all do. The remaining threads only copy data."""
         computing = None if self.geometry is None else self.geometry.computing
         return None if computing is None else computing.whole(scope)
 
@@ -172,9 +172,7 @@ class Implementation:
 
     @property
     def programmatic(self) -> bool:
-        """True if the kernels support programmatic dependent launch: they wait for the kernel that computes their
-        inputs.
-        """
+        """True if the kernels support programmatic dependent launch, i.e. wait for the end of the previous kernel."""
         return "programmatic" in self.reach(self.derived)
 
     @property
@@ -250,7 +248,7 @@ def _read_mode(table: Table, *, triton: bool) -> tuple[Literal["template", "sour
 
 
 def _triton_specific(table: Table) -> Expression:
-    """Return the condition under which Triton kernels are compiled for a single architecture: sm_90 or newer."""
+    """Return the condition under which Triton kernels are compiled for one architecture only: sm_90 or newer."""
     return Expression.parse("compute_capability >= 90", table.field())
 
 
@@ -301,7 +299,7 @@ def _read_flags(table: Table, kind: DeviceKind) -> tuple[str, ...]:
 
 
 def _read_compiler(table: Table) -> str:
-    """Return ``nvcc`` if the document selects it, or an empty text for NVRTC."""
+    """Return ``nvcc`` if the document selects it; an empty text for NVRTC."""
     chosen = table.choice("compiler", ("nvrtc", "nvcc")) if "compiler" in table else "nvrtc"
     return chosen if chosen == "nvcc" else ""
 
@@ -390,7 +388,7 @@ def _read_specific(table: Table, scope: Scope, derived: Mapping[str, Expression]
 
 
 def _macro_remedy(values: Sequence[Value]) -> str:
-    """Return advice on choices that cannot be macros because they are not identifiers."""
+    """Return advice for choices that cannot be values of macros because they are not identifiers."""
     try:
         numbers = [float(value) if "." in value or "e" in value.lower() else int(value) for value in map(str, values)]
     except ValueError:

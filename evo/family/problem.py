@@ -56,7 +56,7 @@ TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 HUGE = re.compile(r"[+-]?[0-9]{20,}")
 MOST_SHAPES = 100
-"""Largest number of problems that one command searches."""
+"""Maximum number of problems that one command searches."""
 
 MAX_TEXT, MAX_FIELDS = 2_000, 100
 """Maximum number of characters, and of fields, in one text. Each field of a filter becomes a condition of a query."""
@@ -111,7 +111,7 @@ class Field:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All possible values; empty for numbers and ``text``, whose values cannot be listed."""
+        """All possible values of a ``choice`` or ``bool``; empty for numbers and ``text``."""
         return (False, True) if self.type == "bool" else self.choices
 
     @property
@@ -131,7 +131,7 @@ class Field:
                 return ", ".join(self.choices)
 
     def _out_of_range(self, value: str, where: str) -> InvalidInput:
-        """Return the error for a number outside the limits. It states both limits, also those that every field has."""
+        """Return the error for a number outside the field's limits."""
         low, high = (str(limit) if self.type == "int" else f"{limit:.16g}" for limit in (self.min, self.max))
         return InvalidInput(where, f"{value} is out of range; accepted: {low} … {high}")
 
@@ -235,7 +235,10 @@ def _lengths(assignment: str) -> list[str]:
 
 
 def distance(one: Problem, other: Problem) -> float:
-    """Return the distance of two problems: one per doubling of a number, and one for each other difference."""
+    """Return the distance between two problems, as a sum over the fields.
+
+    A field of positive numbers adds the binary logarithm of their ratio. Any other field adds 1 if the values differ.
+    """
     away = 0.0
     for name in [*one, *(name for name in other if name not in one)]:
         mine, theirs = one.get(name), other.get(name)
@@ -324,10 +327,10 @@ OTHER_CHOICE = "choose another problem or device"
 
 
 def in_problem_terms(problem: Problem, constraints: Sequence[Constraint], error: EmptySpace) -> EmptySpace:
-    """Return the error for the field ``problem.<field>`` if the reported constraint contains problem fields.
+    """Return the error with the field ``problem.<field>`` if the violated constraint contains problem fields.
 
-    A user of the search can change the problem but not the constraint. The message still names the constraint for the
-    family's author.
+    A user can change the problem but not the constraint. The message still names the constraint for the family's
+    author.
     """
     remedies = (*error.remedies, OTHER_CHOICE)
     asked = {name for each in constraints if each.expression.field == error.field for name in each.expression.names}

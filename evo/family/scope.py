@@ -46,12 +46,12 @@ def check_new_name(name: str, where: str, taken: Collection[str], kinds: Collect
 
 
 def device_scope(device: Device, objective: Objective) -> dict[str, Value]:
-    """Return the values of the device's limits and of the objective's terms by name, integers if they are whole."""
+    """Return the device's limits and the objective's terms by name. Whole numbers are integers."""
     return {"threads": objective.threads, "programmatic": objective.launch == "pdl", **device_limits(device)}
 
 
 def device_limits(device: Device) -> dict[str, Value]:
-    """Return the values of the device's limits that expressions may use by name, integers if they are whole."""
+    """Return the device's limits that expressions may use, by name. Whole numbers are integers."""
     scope: dict[str, Value] = {}
     for name in sorted(kind_of(device.kind).limits.intersection(device.limits)):
         limit = device.limits[name]

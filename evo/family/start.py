@@ -15,7 +15,7 @@ class Start:
     """A config that is tried first if an expression over problem fields and device limits is true.
 
     Attributes:
-        config: values of some tunables. Other tunables keep their defaults.
+        config: values of some tunables. The remaining tunables have their defaults.
         because: reason why the config is a good start.
     """
 

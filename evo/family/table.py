@@ -20,7 +20,7 @@ MAX_SHOWN = 100
 
 
 class Table:
-    """One table of a document. It records which keys are read, so that `done` can refuse the others.
+    """One table of a document. The object records the keys that were read, so that `done` can refuse unknown keys.
 
     Args:
         content: the parsed table.
@@ -217,5 +217,5 @@ def _as_list(key: str, value: object) -> str:
 
 
 def _write(key: str, value: str) -> str:
-    """Return a suggestion that can be pasted into the document; for an entry of a list, only the value."""
+    """Return a suggestion: a line that the user can paste into the document or, for an entry of a list, its value."""
     return f"; write {value}" if "[" in key else f"; write {key} = {value}"

@@ -26,7 +26,7 @@ class Work:
         flops: number of arithmetic operations.
         bytes: number of bytes moved if each input is read once and each output is written once.
         dtype: dtype of the arithmetic.
-        special: number of operations of each kind in `SPECIAL`. They have different rates than other arithmetic.
+        special: number of operations by kind; see `SPECIAL`.
     """
 
     flops: float
@@ -73,12 +73,12 @@ _REFERENCE_BYTES = 8
 
 
 def check_memory(operands: Iterable[Operand], device: Device) -> None:
-    """Check that inputs, outputs and references fit the device's memory.
+    """Check that inputs, outputs and reference results fit into the device's memory.
 
     The check is skipped if the device does not report its memory.
 
     Raises:
-        InvalidInput: the buffers do not fit. The message states how much memory they need.
+        InvalidInput: the buffers need more memory than the device has.
     """
     needed = sum(_bytes(each) for each in operands)
     if device.memory_bytes is not None and needed > device.memory_bytes:

@@ -239,7 +239,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("arguments.0.alignment", 24, "arguments[0].alignment", "a power of two up to 4096, in bytes, not 24"),
     ("arguments.0.alignment", 8192, "arguments[0].alignment", "a power of two up to 4096, in bytes, not 8192"),
     ("arguments.0.alignment", "32", "arguments[0].alignment", "must be a whole number, not '32'"),
-    ("arguments.0.min", "1", "arguments[0].min", "is for inputs of integers, such as lengths"),
+    ("arguments.0.min", "1", "arguments[0].min", "applies only to integer inputs, such as lengths"),
     ("arguments.1.alignment", 32, "arguments[1].alignment", "there is no `alignment`"),
     ("cpu.requires", [{"expression": "TILE > 1", "because": "x"}], "cpu.requires[0].expression", "there is no `TILE`"),
     ("cpu.requires", [{"expression": "ROWS > 1"}], "cpu.requires[0].because", "is missing; give a sentence"),
@@ -414,7 +414,7 @@ def test_device_limits_do_not_include_threads() -> None:
 def test_error_of_an_unknown_role_explains_in_place_arguments(role: str) -> None:
     made = document()
     made["arguments"][0]["role"] = role
-    with pytest.raises(InvalidInput, match=r'changes in place write role = "inout"') as refused:
+    with pytest.raises(InvalidInput, match=r'changes in place, write role = "inout"') as refused:
         Family.from_document(made)
     assert refused.value.field == "family.toml: arguments[0].role"
     assert "inout, input, output, scalar, workspace" in refused.value.reason

@@ -1,4 +1,4 @@
-"""What a function does with the memory of its parameters: reads and writes, also in the functions of its file."""
+"""Finds how a function accesses the memory of its parameters, directly and through functions of the same file."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -33,12 +33,12 @@ _LIBRARY: Mapping[str, Mapping[int, str]] = {
     "assert": {},
     "__pipeline_memcpy_async": {0: "w", 1: "r"},
 }
-"""Functions of libraries: number of an argument → what the function does with its memory."""
+"""Accesses of library functions to the memory of their arguments (see `Access.kinds`), by index of the argument."""
 _ATOMIC = re.compile(r"_*(?:atomic|sync_)\w*")
 _LOADS = re.compile(r"_mm\w*(?:load|gather|prefetch)\w*|vld\d\w*|__ld\w+")
 _STORES = re.compile(r"_mm\w*(?:store|stream)\w*|vst\d\w*|__st\w+")
 _DEEPEST = 50
-"""Number of brackets around a name, and of calls within calls, that are examined."""
+"""Maximum depth of the brackets around a name, and of nested calls, that are examined."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Access:
     Attributes:
         kinds: each kind of access once, in the order of the code: ``r`` reads, ``w`` overwrites, ``c`` changes
             (``+=``), ``a`` changes atomically, ``u`` passes it to a function that the file does not define.
-        unknown: name of such a function; empty if there is none.
+        unknown: name of a function that gets the memory and that the file does not define; empty if there is none.
     """
 
     kinds: str = ""
@@ -58,7 +58,7 @@ class Access:
 class Accesses:
     """The accesses of a function to its parameters, followed through calls of functions and macros of the same file.
 
-    The order of the text stands for the order of execution.
+    The code is assumed to run in the order of the text.
     """
 
     def __init__(self, function: Function, helpers: Mapping[str, tuple[Function, ...]]) -> None:
@@ -73,7 +73,7 @@ class Accesses:
         return self._accesses(self._entry, parameter.name, element=False)
 
     def _accesses(self, body: "_Body", name: str, *, element: bool) -> Access:
-        """Return the accesses through a name and all that is made from it.
+        """Return the accesses through a name and through all names that are assigned from it.
 
         Args:
             element: True if the name is a reference to an element; False if it is a pointer.
@@ -97,7 +97,7 @@ class Accesses:
         )
 
     def _passed(self, use: "_Use") -> Access:
-        """Return what a called function does with an argument."""
+        """Return the accesses of a called function to its argument."""
         given = self._helpers.get(use.callee, ())
         callee = next((each for each in given if len(each.parameters) == use.count), given[0] if given else None)
         if callee is None or use.argument >= len(callee.parameters):
@@ -109,7 +109,7 @@ class Accesses:
         if key not in self._known:
             if self._depth >= _DEEPEST:
                 return Access(kinds="u", unknown=use.callee)
-            self._known[key] = Access()  # of a function that calls itself
+            self._known[key] = Access()  # for recursive calls
             body = self._bodies.setdefault(id(callee), _Body(callee.body))
             self._depth += 1
             self._known[key] = self._accesses(body, parameter.name, element=use.element)
@@ -129,7 +129,7 @@ def _library(use: "_Use") -> Access:
 
 @dataclass(frozen=True, kw_only=True)
 class _Use:
-    """One use of a name: an access, an argument of a call, or the start of another name for the memory."""
+    """One use of a name: an access, an argument of a call, or the definition of an alias."""
 
     position: int = 0
     kind: str = ""
@@ -141,7 +141,7 @@ class _Use:
 
 
 class _Body:
-    """The tokens of a function's body, with the brackets around each, read once for all its names."""
+    """The tokens of a function's body, with the brackets around each token."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _TOKEN.findall(_DIRECTIVE.sub("", text))
@@ -157,8 +157,8 @@ class _Body:
             self._ends[place] = end
 
     def _read(self) -> None:
-        """Find for each token the bracket around it, and within that bracket the number of commas before it, the ``=``
-        that it is right of, and the first token of its statement.
+        """Find, for each token, the bracket around the token and, inside this bracket, the number of commas before the
+        token, the ``=`` before it in the same statement, and the first token of the statement.
         """
         opened, commas, target, first = list[int](), [0], [-1], [0]
         for place, token in enumerate(self._tokens):
@@ -191,7 +191,7 @@ class _Body:
                 yield use
 
     def _use(self, place: int, *, element: bool) -> _Use | None:  # noqa: PLR0911 - one return per kind of use
-        """Return what a use of a name at a position does, seen from the name outwards.
+        """Return the use of the name at a position; None if the memory is not used there.
 
         Args:
             element: True if the name is a reference to an element; False if it is a pointer.
@@ -226,7 +226,7 @@ class _Body:
         return _Use(position=place, kind="u")
 
     def _access(self, start: int, end: int, *, last: bool = False) -> _Use | None:
-        """Return the access to an element between two tokens. A read is returned only if it is `last`."""
+        """Return the write to an element between two tokens, or its read if `last` is True; else None."""
         while self._token(end) in (".", "->"):
             end += 2
         if self._token(end) == "=":
@@ -236,7 +236,7 @@ class _Body:
         return _Use(position=start, kind="r") if last else None
 
     def _further(self, start: int, *, element: bool) -> _Use | None:
-        """Return the name or the call that gets a pointer or an element."""
+        """Return the alias that a pointer or an element is assigned to, or the call that it is passed to."""
         target, bracket = self._target[start], self._around[start]
         if target >= 0 and (alias := self._assigned(target, element=element)):
             return _Use(alias=alias, element=element)
@@ -251,11 +251,11 @@ class _Body:
             return _Use(position=start, kind="r")
         end = min(self._partner[bracket], len(self._tokens) - 1)
         count = self._commas[end - 1] + 1
-        end = start if element else end  # what a pointer is passed for happens after the arguments are read
+        end = start if element else end  # a function accesses memory after all its arguments are evaluated
         return _Use(position=end, callee=callee, argument=self._commas[start], count=count, element=element)
 
     def _assigned(self, equals: int, *, element: bool) -> str:
-        """Return the name left of ``=`` that gets a pointer, or that is declared as a reference to an element."""
+        """Return the alias left of ``=``, which is a pointer or a reference to an element; empty if there is none."""
         place = equals - 1
         while self._token(place) == "]":
             place = self._opener[place] - 1
@@ -266,7 +266,7 @@ class _Body:
         return f".{name}" if self._token(place - 1) in (".", "->") else name
 
     def _callee(self, bracket: int) -> str:
-        """Return the name of the function that is called with a bracket; empty for a C cast or grouping."""
+        """Return the name of the function whose arguments a bracket contains; empty for a C cast or grouping."""
         name = self._token(self._callee_place(bracket))
         return name if _WORD.fullmatch(name) else ""
 
@@ -285,7 +285,7 @@ class _Body:
         return bool(callee) and not _SAME_POINTER.fullmatch(callee)
 
     def _is_operand(self, place: int) -> bool:
-        """Return True if an operator after this token has it as its left operand."""
+        """Return True if this token can end the left operand of an operator."""
         token = self._token(place)
         return token in (")", "]") or (_WORD.fullmatch(token) is not None and token not in _KEYWORDS)
 

@@ -43,7 +43,7 @@ class Configs:
 
 
 def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
-    """Return the configs that result from an expression."""
+    """Return the configs to which an expression evaluates."""
     reader = _Reader(tree)
     found = [each for each in reader.configs(node, {}) if each]
     stated = [name for name in OPTIONS if any(name in each for each in found)]
@@ -55,7 +55,7 @@ def read_configs(node: ast.expr, tree: ast.Module) -> Configs:
 
 
 class _Reader:
-    """Evaluates the expressions in a file that build configs."""
+    """Evaluates the expressions of a file that create configs."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.unread: list[str] = []

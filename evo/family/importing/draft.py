@@ -59,7 +59,7 @@ class DraftField:
 
     Attributes:
         argument: parameter that passes the field to the function; empty if there is none.
-        decide: what a person must check; empty if nothing.
+        decide: what a person must check about the field; empty if nothing.
         flag: True if the field is not an extent of an argument.
     """
 
@@ -177,13 +177,16 @@ def drafted(source: Source, entry: str | None) -> Draft:
 
 
 def with_roles(draft: Draft, roles: Mapping[str, str], taken: Collection[str]) -> Draft:
-    """Return a draft with the roles that the user states, and with those that the reference shows.
+    """Return the draft with the roles that the user states.
+
+    An output with an uncertain role becomes an inout if the reference function takes it.
 
     Args:
-        taken: names that the reference takes. An argument among them has contents before a call.
+        roles: stated roles, by argument.
+        taken: names of the arguments that the reference function takes.
 
     Raises:
-        InvalidInput: a role is stated for something that is no array, or does not exist.
+        InvalidInput: a role is unknown, or is stated for a name that is not an array.
     """
     arrays = [each.name for each in draft.arguments if each.role != "scalar"]
     for name, role in roles.items():
@@ -211,7 +214,7 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
 
 
 def _code(source: Source, function: Function) -> str:
-    """Return the code of a function and of all that it may use, without macro definitions and other entry functions."""
+    """Return the source without macro definitions and without the bodies of other entry functions."""
     kept, end = list[str](), 0
     for other in source.functions:  # in the order of the text
         if other is not function:
@@ -273,7 +276,7 @@ def _fields(
     """Return the problem fields: macros and integer parameters whose names look like extents or radii.
 
     Args:
-        steps: macros by which a loop proceeds, which are tunables.
+        steps: macros that are the steps of loops. They become tunables, not fields.
     """
     known = {
         each.name: DraftField(
@@ -311,8 +314,8 @@ class Uses:
     """How the body of a function uses its parameters.
 
     Attributes:
-        indexed: positions after ``[`` and after the matching ``]`` of each name's uses, in order.
-        offsets: for each radius, the names of loop variables that begin at the negative radius.
+        indexed: positions after ``[`` and after the matching ``]`` for each use of an array, by the array's name.
+        offsets: names of loop variables that begin at a negative radius, by the radius's name.
     """
 
     def __init__(self, body: str) -> None:
@@ -354,7 +357,7 @@ def _argument(
 
     Args:
         extents: names of the problem fields that are extents.
-        passed: problem field that each parameter passes, by parameter.
+        passed: problem field that a scalar parameter passes to the function, by parameter.
         radii: see `_radii`.
     """
     dtype = _dtype(parameter, function)
@@ -389,7 +392,7 @@ def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name:
     Args:
         shape: shape without the halo.
         words: names in the argument's indices, except the radius.
-        offsets: names that begin at the negative radius.
+        offsets: names of loop variables that begin at the negative radius.
         name: problem field of the radius.
     """
     if words <= offsets:

@@ -17,7 +17,7 @@ _KERNEL = re.compile(
 _BEFORE = re.compile(r"(?:extern\s*\"C\"|static|inline)\s*\Z")
 """Matches a word that may be between the template parameters and ``__global__``."""
 _LONGEST_WORD = 40
-"""Number of characters that are searched for such a word."""
+"""Number of characters that are searched for a word that `_BEFORE` matches."""
 _TEMPLATE = re.compile(r"template\s*<")
 _NEAR = 1_000
 """Number of characters before a function that are searched for its qualifiers."""
@@ -66,7 +66,7 @@ class Macro:
     Attributes:
         guarded: True if the definition applies only if the macro is not yet defined.
         line: line number of the definition, from 0.
-        alias: other macro that its definition names, as in ``#define FILTER BOX``; empty for a number.
+        alias: macro that the definition names, e.g. ``BOX`` in ``#define FILTER BOX``; empty for a number.
     """
 
     name: str
@@ -87,10 +87,11 @@ class Source:
     macros: tuple[Macro, ...]
 
     def compilable(self, names: set[str], declared: str = "") -> str:
-        """Return the text with a guard around the definitions of these macros, so that ``-D`` can set them.
+        """Return the text with ``#ifndef`` around the definitions of some macros, so that ``-D`` can set the macros.
 
         Args:
-            declared: function that is declared ``extern "C"`` before its first occurrence; empty for none.
+            names: names of the macros.
+            declared: function for which an ``extern "C"`` declaration is added; empty for none.
         """
         lines = self.text.split("\n")
         if declared and (head := _head(declared, self.plain)) is not None:
@@ -186,7 +187,7 @@ def _functions(text: str) -> Iterator[Function]:
 
 
 def _outer_heads(text: str) -> Iterator[re.Match[str]]:
-    """Yield the heads of functions that return void, outside functions, classes and namespaces."""
+    """Yield the heads of void functions that are not inside a function, class or namespace."""
     depth, counted = 0, 0
     for match in _FUNCTION.finditer(text):
         outside = re.sub(r'extern\s*"C"\s*\{', "", text[counted : match.start()])
@@ -261,9 +262,9 @@ _STATEMENTS = frozenset({"if", "for", "while", "switch", "catch"})
 
 
 def helpers(text: str) -> dict[str, tuple[Function, ...]]:
-    """Return the functions and function-like macros of a text by name; overloads have one name.
+    """Return the functions and function-like macros of a text, as tuples of overloads by name.
 
-    A macro's parameters are references, because it may change what it gets.
+    The parameters of macros are treated as references, because a macro can assign to its arguments.
     """
     found: dict[str, tuple[Function, ...]] = {}
     for function in (*_definitions(text), *_macro_functions(text)):
@@ -279,7 +280,7 @@ def _macro_functions(text: str) -> Iterator[Function]:
 
 
 def _definitions(text: str) -> Iterator[Function]:
-    """Yield every function with a body, of any type, at any depth of namespaces and classes."""
+    """Yield every function with a body, including functions in namespaces and classes."""
     marks, end = Marks(text), 0
     opened, opening = list[int](), dict[int, int]()
     for found in re.finditer(r"[()]", text):
@@ -357,5 +358,5 @@ def whole_number(text: str) -> int | None:
     octal = found[2].startswith("0") and found[2].isdigit()
     try:
         return int(found[1] + found[2], 8 if octal else 0)
-    except ValueError:  # 08
+    except ValueError:  # e.g. 08, which is not octal
         return None

@@ -31,7 +31,7 @@ _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 @dataclass(frozen=True, kw_only=True)
 class _Tuning:
-    """Settings that a kernel's decorators declare."""
+    """Settings from a kernel's decorators."""
 
     configs: Configs = field(default_factory=lambda: Configs(values=()))
     zeroed: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
             for parameter, argument in zip(pointers, passed, strict=True)
             if parameter.described
         },
-        notes=(*tuning.notes, *(() if decided else ("the grid: no launch in the file says it",))),
+        notes=(*tuning.notes, *(() if decided else ("the grid: no launch in the file states it",))),
     )
 
 
@@ -133,7 +133,7 @@ def _tuning(kernel: Kernel, tree: ast.Module) -> _Tuning:
 
 
 def _heuristics(decorator: ast.Call, tuning: _Tuning) -> dict[str, object]:
-    """Return `derived` and `notes` of a draft, including the functions of ``@triton.heuristics`` as derived values."""
+    """Return `derived` and `notes` of `tuning`, extended by the functions of ``@triton.heuristics``."""
     derived, notes = dict(tuning.derived), list(tuning.notes)
     table = decorator.args[0] if decorator.args else next((each.value for each in decorator.keywords), None)
     pairs = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
@@ -241,7 +241,7 @@ def _fields(parameters: Sequence[Parameter]) -> Iterator[DraftField]:
 def _stride(name: str, extents: Sequence[str]) -> str:
     """Guess the value of a stride from its name.
 
-    In ``stride_am``, the last letter is the dimension, and the letter before it is the matrix.
+    In ``stride_am``, the last letter names the dimension, and the letter before it names the matrix.
     """
     last = name[-1].upper()
     if {"M", "N", "K"} <= set(extents) and len(name) >= 2 and name[-2] in "abc":
@@ -348,7 +348,10 @@ def _renamed(text: str | None, names: Mapping[str, str]) -> str | None:
 
 
 def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield the parameter and the extents of a grid, which is a tuple, a lambda, a function, or a variable with one."""
+    """Yield the parameter and the extents of each grid that an expression may have.
+
+    The expression is a tuple, a lambda, or the name of a variable or function. The parameter of a tuple is empty.
+    """
     match node:
         case ast.Tuple(elts=elements):
             yield "", elements

@@ -1,4 +1,4 @@
-"""The tunables among the macros of a source: plausible values, by how the code uses each macro."""
+"""Drafts tunables from the macros of a source. The use of a macro in the code suggests its values."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _CONSTANT = re.compile(r"\b(?:constexpr|const|enum)\b")
 _WORDS = re.compile(r"\w+")
 _LOOP = re.compile(r"\bfor\s*\(")
 _LONGEST_HEADER = 300
-"""Number of characters of a loop's header that are read."""
+"""Maximum number of characters of a loop's header that are read."""
 _COMPARED = re.compile(r"\b(\w+)\s?\)?\s?[=!]=\s?\(?\s?(-?\w+)")
 _SWITCH = re.compile(r"\bswitch\s*\(\s*(\w+)\s*\)\s*\{")
 _CASE = re.compile(r"\bcase\s+(-?\w+)\s?:")
@@ -23,10 +23,11 @@ _AMOUNTS = re.compile(r"(?:[/%*]|<<|>>)\s?\(?(\w+)|\b(\w+)\s?\*|\[\s?(\w+)\s?\]"
 
 @dataclass(frozen=True, kw_only=True)
 class DraftTunable:
-    """A tunable with plausible values, among them its default.
+    """A tunable with plausible values.
 
     Attributes:
-        choice: True if its values have no order.
+        decide: what a person must check about the tunable; empty if nothing.
+        choice: True if the values have no order.
     """
 
     name: str
@@ -38,14 +39,14 @@ class DraftTunable:
 
 @dataclass(kw_only=True)
 class MacroUse:
-    """How code uses a macro.
+    """How the code uses a macro.
 
     Attributes:
-        cases: values that it is compared with for equality.
-        directives: those of them in ``#if`` and ``#elif``.
-        step: True if a loop proceeds by it.
-        bounds: names in the conditions of these loops.
-        amount: True if it divides, multiplies, or is the extent of an array, so that 0 is no value.
+        cases: values with which the code compares the macro for equality.
+        directives: values with which ``#if`` and ``#elif`` compare the macro for equality.
+        step: True if the macro is the step of a loop.
+        bounds: names in the conditions of the loops with this step.
+        amount: True if the macro is a divisor, a factor or the extent of an array, so 0 is not a plausible value.
     """
 
     cases: set[int] = field(default_factory=set)
@@ -56,10 +57,10 @@ class MacroUse:
 
 
 class MacroUses:
-    """How code uses each macro, read once for all of them.
+    """How the code uses each macro.
 
     Attributes:
-        constants: names that only stand for a value of another macro, as in ``#if FILTER == BOX``.
+        constants: macros that only name a value of another macro, e.g. ``BOX`` in ``#if FILTER == BOX``.
     """
 
     def __init__(self, code: str, macros: Sequence[Macro]) -> None:
@@ -76,7 +77,7 @@ class MacroUses:
         self.constants |= {each.alias for each in macros if each.alias and self.of(each.name).cases}
 
     def of(self, name: str) -> MacroUse:
-        """Return the use of a macro; an empty one for other names."""
+        """Return the use of a macro. For a name that is not a macro, the use is empty."""
         return self._of.get(name) or MacroUse()
 
     def _read_comparisons(self, line: str) -> None:
@@ -111,7 +112,7 @@ class MacroUses:
 
 
 def _until_closed(text: str) -> str:
-    """Return a text up to the bracket that closes what was opened before it."""
+    """Return the text before the first closing parenthesis that has no opening one."""
     depth = 0
     for place, character in enumerate(text):
         depth += {"(": 1, ")": -1}.get(character, 0)
@@ -126,8 +127,8 @@ def tunable(
     """Return the tunable for a macro.
 
     Args:
-        defined: its values in the source; several if definitions depend on a condition.
-        extents: problem fields and parameters, with their defaults.
+        defined: values of the macro in the source; several if the source has several definitions.
+        extents: default values of problem fields and parameters, by name.
     """
     value = defined[0]
     amount = use.step or use.amount or _SIZE.search(name) is not None
@@ -151,7 +152,7 @@ def tunable(
 
 
 def undefined(function: Function, source: Source, taken: set[str]) -> Iterator[DraftTunable]:
-    """Yield tunables for names that look like macros of a source that is compiled with ``-D``."""
+    """Yield tunables for names that look like macros but that the source does not define (they are set by ``-D``)."""
     used = f"{function.bounds} {function.body}"
     constants = set[str]()
     for statement in source.plain.split(";"):
@@ -165,5 +166,5 @@ def undefined(function: Function, source: Source, taken: set[str]) -> Iterator[D
 
 
 def is_thread_count(name: str) -> bool:
-    """Return True for names of the number of threads in a block."""
+    """Return True if a name looks like a number of threads per block, e.g. ``THREADS``."""
     return _THREADS.fullmatch(name) is not None

@@ -137,7 +137,7 @@ class Answer:
         positional: number of positional-only parameters, which come first.
         other_inputs: True if the function takes further inputs with ``**``.
         own_inputs: True if the code also defines ``inputs()``.
-        modules: texts of the imported modules in the same folder, by file name.
+        modules: texts of the modules that the code imports from its own folder, by file name.
     """
 
     text: str
@@ -223,12 +223,12 @@ def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
 
 
 def taken_arguments(draft: Draft, answer: Answer) -> set[str]:
-    """Return the names of the arguments that a reference takes."""
+    """Return the names of the kernel's arguments that a reference function takes."""
     return {_meant(each, draft) for each in answer.parameters}
 
 
 def _meant(parameter: str, draft: Draft) -> str:
-    """Return the argument that a parameter represents.
+    """Return the kernel's argument that a parameter of the reference function represents.
 
     ``in_`` represents ``in``, which is not a valid parameter name in Python.
     """

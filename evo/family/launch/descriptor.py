@@ -14,7 +14,8 @@ from evo.trial import Value
 
 MOST_AXES = 5
 ALIGNMENT = 16
-"""The address of a described argument, and the length of its rows, must be multiples of this number of bytes."""
+"""The address of an argument with a descriptor, and the length of its rows, must be multiples of this number of bytes.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class DescriptorFormula:
     Attributes:
         of: name of the argument.
         shape: extents of the view. If empty, the argument's own shape is used.
-        block: extents of a block.
+        block: extents of the block that one load or store moves.
     """
 
     of: str
@@ -58,7 +59,7 @@ class DescriptorFormula:
 
         Raises:
             InvalidInput: the shape and the argument have different numbers of elements, or the rows have a length that
-                descriptors do not support. The field names the expression.
+                descriptors do not support.
         """
         operand = argument.resolve(scope)
         shape = tuple(each.whole(scope) for each in self.shape) or operand.shape
@@ -87,7 +88,7 @@ def read_descriptors(tables: Sequence[Table], call: Sequence[Argument], scope: S
     names = [each.of for each in found]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise InvalidInput(tables[index].field("of"), f"`{name}` has a descriptor already; leave one out")
+            raise InvalidInput(tables[index].field("of"), f"`{name}` has two descriptors; remove one")
     return found
 
 

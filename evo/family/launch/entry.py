@@ -59,7 +59,7 @@ def template_name(entry: str) -> str:
 
 
 def symbol_of(entry: str, ptx: str) -> str:
-    """Return the symbol of an entry in PTX: that of the only instance of its template, else the entry itself."""
+    """Return the symbol of an entry in PTX: the symbol of its template's only instance, else the entry itself."""
     name = template_name(entry)
     instance = re.compile(rf"(?<!\d){len(name)}{re.escape(name)}I")
     found = [each for each in dict.fromkeys(entries_in(ptx)) if instance.search(each)]
@@ -99,7 +99,7 @@ def _of_cuda(name: str, arguments: str) -> str:
 
 
 def _parameters(call: Sequence[Argument]) -> str:
-    """Return the parameters of a call in C. A dtype chosen by a field, or without a C type, is written unchanged."""
+    """Return the parameters of a call in C. If a dtype has no C type, or is the name of a field, it is unchanged."""
     parts = []
     for each in call:
         c_type = _TYPES.get(each.dtype, each.dtype)

@@ -24,8 +24,9 @@ class Launch:
     """Grid, block and shared memory of a CUDA kernel launch, and the launches that follow it in the same call.
 
     Attributes:
-        grid, block: numbers of blocks and of threads, as (x, y, z).
-        shared_memory_bytes: dynamic shared memory of a block.
+        grid: number of blocks, as (x, y, z).
+        block: number of threads per block, as (x, y, z).
+        shared_memory_bytes: dynamic shared memory per block.
         tensor_maps: tensor maps that are passed after the arguments of the call.
         programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
         entry: function to start. If empty, the implementation's entry is used.
@@ -58,11 +59,11 @@ class Geometry:
     """A launch that an implementation declares with expressions.
 
     Attributes:
-        items: number of work items; None if each block is one item.
-        effort: number of arithmetic operations, relative to the number in [work]; None if equal.
-        computing: number of threads of a block that compute, if the others only copy; None if all compute.
-        descriptors: arguments that a Triton kernel takes as tensor descriptors.
-        entry, arguments, further: as in `Launch`.
+        items: number of work items that the blocks share; None if each block is one item.
+        effort: number of arithmetic operations, divided by the number in ``[work]``; None if they are equal.
+        computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
+        descriptors: tensor descriptors that a Triton kernel takes in place of arguments.
+        entry, arguments, further: see `Launch`.
     """
 
     grid: tuple[Expression, ...]
@@ -136,7 +137,7 @@ def has_launches(table: Table) -> bool:
 
 
 def _read_step(table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression]) -> Geometry:
-    """Read one of several launches. It names a function, and may list the arguments of the function."""
+    """Read one of several launches. Each states its function, and optionally the function's arguments."""
     entry = read_entry(table, "cuda", call)
     by_name = {each.name: each for each in call}
     names = table.texts("arguments") if "arguments" in table else list(by_name)

@@ -1,4 +1,4 @@
-"""Tensor maps (TMA, from sm_90 on), which describe to the copy engine how to read an argument."""
+"""Tensor maps: descriptions of an argument for the Tensor Memory Accelerator (TMA), which GPUs have from sm_90 on."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -66,7 +66,7 @@ class MapFormula:
         """Return the map after checking it against the driver's rules (CUDA driver API, ``cuTensorMapEncodeTiled``).
 
         Raises:
-            InvalidInput: the map violates a rule. The field names the expression; the message states what is accepted.
+            InvalidInput: the map violates a rule.
         """
         operand = next(each for each in operands if each.name == self.of)
         found = TensorMap(

@@ -11,7 +11,7 @@ Defined = TypeVar("Defined")
 
 
 def family(defined: Defined) -> Defined:
-    """Declare a class as the family. The class's name is the family's name; its docstring is title and description."""
+    """Declare a class as the family. Its name is the family's name; its docstring is the title and the description."""
     return defined
 
 
@@ -37,7 +37,7 @@ def case(inputs: str, *, problem: Mapping[str, object] | None = None, **keys: ob
     """Declare a correctness case, e.g. ``tail = case("normal", problem={"N": "N // 2 + 7"}, hidden=True)``.
 
     Args:
-        inputs: distribution that ``inputs()`` draws.
+        inputs: name of a distribution that ``inputs()`` implements.
         problem: expressions for the problem fields that the case changes.
         keys: further keys of ``[[cases]]`` in family.toml.
     """

@@ -24,10 +24,10 @@ _POSITIONS = {
 
 
 def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the family document of the class under ``@family``, and the texts of files with its functions and sources.
+    """Return the document of a family class, and the texts of its files (reference.py and kernels) by file name.
 
     Args:
-        text: source of a module with exactly one class under ``@family``.
+        text: source of a module with exactly one class that is decorated with ``@family``.
 
     Raises:
         InvalidInput: the text has no such class, or the class has an error. The error's field contains the line.
@@ -44,7 +44,7 @@ def read_family(text: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 class _Class:
-    """Reads a family class, one statement after the other."""
+    """Reads a family class statement by statement."""
 
     def __init__(self, node: ast.ClassDef) -> None:
         self._name = node.name

@@ -51,7 +51,7 @@ _VALUED = (
     *("--diag-error", "-diag-error", "--diag-warn", "-diag-warn", "-split-compile"),
     *("--split-compile", "-ftz", "--ftz", "-prec-sqrt", "--prec-sqrt", "-prec-div", "--prec-div", "-fmad", "--fmad"),
 )
-"""Options whose value may be the next flag. That flag is then neither an option nor a file to compile."""
+"""Options whose value may be the next flag. This next flag is not read as an option or as a file to compile."""
 
 _OF_MACROS = ("-D", "-U", "--define-macro", "--undefine-macro")
 _ARCHITECTURE = re.compile(r"__CUDA_ARCH_")
@@ -113,7 +113,7 @@ _INNER: Mapping[str, Mapping[str, str]] = {
     "C++ compiler": {r"-specs.*|-B.*|-wrapper": _PARTS},
     "ptxas": {r"-arch.*|--gpu-name.*": _TARGET, r"-o.*|--output-file.*": _OUTPUT, r"-c|--compile-only": _NO_CUBIN},
 }
-"""Patterns of options for a later stage, with the reasons why they are refused, by stage."""
+"""Patterns of refused options for later compilation stages, with the reasons, by stage."""
 
 _STAGES: Mapping[str, str] = {
     "-Wl,": "linker",
@@ -140,7 +140,7 @@ class Option:
     Attributes:
         name: name of the option, e.g. ``-I``; empty for a bare file name.
         value: value of the option, joined to the name or in the next flag; empty if there is none.
-        place: index of the option's first flag.
+        place: index of the option's first flag in the list of flags.
         flags: flags of the option as written.
     """
 
@@ -185,7 +185,7 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
         where: key of the document, e.g. ``family.toml: cpu.flags``.
 
     Raises:
-        InvalidInput: a family must not set one of the flags. The message contains the flag and the reason.
+        InvalidInput: the list contains a flag that a family must not set.
     """
     for option in options(flags):
         field = f"{where}[{option.place}]"
@@ -209,7 +209,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
         where: key of the document, e.g. ``family.toml: cpu.flags``.
 
     Raises:
-        InvalidInput: a flag defines or removes one of the macros. The message contains the flag and the macro.
+        InvalidInput: a flag defines or removes one of the macros.
     """
     for option in options(flags):
         name = _macro(option)
@@ -222,7 +222,7 @@ def check_flags_of_macros(flags: Sequence[str], macros: Mapping[str, str], where
 
 
 def _macro(option: Option) -> str:
-    """Return the macro that an option defines or removes, possibly by way of the preprocessor; else an empty text."""
+    """Return the macro that an option defines or removes (``-D``, ``-U``, ``-Wp,-D`` …); empty if there is none."""
     text = option.value
     if (found := re.fullmatch(r"-Wp,-[DU],?(.*)", option.flags[0])) is not None:
         text = found[1]
@@ -287,16 +287,16 @@ def _check_later_stages(option: Option, field: str) -> None:
 
 @lru_cache(maxsize=64)
 def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
-    """Return the flags with paths of folders and object files made absolute, starting at the family's folder."""
+    """Return the flags with absolute paths. Relative paths of folders and object files start at the family's folder."""
     return relocated(flags, folder, {})
 
 
 def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the flags with their folders replaced by new paths.
+    """Return the flags with new paths of header folders, and with absolute paths in place of relative ones.
 
     Args:
         family: folder at which relative paths start.
-        carried: new path of each header folder, by its index in `options_of_headers` as text.
+        carried: new paths of header folders. The key is the folder's index in `options_of_headers`, as text.
     """
     moved = {option.place: carried.get(str(number)) for number, option in enumerate(options_of_headers(flags))}
     found: list[str] = []
@@ -310,12 +310,12 @@ def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> 
 
 
 def options_of_headers(flags: Sequence[str]) -> tuple[Option, ...]:
-    """Return the options that name a folder of headers."""
+    """Return the options that add a folder with headers."""
     return tuple(option for option in options(flags) if option.name in _HEADERS)
 
 
 def header_folders(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return the folders in which the compiler looks for headers because of the flags."""
+    """Return the folders with headers that the flags add."""
     return tuple(option.value for option in options_of_headers(flags))
 
 
@@ -323,7 +323,7 @@ def linked_files(flags: Sequence[str], default: Sequence[str] = ()) -> tuple[str
     """Return every file that the linker or optimiser may read because of the flags. Some of the files may not exist.
 
     Args:
-        default: folders in which the linker looks for libraries after those in the flags.
+        default: folders in which the linker looks for libraries after the folders in the flags.
     """
     found, folders, libraries = [], [], []
     for option in options(flags):
@@ -348,8 +348,7 @@ _MODE_FLAGS = frozenset({"-mpc32", "-mpc64", "-mpc80", "-mdaz-ftz"})
 """Flags that add start-up code at link time. The code changes the floating-point mode of the process."""
 
 _MODE_OFF = ("-O3", "-fno-fast-math", "-fno-unsafe-math-optimizations")
-"""Flags added after a family's flags. They prevent gcc and clang from linking ``crtfastmath.o``, as -ffast-math and
--Ofast request.
+"""Flags added after a family's flags, so that gcc and clang do not link ``crtfastmath.o`` for -ffast-math and -Ofast.
 """
 
 _LIBRARIES = ("-l", "--library", "")
@@ -373,7 +372,7 @@ def c_flags(machine: str, language: Language = "c") -> tuple[str, ...]:
 
 
 def without_libraries(flags: Sequence[str], language: Language, system: str) -> tuple[list[str], list[str]]:
-    """Split the flags into those placed before a source, and the libraries and object files placed after it."""
+    """Split the flags into flags to place before a source, and libraries and object files to place after the source."""
     own = [flag for option in options(flags) if option.name not in _LIBRARIES for flag in option.flags]
     behind = [flag for option in options(flags) if option.name in _LIBRARIES for flag in option.flags]
     if language == "c++":

@@ -97,7 +97,7 @@ def language_of(kind: DeviceKind, file: str, where: str) -> Language:
         where: key of the document that contains the path.
 
     Raises:
-        InvalidInput: the suffix is that of a language that is not compiled for this kind.
+        InvalidInput: the suffix belongs to a language that the device kind does not compile.
     """
     sources = kind_of(kind).sources
     if sources != "c":

@@ -1,4 +1,4 @@
-"""Prints the description of the file named on the command line. Before, it sets limits for this process."""
+"""Sets limits for this process, then prints the description of the file named on the command line."""
 
 import ctypes
 import resource
@@ -11,7 +11,7 @@ MEMORY_BYTES = 16 << 30
 FILE_BYTES = 1 << 28
 PROCESSOR_S = 600
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
-"""Flags of unshare(2). Without the right to use them, the call has no effect."""
+"""Flags of unshare(2). The call has no effect if the process lacks the permission."""
 
 
 def confine() -> None:

@@ -22,15 +22,15 @@ from evo.family.importing.kernelbench.shapes import Fitted, Shapes, Values, fitt
 from evo.reference.torch_model import DISTRIBUTIONS, TorchModel, constants_of, loaded, placed_on
 
 SAMPLE = 1 << 18
-"""Approximate number of elements of the smaller problem on which accuracy is measured."""
+"""Approximate number of elements of the problem on which accuracy is measured."""
 
 MOST_ELEMENTS = 1 << 26
-"""Maximum number of elements of a problem that cannot be made smaller. Larger problems are imported without a
-measurement.
+"""Maximum number of elements of a problem on which accuracy is measured if the file does not run with smaller sizes.
+Larger problems are imported without a measurement.
 """
 
 WELL_CONDITIONED = 1e-3
-"""Largest relative error of the model's own precision at which a distribution becomes a case."""
+"""Maximum relative error, in the model's own precision, of a distribution that becomes a case."""
 
 _WORDS = frozenset(
     [
@@ -109,7 +109,7 @@ class Described:
         tail: expressions for a second problem size with which the file also runs, by field.
         rel_error: largest relative error of each output in the model's own precision; None if not measured.
         flops: number of arithmetic operations, as an expression; empty if unknown.
-        reduced: approximate number of inputs on which each element of an output depends.
+        reduced: approximate number of input elements on which one output element depends.
         notes: notes for the reader.
     """
 
@@ -277,7 +277,7 @@ def _parameter_names(model: Any, values: Sequence[Any]) -> list[str]:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return the parameters and buffers that have axes. Single numbers, e.g. counts of batches, are not arguments."""
+    """Return the parameters and buffers that have axes. Single numbers, e.g. a batch counter, are not arguments."""
     return {
         name: each
         for name, each in [*model.named_parameters(), *model.named_buffers()]
@@ -340,7 +340,7 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
-    """Return field values for a problem of about `SAMPLE` elements, or of the nearest size with which the file runs."""
+    """Return field values for a problem with at most `SAMPLE` elements, or as few elements as the file accepts."""
     values = dict(shapes.fields)
     while _elements(values_of(shapes.shapes, values)) > SAMPLE:
         for name in sorted(values, key=lambda each: -values[each]):
@@ -419,7 +419,7 @@ def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, f
             return None
         if distribution == "own" and not np.allclose(exact, again[name], rtol=1e-9, atol=1e-9 * norm):
             reason = (
-                "gives other outputs when it is called again on equal inputs, as dropout does: no kernel can match it"
+                "gives different outputs for equal inputs, as dropout does, so no kernel can compute the same outputs"
             )
             raise InvalidInput(model.path.name, reason)
         found[name] = float(np.linalg.norm(rough[name].astype(np.float64) - exact)) / norm
@@ -427,7 +427,11 @@ def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, f
 
 
 def _flops(counted: float, shapes: Fitted, file: _File, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> str:
-    """Return the number of operations as an expression; without products and convolutions, one per input element."""
+    """Return the number of arithmetic operations as an expression.
+
+    PyTorch counts only the operations of products and convolutions. If there are none, or no expression fits the
+    count, the expression states one operation per input element.
+    """
     largest = max(outputs, key=lambda each: math.prod(values_of([each.shape], shapes.fields)[0]))
     produced = " * ".join(f"({each})" for each in largest.shape)
     extents = dict.fromkeys(extent for each in inputs for extent in each.shape)

@@ -1,4 +1,4 @@
-"""Extents of tensors as expressions over the constants of a file, found by running the file with different values."""
+"""Finds extents of tensors as expressions over a file's constants, by running the file with different values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Fitted:
     """Constants that may vary, and the shapes as expressions over these constants.
 
     Attributes:
-        fields: values of the constants in the file, by name.
+        fields: values that the file assigns to the constants, by name.
         shapes: an expression for each extent of each tensor.
     """
 
@@ -37,8 +37,8 @@ class Fitted:
 def fitted(constants: Values, probe: Probe) -> Fitted | None:
     """Return the shapes as expressions over constants of the file; None if the file does not run.
 
-    A constant keeps its value if it also affects other properties, e.g. the number of axes, or if the file runs with no
-    other value of it.
+    A constant does not vary if it affects more than extents, e.g. the number of axes, or if the file does not run with
+    a different value.
 
     Args:
         constants: values of the constants in the file.
@@ -73,7 +73,7 @@ def _varies(name: str, value: int, base: Shapes, probe: Probe) -> bool:
 
 
 def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple[str, ...]], set[str]]:
-    """Return an expression for each extent, and the fields to drop because no expression fits."""
+    """Return an expression for each extent, and the fields that must not vary because no expression fits."""
     twice = {name: probe({name: 2 * value}) or base for name, value in fields.items()}
     found, wrong = [], set()
     for tensor, shape in enumerate(base):
@@ -82,7 +82,7 @@ def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple
             effects = {name: twice[name][tensor][axis] - extent for name in fields}
             effects = {name: effect for name, effect in effects.items() if effect}
             if len(effects) > 1 and set(effects.values()) != {extent}:
-                wrong.add(_least(effects))
+                wrong.add(_least_influential(effects))
                 text = None
             else:
                 text = _extent((tensor, axis), extent, {name: fields[name] for name in effects}, probe)
@@ -92,8 +92,8 @@ def _expressions(base: Shapes, fields: Values, probe: Probe) -> tuple[list[tuple
     return found, wrong
 
 
-def _least(effects: Mapping[str, int]) -> str:
-    """Return the field to drop: the one with the smallest effect, e.g. the size of a window, not the length."""
+def _least_influential(effects: Mapping[str, int]) -> str:
+    """Return the field that changes an extent least, e.g. the window of a convolution and not the input length."""
     return min(effects, key=lambda name: abs(effects[name]))
 
 
@@ -145,7 +145,7 @@ def _linear(name: str, p: int, b: int, q: int) -> str:
 
 
 def _refuted(found: Sequence[Sequence[str]], fields: Values, probe: Probe) -> set[str]:
-    """Return the fields in expressions that are wrong when several constants change at the same time."""
+    """Return the fields of an expression that is wrong if several constants change at the same time."""
     for attempt in range(_TRIES):
         values = {name: value * (1 + (index + attempt) % 3) for index, (name, value) in enumerate(fields.items())}
         shapes = probe(values)

@@ -19,7 +19,7 @@ _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfl
 _ON_CPU = frozenset(("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
 _LARGEST_ERROR = 0.05
 MOST_ADDITIONS = 1 << 20
-"""Maximum number of additions whose rounding errors a tolerance covers. Longer sums consist of shorter sums."""
+"""Maximum number of additions whose rounding errors a tolerance covers. Accurate kernels split longer sums."""
 
 
 def family_files(found: Described, source: str, name: str) -> dict[str, str]:
@@ -27,7 +27,7 @@ def family_files(found: Described, source: str, name: str) -> dict[str, str]:
 
     Args:
         found: description of the problem.
-        source: text of the problem's file, which becomes part of the family unchanged.
+        source: text of the problem's file. The family contains the file unchanged.
         name: name of the family's folder.
     """
     document = _document(found, name)
@@ -70,7 +70,7 @@ def _argument(each: Tensor) -> dict[str, Any]:
 
 
 def _tolerance(each: Tensor, found: Described) -> dict[str, Any]:
-    """Return the tolerance of an output, from estimated rounding errors or the model's own error if it is larger."""
+    """Return the tolerance of an output from estimated rounding errors or, if larger, the model's measured error."""
     if each.dtype not in _ROUNDOFF:
         return {"rel_l2": 0, "max_abs": 0}
     half = each.dtype in ("float16", "bfloat16")

@@ -1,7 +1,7 @@
 """Reads a Triton source, and selects the part that a kernel needs. The file is parsed but never run.
 
 The file of a Triton kernel usually also creates tensors, runs benchmarks and reads files. Compiling a kernel needs only
-imports of Triton, functions under ``@triton.jit`` and constants, so everything else is removed.
+imports of Triton, functions decorated with ``@triton.jit``, and constants, so everything else is removed.
 """
 
 import ast
@@ -30,7 +30,7 @@ _REFUSED = frozenset(
     {"__import__", "breakpoint", "compile", "delattr", "eval", "exec", "getattr", "globals", "input"}
     | {"locals", "open", "setattr", "type", "vars"}
 )
-"""Functions of Python that a kernel never calls."""
+"""Python functions that a kernel must not use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +53,10 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A function under ``@triton.jit`` and its other decorators.
+    """A function that is decorated with ``@triton.jit``.
 
     Attributes:
-        decorators: calls of the other decorators, e.g. ``triton.autotune(…)``.
+        decorators: calls of further decorators, e.g. ``triton.autotune(…)``.
         node: syntax tree of the function.
     """
 
@@ -70,8 +70,7 @@ def parsed(text: str, file: str) -> ast.Module:
     """Return the syntax tree of a source.
 
     Raises:
-        InvalidInput: the source is not Python, or an expression is nested too deeply. The error contains the file and
-            the line.
+        InvalidInput: the source is not Python, or an expression is nested too deeply.
     """
     try:
         return ast.parse(text)
@@ -82,7 +81,7 @@ def parsed(text: str, file: str) -> ast.Module:
 
 
 def kernels_of(text: str, file: str) -> tuple[Kernel, ...]:
-    """Return the functions under ``@triton.jit`` of a source, in order."""
+    """Return the functions of a source that are decorated with ``@triton.jit``, in order."""
     found = (_kernel(node) for node in parsed(text, file).body if isinstance(node, ast.FunctionDef))
     return tuple(each for each in found if each is not None)
 
@@ -128,7 +127,7 @@ def _literal(node: ast.expr | None) -> int | float | bool | str | None:
 
 
 def _pointers(node: ast.FunctionDef) -> set[str]:
-    """Return the parameters whose memory is read or written, possibly through other names or called functions."""
+    """Return the parameters that are named like pointers or used as addresses, also under other names."""
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     named = {name for name in names if name.lower().endswith(("_ptr", "_pointer", "ptr", "_ptrs"))}
     return named | {name for name in names if name in addressed(node)}
@@ -151,14 +150,14 @@ def _described(node: ast.FunctionDef) -> set[str]:
 
 
 def _access(name: str) -> str | None:
-    """Return the memory access of a function (``load``, ``store``, ``atomic_add`` …); None if it has none."""
+    """Return the kind of memory access of a function (``load``, ``store``, ``atomic_add`` …); None if it has none."""
     if name in ("load", "store") or name.startswith("atomic_"):
         return name
     return _ACCESSES.get(name)
 
 
 def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
-    """Return the names that are used as addresses, with their memory accesses: ``load``, ``store``, ``atomic_add`` …
+    """Return the kinds of memory access (``load``, ``store``, ``atomic_add`` …) by the name that is the address.
 
     Addresses are followed through assignments: after ``p = x + offsets``, ``tl.load(p)`` makes ``x`` an address.
     """
@@ -173,7 +172,7 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
 
 
 def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
-    """Return the names that a kernel and its called functions use as addresses, with accesses; see `addressed`."""
+    """Return the kinds of memory access, as `addressed` does, including accesses in functions that the kernel calls."""
     return _accesses(kernel, {each.name: each for each in kernels}, ())
 
 
@@ -194,7 +193,7 @@ def _accesses(kernel: Kernel, kernels: Mapping[str, Kernel], above: tuple[str, .
 
 
 def _address(call: ast.Call) -> ast.expr | None:
-    """Return the address of a memory access: its first argument or, if it is a method, the descriptor."""
+    """Return the address of a memory access: the first argument of a function, or the object of a method."""
     if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in ("tl", "triton.language"):
         return call.func.value
     return call.args[0] if call.args else None
@@ -289,7 +288,7 @@ def needed(text: str, names: Collection[str], file: str) -> str:
 
 
 def _bare(node: ast.stmt) -> ast.AST:
-    """Return a function's body, annotations and defaults, without its decorators; other statements unchanged."""
+    """Return a function's body, annotations and defaults without its decorators. Return other statements unchanged."""
     if isinstance(node, ast.FunctionDef):
         return ast.Module(body=[*node.body, *(ast.Expr(each) for each in _of_signature(node))], type_ignores=[])
     return node
@@ -302,7 +301,7 @@ def _of_signature(node: ast.FunctionDef) -> list[ast.expr]:
 
 
 def _statements_by_name(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Return the statements of a module that a compilation may use, by name; the last statement for a name counts."""
+    """Return the last statement that defines each name, out of the statements that a compilation may use."""
     found: dict[str, ast.stmt] = {}
     for node in tree.body:
         match node:
@@ -326,10 +325,7 @@ def _importable(module: str, name: str) -> bool:
 
 
 def _constant_value(node: ast.expr) -> bool:
-    """Return True for a constant.
-
-    Constants are numbers, texts, Triton dtypes, ``tl.constexpr(…)`` of constants, and arithmetic with constants.
-    """
+    """Return True for a number, text or Triton dtype, for ``tl.constexpr(…)``, and for arithmetic with constants."""
     match node:
         case ast.Constant() | ast.Name():
             return True
