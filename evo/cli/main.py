@@ -122,9 +122,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _report_abort(error: typer.Abort) -> Exit:
-    """Return the exit code for a question that the user did not answer.
+    """Return the exit code after the user ended a question of typer.
 
-    Typer raises the same error if a bytecode file is truncated. In this case, the error is reported.
+    Typer also raises `Abort` if a bytecode file is truncated; this is reported as an error.
     """
     if "marshal data too short" not in str(error.__context__):
         return Exit.INTERRUPTED
@@ -153,7 +153,7 @@ def message_of(error: EvoError, arguments: Sequence[str] = ()) -> str:
 
 
 def _from_environment(message: str, arguments: Sequence[str]) -> str:
-    """Return a message that names the environment variable from which an option was read, and how to correct it."""
+    """Return the message with the environment variable instead of an option that was read from it."""
     name, _, reason = message.partition(": ")
     variable = variable_of(name, arguments, os.environ)
     return message if variable is None else f"{variable}: {reason}; correct it, or `unset {variable}`"

@@ -318,7 +318,7 @@ def test_measure_of_an_imported_family_reports_all_problems_at_once(line: Comman
     assert found.code == 1
     assert "compile failed" in found.out and "missing" in found.out
     assert re.search(r"reference +✗ .*write reference\(\)", found.out)
-    assert "These lines are still marked as to be checked" in found.err
+    assert "These lines are still marked as unchecked" in found.err
     document = (line.home / "twice" / "family.toml").read_text().splitlines()
     marked = [at for at, text in enumerate(document, 1) if "# decide: " in text]
     assert marked and all(f"twice/family.toml:{at}: " in found.err for at in marked)

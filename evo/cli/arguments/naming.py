@@ -1,4 +1,4 @@
-"""Maps fields of requests to the names that users type, which are options, arguments and environment variables."""
+"""Maps fields of requests to the options, arguments and environment variables that users type."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -48,10 +48,10 @@ _SAME = {
     "": ("calls_per_second", "cost_per_hour", "db", "keep_days", "limit", "notes", "outcome", "priority", "reason",
          "seed", "sort", "strategy", "targets", "url"),
 }  # fmt: skip
-"""Options that a request groups under one field."""
+"""Fields whose option has the same name, by the request field that contains them."""
 
 _SPEC = ("family.toml", "document")
-"""Options that hold a list of assignments, and their names in requests."""
+"""Prefixes of the fields of a family.toml: as users write them, and in requests."""
 
 
 def typed_name(field: str) -> str:
@@ -59,7 +59,7 @@ def typed_name(field: str) -> str:
     file, found, key = field.partition(": ")
     if found and file in _SPEC:
         return f"{_SPEC[0]}: {key}"
-    field = re.sub(r"\.\d+$", "", field)  # an entry of a list, as the service counts it
+    field = re.sub(r"\.\d+$", "", field)  # without the index of a list entry
     group, _, last = field.rpartition(".")
     if last in _SAME.get(group, ()):
         return f"--{last.replace('_', '-')}"

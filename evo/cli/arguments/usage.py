@@ -33,7 +33,7 @@ def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
 
 
 def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
-    """Return the message for a negative number in place of an argument, because typer reads it as an option."""
+    """Return the message for a negative number as an argument, which typer reads as an option."""
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
     if context is None or not re.fullmatch(r"-\d", option):
         return None
@@ -50,7 +50,7 @@ def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
 
 
 def help_of(error: TyperException) -> str:
-    """Return the command that prints the help for the command line at fault: ``kernel-evo search --help``."""
+    """Return the command that prints help on the failed command, e.g. ``kernel-evo search --help``."""
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context is not None else 'kernel-evo'} --help"
 

@@ -35,8 +35,9 @@ def ablate(
 ) -> None:
     """Change each switch of a search's champion, one at a time, and measure the effect of each change.
 
-    Each change is timed in turn with the champion in a fresh process. No trial is promoted. The results are stored and
-    appear in the search's report.
+    A switch is a tunable with words as values, or with only two values, such as true and false. Each change is timed in
+    turn with the champion in a fresh process. No trial is promoted. The results are stored and appear in the search's
+    report.
     """
     from evo.cli.session.session import ended_by_signals, progress, reached
 
@@ -54,7 +55,7 @@ def ablate(
 def ablated(
     out: "Console", connection: "Connection", search_id: int, *, values: bool = False
 ) -> "Sequence[AblationView]":
-    """Request an ablation, wait for it, and return its results. Ctrl-C ends it and keeps the results so far."""
+    """Request an ablation, wait for its end, and return the results. Ctrl-C ends the ablation and keeps its results."""
     from evo.cli.console.display import screen
     from evo.cli.session.follow import Interrupts, follow
 

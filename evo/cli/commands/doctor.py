@@ -58,7 +58,7 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
 
 
 def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
-    """Yield the result of each check, for everything that a search may need."""
+    """Yield a finding for each device, compiler, tool and folder that a search may need."""
     from evo.cli.service.devices import cache_folder
 
     yield _compiler()
@@ -101,7 +101,7 @@ _REMEDIES = {
 
 
 def _separation() -> Finding:
-    """Check with an empty kernel how CPU candidates are isolated from the process that judges them."""
+    """Run an empty kernel to check how CPU kernels are isolated from the process that verifies them."""
     from evo.cli.service.devices import cache_folder
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.backends.cpu.support import separation_here
@@ -122,9 +122,7 @@ def _separation() -> Finding:
 
 
 def _sandbox() -> Finding:
-    """Check which sandbox can confine compilers of proposed code on this machine. If there is a C compiler, it is run
-    in the sandbox.
-    """
+    """Check which sandbox can confine compilers of unreviewed code, and whether the C compiler runs in it."""
     from workers.backends.cpu.compiler import CCompiler, find_compiler
     from workers.system.sandbox import sandbox_here
 

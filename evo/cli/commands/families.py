@@ -69,7 +69,7 @@ def new(
         out.print(written(path))
     shown = shown_path(folder)
     out.print(
-        styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen replace its kernel by yours.")
+        styled("\nIt runs as it is:  ", (command("search", shown), "bold"), "\nThen replace its kernel with yours.")
     )
 
 

@@ -119,7 +119,7 @@ def measure(
 
 @contextmanager
 def _undecided(family: str) -> "Iterator[None]":
-    """After an error in the block, print which lines of an imported family its author has not checked yet."""
+    """If the block fails, print the lines of an imported family that its author has not checked yet."""
     try:
         yield
     except EvoError:
@@ -128,7 +128,7 @@ def _undecided(family: str) -> "Iterator[None]":
 
 
 def _print_undecided(family: str) -> None:
-    """Print the marked lines of an imported family on standard error. They may be the reason of a failure."""
+    """Print the lines of an imported family that are marked as unchecked, on standard error."""
     from evo.family.importing.writing import MARK
 
     found = list[str]()
@@ -136,7 +136,7 @@ def _print_undecided(family: str) -> None:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
         found += [f"  {path}:{at}: {line.partition(MARK)[2]}" for at, line in enumerate(lines, 1) if MARK in line]
     if found:
-        head = "These lines are still marked as to be checked, which may be the reason of the failure:"
+        head = "These lines are still marked as unchecked, and may be the cause of the failure:"
         sys.stderr.write(visible("\n".join([head, *found])) + "\n")
 
 
@@ -182,8 +182,8 @@ def render(
 def resolve(
     family: str, config: str, problem: str, device: str, objective: "Objective", *, target: str | None = None
 ) -> "tuple[Package, Device, Candidate]":
-    """Return the package, the device and the candidate. The device is a device of this machine, or a known GPU that
-    need not be in it.
+    """Return the package, the device and the candidate. With `target`, the device is that known GPU, which this
+    machine need not have; otherwise, it is a device of this machine.
 
     Raises:
         NotFound: the family, the device or the target is unknown.

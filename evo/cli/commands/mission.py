@@ -64,8 +64,8 @@ def mission(
     """Check the machine, measure the device, search the mission's shapes, and compare with goals and limits.
 
     The shapes are attention with B=2, H=8, D=64, and S=256 or S=512. The goals, from 47 to 5 µs, are for an NVIDIA L4.
-    On any other device, the report states that no goal counts. After Ctrl-C, the running search ends, and the report
-    contains the results so far.
+    For any other device, the report states that the goals do not apply. After Ctrl-C, the running search ends, and the
+    report contains the results so far.
     """
     from evo.cli.commands.doctor import look_around, print_findings
     from evo.cli.files.writing import require_place, write_or_show

@@ -243,7 +243,7 @@ def search(
     if resume is not None and suite is None:
         refuse_with_resume(context, {"--ablate", "--detach", "--announce"})
     if webhook is None and webhook_secret is not None and "--webhook-secret" in typed_options(context):
-        raise InvalidInput("--webhook-secret", "signs the message to a --webhook; add --webhook, or leave it out")
+        raise InvalidInput("--webhook-secret", "signs the message to a --webhook; add --webhook, or omit the secret")
     then = partial(ablation.after_search, as_json=as_json) if ablate else None
     if detach and ablate and where.url is not None:
         raise InvalidInput("--ablate", "runs after the search, and --detach does not wait for it; run `ablate` later")
@@ -261,7 +261,7 @@ def search(
         raise typer.BadParameter("name a family, a --suite, or a search to --resume", param_hint="FAMILY")
     problems = [""] if suite is not None else split_shapes(problem)
     if detach and suite is not None:
-        raise InvalidInput("--detach", "returns at once, but a suite's searches run one after the other; leave it out")
+        raise InvalidInput("--detach", "returns at once, but a suite's searches run one after the other; omit --detach")
     if detach and len(problems) > 1:
         raise InvalidInput(
             "--problem", "names several shapes, which are searched one after the other; leave out --detach"
@@ -307,7 +307,7 @@ def search(
 
 def _refuse_for_suites(options: "Sequence[str]") -> None:
     if options:
-        raise InvalidInput(options[0], "applies to a single search, and --suite runs several; leave it out")
+        raise InvalidInput(options[0], f"applies to a single search, and --suite runs several; omit {options[0]}")
 
 
 def _search_suite(
@@ -333,7 +333,7 @@ def _search_suite(
     if goal is not None:
         suite = replace(suite, goal=goal)
     if suite.goal == "time" and terms["objective"].get("metric") is not None:
-        reason = f'suite {suite.name} saves total time (goal = "time"), to which metrics do not add up'
+        reason = f'suite {suite.name} minimises the total time (goal = "time"), and values of a metric have no total'
         raise InvalidInput("--objective", f'{reason}; set goal = "ratio" or "worst" in its file')
     requests = {call.name: Request.of(family=call.family, problem=call.text, **terms) for call in suite.calls}
     limits = {limit: value for limit, value in budget.items() if value is not None}
@@ -347,7 +347,7 @@ def _search_suite(
 
 
 def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
-    """Return the fields of the objectives that the options name."""
+    """Return the request fields for one or two objectives."""
     if len(objectives) == 1:
         return _goal(objectives[0], suite=suite)
     if len(objectives) > 2:
@@ -361,7 +361,7 @@ def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
 
 
 def _goal(objective: str, *, suite: bool) -> dict[str, object]:
-    """Return the fields of the objective that the option names: none for the time."""
+    """Return the request fields for an objective. The dict is empty for the time."""
     if objective.strip() == "time" or (suite and objective.strip() == "worst"):
         return {}
     if objective.strip() == "worst":
@@ -384,17 +384,17 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
 
 
 def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
-    """Return the device kind that runs no kernels, after refusing options that do not apply to it."""
+    """Refuse options that conflict with --compile-only, and return its device kind."""
     if device not in ("auto", "estimate"):
-        raise InvalidInput("--compile-only", f"runs no kernel, so --device {device} does not apply; leave it out")
+        raise InvalidInput("--compile-only", f"runs no kernel, so --device {device} does not apply; omit --device")
     if target is None:
         raise InvalidInput("--compile-only", "needs --target as well: an estimate is for a GPU, e.g. --target sm_89")
     if threads != 1:
         raise InvalidInput(
-            "--threads", "applies to CPU kernels only, and --compile-only estimates for a GPU; leave it out"
+            "--threads", "applies to CPU kernels only, and --compile-only estimates for a GPU; omit --threads"
         )
     if ablate:
-        raise InvalidInput("--ablate", "needs a champion, and --compile-only promotes none; leave it out")
+        raise InvalidInput("--ablate", "needs a champion, and --compile-only promotes none; omit --ablate")
     return "estimate"
 
 

@@ -1,6 +1,4 @@
-"""Displays a running search, with a header, and then a live panel on a terminal, or single lines if the output is no
-terminal.
-"""
+"""Displays a running search: a header, then a live panel on a terminal, or single lines on other outputs."""
 
 import sys
 import time
@@ -29,7 +27,7 @@ _GOOD = ("measured", "estimated")
 
 
 def head(view: SearchView, page: str) -> RenderableType:
-    """Return the header: the search's terms, the size of its space, and its page."""
+    """Return the header: the search's terms, the size of its space, and the URL of its page."""
     device, objective = view.device, view.objective
     threads = f", {count_text(objective.threads, 'thread')}" if kind_of(device.kind).on_host else ""
     terms = f"{objective.cache}{threads}"
@@ -96,7 +94,7 @@ def share_done(view: SearchView) -> float:
 
 
 def left_text(view: SearchView) -> str:
-    """Return text on the remaining budget, or on the event for which the search waits."""
+    """Describe the remaining budget, or the event for which the search waits."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         alone = "confirming the best" if view.best is not None else "ending"
@@ -144,7 +142,7 @@ def figure_text(figure: Figure | None) -> str:
 
 
 def unconfirmed_text(view: SearchView) -> str | None:
-    """Describe a trial whose quick samples are faster than the confirmed best. None if there is none."""
+    """Describe the trial whose quick time is shorter than that of the confirmed best trial; None if there is none."""
     found = view.unconfirmed
     if found is None:
         return None

@@ -31,7 +31,7 @@ _FOLDED = 16
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return a Rich console for standard output or standard error. If the output is no terminal, lines are not wrapped.
+    """Return a Rich console for standard output or standard error. Lines are wrapped only on a terminal.
 
     Text is printed literally. Rich's markup and emoji names have no effect, and control characters are shown as escapes
     (`evo.text.visible`). Only a `rich.text.Text` can have styles.
@@ -41,7 +41,7 @@ def console(*, stderr: bool = False) -> "Console":
 
     class Screen(Console):
         """A Rich console that raises BrokenPipeError on a closed pipe. Rich would end the process with status 1, which
-        means a failed search here.
+        kernel-evo uses for a failed search.
         """
 
         def on_broken_pipe(self) -> None:
@@ -76,7 +76,7 @@ def table(*columns: str, title: str | None = None) -> "Table":
     from rich.table import Table
 
     class Rows(Table):
-        """A table that prints each row as a list of cells if the columns do not fit."""
+        """A table that prints each row as a list of cells if the output is too narrow for the columns."""
 
         def add_row(self, *cells: "RenderableType | None", **style: Any) -> None:
             super().add_row(*map(_literal, cells), **style)
@@ -106,7 +106,7 @@ def table(*columns: str, title: str | None = None) -> "Table":
 
 
 def _least_width(cells: "Iterable[object]") -> int:
-    """Return the least width of a column that breaks no short word."""
+    """Return the smallest column width that breaks no word of at most `_FOLDED` characters."""
     words = [len(word) for cell in cells for word in str(cell).split()]
     return min(max(words, default=0), _FOLDED)
 
@@ -123,7 +123,7 @@ def facts() -> "Table":
     from rich.table import Table
 
     class Facts(Table):
-        """A grid without markup. If there is no room next to the names, the values are below the names."""
+        """A grid that prints the values below their names if the output is too narrow."""
 
         def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
             names, *values = (list(column.cells) for column in self.columns)

@@ -166,7 +166,7 @@ def ranked(view: SearchView, ranking: Sequence[TrialView]) -> Table:
 
 
 def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
-    """Return a table of the trials of the Pareto front of two objectives, the best in the first objective first."""
+    """Return a table of the Pareto front of two objectives, sorted by the first objective."""
     shared = _shared([trial.config for trial in front])
     made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
     made.title = f"Pareto front of {count_text(len(front), 'trial')}"
@@ -231,7 +231,7 @@ def _further_warnings(view: SearchView) -> list[str]:
 
 
 def verdict_text(verdict: Verdict) -> RenderableType:
-    """Return each rule of a verdict with a symbol for its result and its sentence."""
+    """Return a verdict's summary, and each rule with a symbol for its result."""
     return Group(_summary(verdict), _rules(verdict.rules))
 
 
@@ -345,7 +345,7 @@ def _runs(view: SearchView, ranking: Sequence[TrialView]) -> Runs:
 
 
 def _speedup_cell(view: SearchView, trial: TrialView) -> str:
-    """Return the leading speed-up, with its baseline if that differs from the baseline in the column's title."""
+    """Return a trial's speed-up. The baseline is named if the column's title names a different one."""
     speedup = trial.speedup(view.baselines)
     if speedup is None:
         return "–"

@@ -21,8 +21,8 @@ class SuiteResult:
     """Result of a suite's searches.
 
     Attributes:
-        searched: calls that were searched, each with its search. If a later search replaced the call's champion, it is
-            the later search.
+        searched: calls that were searched, each with its search or, if configs of similar problems gave a better
+            champion, with the search that found this champion.
         left_out: reasons why calls were not searched, by name of the call.
         measured: times or costs of the best configs of all calls on each problem, by family.
         interrupted: True if the user cancelled the run with a second Ctrl-C. A first Ctrl-C only ends the run early.
@@ -84,16 +84,16 @@ def _print_family(out: Console, family: str, measured: Measurements, size: int, 
 
 
 def set_text(chosen: ConfigSet, problems: int, long: str = LONG) -> str:
-    """Describe the loss of a set of configs: ``1.03 times as long on average, at most 1.10``."""
+    """Describe the slowdown with a set of configs: ``1.03 times as long on average, at most 1.10``."""
     covered = len(chosen.table)
     text = f"{chosen.cost:.3f} times {long} on average, at most {chosen.worst:.2f}"
     return text if covered == problems else f"{text}; measured on {covered} of {problems} problems"
 
 
 def unseen_text(found: Unseen, long: str = LONG) -> str:
-    """Describe the loss on unseen shapes."""
+    """Describe the slowdown on problems that were not used to choose the configs."""
     if found.loss is None or found.worst is None:
-        return "not known: no picked config was measured on a left-out problem"
+        return "unknown: no selected config was measured on the problem that was left out"
     text = f"{found.loss:.3f} times {long} on average, at most {found.worst:.2f}, over {found.judged} judged problems"
     return text if not found.unmeasured else f"{text}; {found.unmeasured} more were not measured"
 

@@ -96,7 +96,10 @@ def successor(client: Client, retired: ChampionView) -> ChampionView | None:
 
 
 def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write files, by their paths, into a new or empty folder.
+    """Write files into a new or empty folder.
+
+    Args:
+        contents: content of each file, by its path in the folder.
 
     Raises:
         Conflict: the folder is not empty.

@@ -69,8 +69,8 @@ def headers_of(file: Path, text: str) -> Headers:
 
 
 def _root(folder: Path, found: Iterable[Path]) -> Path:
-    """Return the folder that contains the source and all its headers. If a family cannot contain the folders below this
-    folder, return the folder of the source.
+    """Return the folder that contains the source and all its headers. If the path from there to the source has a name
+    that is not allowed in a family, return the source's own folder.
     """
     root = Path(os.path.commonpath([folder, *(each.parent for each in found)]))
     return root if _fits(folder, root) else folder
@@ -81,7 +81,7 @@ def _fits(path: Path, root: Path) -> bool:
 
 
 def _candidates(including: Path, source: Path, name: str) -> list[Path]:
-    """Return the paths that a relative name may mean: next to the file that includes it, then next to the source."""
+    """Return the paths to try for an included name: next to the including file, then next to the source."""
     if Path(name).is_absolute():
         return []
     return [Path(os.path.normpath(each.parent / name)) for each in (including, source)]
@@ -178,7 +178,7 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
 
 
 def _name(file: Path) -> str:
-    """Return the file name of the source in its family: without blanks, and other than reference.py."""
+    """Return the source's file name in its family, with ``_`` for other characters. It is never reference.py."""
     if file.name == "reference.py":
         return "kernel.py"
     stem = re.sub(r"[^A-Za-z0-9_.+-]+", "_", file.stem)

@@ -15,7 +15,7 @@ from evo.family.importing.kernelbench import Described, described, family_files
 from evo.text.encoding import not_utf8
 
 SECONDS = 300.0
-"""Longest time that describing a file may take."""
+"""Time limit for running a file, in seconds."""
 
 _KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "VIRTUAL_ENV", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 """Environment variables of the process that runs the file. Tokens and keys are excluded."""
@@ -53,7 +53,7 @@ def write_kernelbench(file: Path, folder: Path | None) -> tuple[Path, Described]
 
 
 def _name(text: str) -> str:
-    """Return a name for a family. A leading number, as in KernelBench's files, is put after ``kb``."""
+    """Return a valid family name. A name that starts with a digit, as in KernelBench, gets the prefix ``kb``."""
     name = re.sub(r"[^a-z0-9_-]+", "_", text.lower()).strip("_-") or "kernel"
     return f"kb{name}"[:60].rstrip("_-") if name[0].isdigit() else name[:60].rstrip("_-")
 
@@ -82,7 +82,7 @@ def _run(file: Path) -> dict[str, Any]:
     try:
         answer = json.loads(done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        last_line = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise InvalidInput(
             str(file), f"ended the process that runs it (status {done.returncode}): {last_line:.300}"
         ) from None

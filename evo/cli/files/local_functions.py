@@ -11,10 +11,10 @@ from evo.family.source.triton.source import definitions, names_used, needed
 from evo.text.encoding import python_text
 
 OTHERS = ("triton", "torch", "numpy", "__future__")
-"""Modules that no folder of the user contains."""
+"""Packages that are installed, so their modules are not searched in the user's folders."""
 
 FOLDERS_ABOVE = 4
-"""Number of folders above the source in which a module of a package is looked for."""
+"""Number of parent folders of the source that are searched for a module."""
 
 
 def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> tuple[str, tuple[str, ...]]:
@@ -24,7 +24,7 @@ def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> 
         within: files whose imports led to `file`, used to detect cycles.
 
     Returns:
-        The source, and a note for each import that cannot be replaced, about which a person must decide.
+        The source, and a note for each import that a person must replace.
 
     Raises:
         InvalidInput: the source or a module is not Python.
@@ -76,7 +76,7 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def _modules_in_use(node: ast.Import | ast.ImportFrom, file: Path, used: set[str]) -> Iterator[str]:
-    """Yield a note for each local module that the source uses as a module, which a kernel cannot do."""
+    """Yield a note for each local module that the source imports as a whole, because kernels cannot use modules."""
     for each in node.names:
         if isinstance(node, ast.Import):
             path = _path(each.name.split("."), 0, file.parent)

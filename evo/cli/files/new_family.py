@@ -36,7 +36,7 @@ def _filled(file: str, name: str) -> str:
 
 
 def _entry(name: str) -> str:
-    """Return a name for the kernel's function that C allows and its library does not have, e.g. ``int_kernel``."""
+    """Return a function name that C allows and its library does not define, e.g. ``int_kernel``."""
     entry = re.sub(r"\W", "_", name, flags=re.ASCII)
     entry = f"kernel_{entry}" if entry[0].isdigit() else entry
     taken = entry == "main" or reserved_for(entry, "c++") or _in_the_library(entry)
@@ -44,10 +44,8 @@ def _entry(name: str) -> str:
 
 
 def _in_the_library(name: str) -> bool:
-    """Return True if the C library defines a function with a name, e.g. ``memcpy``. A kernel with this name would
-    replace that function.
-    """
+    """Return True if the C library defines a function called `name`, which a kernel of this name would replace."""
     libraries = [ctypes.CDLL(None)]
-    with contextlib.suppress(OSError):  # other systems have its functions in the C library
+    with contextlib.suppress(OSError):  # on other systems, the C library contains the functions of libm
         libraries.append(ctypes.CDLL("libm.so.6"))
     return any(hasattr(each, name) for each in libraries)

@@ -18,7 +18,7 @@ from evo.text.shell import command, quoted
 
 
 def check_place(folder: Path, option: str) -> str:
-    """Return the name of a family that is to be created in a folder.
+    """Return the name of a new family, which is the name of its folder.
 
     Args:
         option: option or argument of the command line that named the folder.
@@ -38,7 +38,7 @@ def check_place(folder: Path, option: str) -> str:
 
 
 def _named(option: str, folder: Path, place: Path) -> str:
-    """Return an option with a valid folder that does not exist yet and is next to the given folder."""
+    """Return an option with a valid, unused folder next to `folder`, as an example for an error message."""
     name = re.sub(r"[^A-Za-z0-9_.+-]+", "_", place.name[:80]).strip("_.+-") or "kernel"
     parent = Path() if folder == Path() or folder.name in ("", "..") else folder.parent
     names = chain((name, f"my_{name}"), (f"{name}_{number}" for number in count(2)))
@@ -53,7 +53,7 @@ def shown_path(path: Path) -> str:
 
 @contextmanager
 def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
-    """Convert errors of the code in the block, which writes a file or folder.
+    """Convert system errors of the block, which writes a file or folder.
 
     Args:
         option: option or argument of the command line that named the target.
@@ -101,7 +101,10 @@ def write_file(target: Path, content: str | bytes, *, force: bool = True) -> Non
 
 
 def write_folder(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:
-    """Write files, by their paths, into a new or empty folder. If writing fails, the folder is left unchanged.
+    """Write files into a new or empty folder. If writing fails, the folder is left unchanged.
+
+    Args:
+        contents: content of each file, by its path in the folder.
 
     Raises:
         OSError: a file cannot be written.

@@ -44,8 +44,8 @@ class Connection:
         return self._client
 
     def ask(self, question: "Callable[[Client], T]") -> T:
-        """Send a request and return the answer. The request is repeated while the service is unavailable, so a
-        repetition must do no harm.
+        """Send a request and return the answer. The request is repeated while the service is unavailable, so
+        it must be idempotent.
 
         Raises:
             ServiceUnreachable: the service was unavailable for `TIMEOUT_S`.
@@ -70,8 +70,8 @@ class Connection:
 def connect(where: ServiceRef, *, measuring: bool = False, beginning: bool = False) -> Iterator[Connection]:
     """Open a connection for one command. If necessary, start a local service, and if `measuring` is True, a worker.
 
-    The started processes end with the command. If the worker runs a confirmation or ablation for another terminal, the
-    command waits for it, unless the command failed.
+    The started processes end with the command. If the command succeeded and its worker runs a confirmation or ablation
+    for another terminal, the command first waits until that job has ended.
 
     Args:
         beginning: True to create a missing database. False to create only the default database.

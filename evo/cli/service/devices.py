@@ -49,7 +49,7 @@ def local_devices() -> list[Device]:
     from api.operations.logs import configure
     from workers.backends import driver
 
-    configure("console", "error")  # callers report problems themselves, in words
+    configure("console", "error")  # callers report missing devices themselves
     found: list[Device] = []
     for kind in implemented_kinds():
         try:

@@ -22,7 +22,7 @@ START_S = 60.0
 WORKER = "local"
 """Identity of the worker that commands on a local database share."""
 CONNECTED_S = 45.0
-"""Seconds since its last message for which a worker counts as connected."""
+"""A worker counts as connected for this number of seconds after its last message."""
 LOOK_S = 0.1
 PROVEN_S = 0.5
 ANY_PORT = "0"
@@ -171,8 +171,8 @@ class Local:
         self.url = url
 
     def _start_worker_early(self, url: str) -> None:
-        """Start the worker while the service starts at this address, because each of them takes a second or two."""
-        with suppress(EvoError):  # the service reports why the place cannot be used
+        """Start the worker while the service starts at this address, because each takes a second or two."""
+        with suppress(EvoError):  # the service reports why the folder cannot be used
             ensure_key(self.place.database)
             if self._worker_lock.acquire():
                 self._start_worker(url)
@@ -191,7 +191,7 @@ class Local:
             self._worker = None
 
     def _start_worker(self, url: str) -> None:
-        # a fixed identity: the successor of a killed worker takes over its leases at once
+        # because the id is fixed, the successor of a killed worker takes over its leases at once
         arguments = ("--url", url, "--id", WORKER, "--data", str(self.place.worker_data))
         self._worker, self._worker_url = self._child("worker", "worker", *arguments), url
 

@@ -20,8 +20,7 @@ POLL_S = 0.5
 LOOK_S = 5.0
 """Seconds between two checks for a worker and for storage."""
 MOST_REFUSED = 3
-"""Number of checks without a new trial, all of which found that nothing can be stored, after which a local search ends.
-"""
+"""A local search ends if results could not be stored at this number of checks, and no trial ended between them."""
 
 
 class Screen(Protocol):
@@ -74,7 +73,7 @@ def follow(
 
     Args:
         alone: id of a worker that ends with this command. If it is the only worker and cannot do the jobs of the
-            search, an error is raised, because waiting would be pointless.
+            search, an error is raised instead of waiting.
         where: options with which a further command reaches the same service.
 
     Raises:

@@ -177,8 +177,8 @@ def _attempt(view: VariantView) -> Attempt:
 
 
 def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
-    """Return the speed-up over every baseline. If a confirmation timed kernel and baseline, the samples are paired by
-    round, else quick samples are compared.
+    """Return the speed-up over every baseline. Samples of a confirmation are paired by round. Without a confirmation,
+    quick samples are compared.
     """
     rng = np.random.default_rng(0)
     report = None if tuning.champion is None else tuning.champion.report

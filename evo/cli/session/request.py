@@ -88,7 +88,7 @@ def _uploaded(package: Package, client: Client) -> bool:
         return False
     try:
         content = pack(package)
-    except InvalidInput:  # nothing to upload, which need not be an error: the workers may have access
+    except InvalidInput:  # cannot be uploaded, but the workers may have access to the folder
         return False
     try:
         client.upload_family(package.digest, content)
@@ -98,8 +98,8 @@ def _uploaded(package: Package, client: Client) -> bool:
 
 
 def _check_templates(package: Package, device: str) -> None:
-    """Refuse templates from which no config can be rendered. If `device` is a device kind, only this kind
-    is checked.
+    """Refuse templates from which no config can be rendered. If `device` is a device kind of the family, check only the
+    templates of this kind.
     """
     kinds = package.family.implementations
     try:

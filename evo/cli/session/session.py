@@ -133,9 +133,7 @@ def _report(out: Console, connection: Connection, view: SearchView, where: Servi
 
 
 def _family_of(view: SearchView) -> str:
-    """Return the family as an argument of a further command, or a placeholder for a family that was
-    uploaded elsewhere.
-    """
+    """Return the family as an argument of a further command, or a placeholder if its files were uploaded."""
     return view.source or f"PATH/OF/{view.family}"
 
 
@@ -196,7 +194,7 @@ def _mention_cache(out: Console, trouble: str | None) -> None:
 
 
 def _cache_warning(connection: Connection, view: SearchView) -> str | None:
-    """Return the worker's report on its cache with the last measured trial."""
+    """Return the warning about the worker's cache that came with the latest trial, if there is one."""
     latest = connection.ask(lambda client: client.trials(view.id, sort="-number", limit=1)).items
     warnings = (trial.environment.get("cache") for trial in latest)
     return next((f"{each[0].upper()}{each[1:]}." for each in warnings if each), None)

@@ -40,7 +40,7 @@ NEIGHBOURS = 3
 BEST_OF_NEIGHBOUR = 2
 LEAST_MINUTES = 0.05
 MOST_EXCHANGED = 6
-"""Trials of an exchange: the default config, and as many champions of similar problems as a search starts with."""
+"""Maximum number of trials of an exchange: the default config, and the champions of similar problems."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class _Session:
 
 
 class _Conductor:
-    """Runs one search per call. All searches but one are paused."""
+    """Runs one search per call, one at a time; the other searches are paused."""
 
     def __init__(self, suite: Suite, entries: Sequence[CallSearch], session: _Session, budget: Shared) -> None:
         self._suite, self._session, self._budget = suite, session, budget
@@ -117,7 +117,7 @@ class _Conductor:
         self._exchanged: list[tuple[str, SearchView]] = []
 
     def search(self) -> None:
-        """Give slices of the budget to the most promising searches, until it is spent."""
+        """Give slices of the budget to the most promising searches, until the budget is spent."""
         while not self._spent() and not self._session.interrupts.count:
             name = next_call({name: self._progress(entry) for name, entry in self._entries.items()}, self._suite.goal)
             if name is None:
@@ -171,7 +171,7 @@ class _Conductor:
         )
 
     def _latest(self, view: SearchView) -> SearchView:
-        """Return the search that found the problem's champion, which may be a later exchange of configs."""
+        """Return the exchange of configs that found the problem's current champion, or else `view`."""
         for _, exchanged in self._exchanged:
             if exchanged.problem_key == view.problem_key and exchanged.family == view.family:
                 own = exchanged.champion is not None and exchanged.champion.search_id == exchanged.id
@@ -289,7 +289,7 @@ class _Conductor:
             assert entry.view is not None
             configs += [each for each in self._best(entry.view, BEST_OF_NEIGHBOUR) if each not in configs]
         costs: dict[str, dict[int, float]] = {entry.call.name: {} for entry in entries}
-        for name, view in self._views_of(entries):  # an exchange comes last and compares its configs in one session
+        for name, view in self._views_of(entries):  # exchanges come last, and measured their configs in one session
             for trial in self._trials(view):
                 if trial.time_us is not None and trial.config in configs:
                     cost = trial.time_us if trial.cost is None else trial.cost

@@ -13,8 +13,8 @@ from evo.search.suite.recorder import FUNCTIONS, Recorder
 
 
 def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]:
-    """Run a script like `python SCRIPT ARGUMENTS…`. Return the recorded calls, and the reason if the script failed,
-    else None.
+    """Run a script like `python SCRIPT ARGUMENTS…`. Return the recorded calls, and the reason why the script failed,
+    or None if it succeeded.
 
     Raises:
         NotFound: there is no such file.

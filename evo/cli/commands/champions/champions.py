@@ -202,7 +202,7 @@ def restore(
         client = connection.client
         chosen = client.champion(champion)
         if chosen.current:
-            raise Conflict(f"champion {champion} is the current one of its problem already")
+            raise Conflict(f"champion {champion} is already the current champion of its problem")
         present = successor(client, chosen)
         over = None if present is None else present.id
         restored = client.promote(champion, over=over, reason=_checked_reason(reason, "restored"))
@@ -227,7 +227,7 @@ def called(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Store the measured duration of calls of champions from PyTorch.
+    """Store how long calls of champions from PyTorch take.
 
     An exported package measures the time of its own functions and of PyTorch's functions. `champion show` and the
     reports show both times next to the kernel's time.

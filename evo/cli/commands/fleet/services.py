@@ -73,7 +73,7 @@ def serve(
     location = Location.of(db or LocalDatabase.of(None).database)
     if location.file is not None:
         location = Location.of(LocalDatabase.to_begin(location.file).database)
-    of_a_command = parent_pid is not None  # only the command that starts such a service uses it, without a public name
+    of_a_command = parent_pid is not None  # a service that a command started is used only on this machine
     public = {"public_url": public_url} if of_a_command or public_url is not None else {}
     settings = Settings.read(host=host, port=port, db=location, **public)
 

@@ -105,8 +105,9 @@ def clear(
 
 
 def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
-    """Return the worker with an id or, if there is none, with a name. Workers that have left are returned only if no
-    other worker matches.
+    """Return the worker whose id is `name` or, if there is none, the worker whose name is `name`.
+
+    A worker that has left is returned only if no connected worker matches.
 
     Raises:
         NotFound: no worker has the id or the name.
@@ -126,7 +127,8 @@ def device_uuid(worker: "WorkerView", wanted: str) -> str:
     """Return the UUID of the device that the user names.
 
     Raises:
-        NotFound, Conflict: no device matches, or several devices match.
+        NotFound: no device matches.
+        Conflict: several devices match.
     """
     text = wanted.lower()
     fitting = [each for each in worker.devices if each.uuid.lower().startswith(text) or each.model.lower() == text]

@@ -87,8 +87,8 @@ def kernelbench(
 ) -> None:
     """Import every problem, let a proposer submit variants, and report fast_p, validity, speed-ups and cost.
 
-    A variant counts if it was tuned and passes the cases with further seeds, scales, means and shapes. The limits on a
-    model apply to each problem separately.
+    A variant is rated only if it was tuned and passes the cases with further seeds, scales, means and shapes. The
+    limits on a model apply to each problem separately.
     """
     from evo.cli.commands.variants.evolve import prices_of
     from evo.cli.files.variant import read_variant_files
@@ -145,7 +145,7 @@ def kernelbench(
 
 @contextlib.contextmanager
 def _families(out: Path | None) -> Iterator[Path]:
-    """Yield the folder for imported families: below `out`, or temporary."""
+    """Yield the folder for imported families, which is in `out` or, without `out`, temporary."""
     if out is not None:
         yield out / "families"
         return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _BUDGET, _MODEL = "Budget", "Model"
 PROPOSALS = 10
-"""Requests to the model if no budget is given."""
+"""Maximum number of requests to the model if no budget is given."""
 
 Provider = Literal["openai", "anthropic"]
 ENDS = {
@@ -131,7 +131,7 @@ def evolve(
     from evo.variants.evolve.evolution import Evolution, Limits
 
     if search_id is not None and policy != "default":
-        raise InvalidInput("--policy", f"is for a new search; search {search_id} keeps its own; leave it out")
+        raise InvalidInput("--policy", f"applies only to a new search; omit --policy to continue search {search_id}")
     if proposals is None and budget_usd is None and minutes is None:
         proposals = PROPOSALS
     prices = prices_of(price_in, price_out, budget_usd)
@@ -175,7 +175,7 @@ def prices_of(price_in: float, price_out: float, budget_usd: float | None) -> "P
     from evo.variants.evolve.chat import Prices
 
     if budget_usd is not None and not (price_in or price_out):
-        raise InvalidInput("--price-in", "is needed for a budget in USD; give it, and --price-out")
+        raise InvalidInput("--price-in", "is needed for a budget in USD, together with --price-out")
     return Prices(tokens_in=price_in, tokens_out=price_out)
 
 

@@ -271,7 +271,7 @@ INSTALL = "pip install mcp"
 
 
 class McpMissing(EvoError):
-    """The SDK of the protocol is not installed."""
+    """The SDK of the Model Context Protocol is not installed."""
 
 
 @on_service
