@@ -1,6 +1,4 @@
-"""Prepares and checks baselines, which are further implementations of the problem in reference.py. Only runners use
-this module.
-"""
+"""Prepares and checks the baselines that a family's reference.py defines. Only runners use this module."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ _FAR_OFF = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines:
-    """The baselines that can be timed, and the reasons why other baselines cannot."""
+    """The timers of the usable baselines, and for each unusable baseline the reason, both by name."""
 
     timers: dict[str, Timer] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
@@ -38,12 +36,12 @@ def prepare_baselines(
     sets: Callable[[int], int],
     only: str | None = None,
 ) -> Baselines:
-    """Prepare every baseline of the family.
+    """Prepare the family's baselines for timing.
 
     Args:
-        function: name of the function in reference.py, e.g. ``baselines``.
-        sets: function that returns the number of copies of the inputs for each baseline, given the number of baselines.
-            Calls use the copies in rotation, so a single copy gives hot times.
+        function: name of the function in reference.py that returns the baselines, e.g. ``baselines``.
+        sets: function that takes the number of baselines and returns the number of copies of the inputs for each
+            baseline. Calls use the copies in rotation, so a single copy gives hot times.
         only: name of the only baseline to prepare. If None, all baselines are prepared.
     """
     ready = Baselines()
@@ -77,9 +75,7 @@ def _prepare(
 
 
 def _check(result: Any, golden: ExpectedOutput) -> None:
-    """Reject a baseline whose result clearly differs from the reference. A result that does not consist of a single
-    array is not checked.
-    """
+    """Reject a baseline whose result clearly differs from the reference. Results of several arrays are not checked."""
     if len(golden.reference) != 1:
         return
     (expected,) = golden.reference.values()

@@ -1,6 +1,4 @@
-"""A device that a runner opened for one problem. All requests to the runner share its session, buffers and expected
-outputs.
-"""
+"""State of a runner that has opened a device for one problem. All requests to the runner use this state."""
 
 import math
 from collections.abc import Mapping
@@ -37,30 +35,31 @@ from workers.runner import confinement
 from workers.runner.protocol import Open, Prove
 
 _POWER = 2
-"""Number that separates the random stream of the order of energy spans from streams with the same seed."""
+"""Added to the seed of the search for the random order in which the energy of kernels is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A loaded kernel of the searched problem that passed verification."""
+    """A loaded and verified kernel for the searched problem."""
 
     kernel: Any
     arguments: tuple[Argument, ...]
     rights: tuple[Buffers, ...]
-    """For each content of the timed buffers, a set with the verified outputs."""
+    """For each content of the timed buffers (see `Contents`), a buffer set with the verified outputs."""
     deferred: bool = False
-    """True while the checks with mixed inputs and with two threads are still due."""
+    """True if the checks with mixed inputs and with two threads were postponed."""
 
 
 @dataclass(kw_only=True)
 class Bench:
-    """A device that is opened for one problem.
+    """A device that is opened for one problem, with its buffers, expected outputs and verified candidates.
 
     Attributes:
-        candidates: verified candidates, by the name that requests give them.
-        mixtures: expected outputs of mixtures of the cases' inputs.
-        proofs: results of further checks of the candidates, in the form in which they are stored with the measurement.
-        loads: number of kernels that were loaded.
+        candidates: verified candidates, by the names that requests use.
+        mixtures: inputs mixed from the inputs of several cases, with their expected outputs.
+        proofs: descriptions of the checks that candidates passed, by the name of the check. They are stored with each
+            measurement.
+        loads: number of kernels that were loaded so far.
     """
 
     terms: Open
@@ -75,7 +74,7 @@ class Bench:
 
     @classmethod
     def open(cls, prepared: Prepared, session: Session) -> "Bench":
-        """Limit the memory of this process, and return the bench of a prepared problem.
+        """Return the bench of a prepared problem, and limit the memory of this process.
 
         Raises:
             FamilyError: reference.py violates its contract.
@@ -108,23 +107,23 @@ class Bench:
         return self.session.meter()
 
     def load(self, file: KernelFile, elsewhere: int | None) -> Any:
-        """Load a kernel. `elsewhere` selects cores on which nothing is timed, as in `Session.load`."""
+        """Load a kernel. See `Session.load` for `elsewhere`."""
         return self.session.load(Path(file.path), file.entry, file.arguments, file.launch, elsewhere=elsewhere)
 
     def timer(self, candidate: Candidate) -> Timer:
-        """Return a timer of the candidate in the cache mode that ranks trials."""
+        """Return a timer of the candidate in the cache mode of the objective."""
         sets = self.buffers.sets(self.terms.objective.cache, candidate.arguments)
         return self.session.timer(candidate.kernel, sets)
 
     def power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
-        """Return the power of each timer's kernel. The result is empty if the search's metric needs no power."""
+        """Measure the power of each timer's kernel. Return an empty mapping if the search's metric needs no power."""
         if self.meter is None:
             return {}
         rng = np.random.default_rng([*self.terms.seed, _POWER])
         return measure_power(timers, self.meter, spans, rng=rng, budget_s=budget_s)
 
     def output_check(self, candidate: Candidate) -> OutputCheck:
-        """Return a check of the outputs of timed calls."""
+        """Return a new checker of the outputs of timed calls."""
         return OutputCheck(
             candidate.rights,
             self.buffers.timed,
@@ -133,13 +132,16 @@ class Bench:
         )
 
     def require_nothing_left(self, where: str) -> None:
-        """Reject kernels that left threads or processes running, or changed the state of their process."""
+        """Reject the candidates if they left threads or processes running, or changed the state of their process.
+
+        `where` describes the calls in the error message.
+        """
         if fault := self.session.residue():
             raise WrongAnswerError(f"{where}: {fault}")
 
 
 def require_undamaged(buffers: Buffers, where: str) -> None:
-    """Reject a kernel that changed a guard band or an input."""
+    """Reject a kernel that changed an input, or memory next to its buffers. `where` describes the calls."""
     if fault := buffers.damage():
         raise WrongAnswerError(f"{where}: {fault}")
 

@@ -1,4 +1,4 @@
-"""Buffer sets for the searched problem and its cases, and the expected outputs for the contents of the sets."""
+"""Buffer sets for the cases of a problem, with the expected outputs for the inputs in the sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,15 +18,15 @@ from workers.runner.protocol import Open
 Mode = Literal["hot", "cold"]
 
 _KEPT_SETS = 2
-"""Number of argument lists whose buffers are kept, because allocating them for cold timing takes longer than timing."""
+"""Number of argument lists whose buffers are kept. Allocating the buffers for cold timing takes longer than timing."""
 
 
 @dataclass(kw_only=True)
 class BufferSets:
-    """Allocates buffer sets on a device, and keeps them for candidates with the same arguments.
+    """Allocates buffer sets on a device, and keeps them for later candidates with the same arguments.
 
     Attributes:
-        golden: expected outputs by case name. There is one entry for each set of inputs of the case.
+        golden: expected outputs by case name, one for each draw of the case's inputs.
     """
 
     terms: Open
@@ -42,23 +42,24 @@ class BufferSets:
 
     @property
     def nominal(self) -> ExpectedOutput:
-        """The first inputs of the searched problem, with their expected outputs."""
+        """First inputs of the searched problem, with their expected outputs."""
         return self.golden[self._timed_case][0]
 
     @cached_property
     def timed(self) -> tuple[ExpectedOutput, ...]:
-        """All contents of the timed buffers, with their expected outputs."""
+        """Inputs on which candidates are timed, with their expected outputs: one element per content."""
         found = self.golden[self._timed_case]
         return found[:-1] or found
 
     @property
     def held_back(self) -> ExpectedOutput:
-        """The inputs that candidates receive only after all timing, with their expected outputs."""
+        """Inputs that candidates receive only after all timing, with their expected outputs."""
         return self.golden[self._timed_case][-1]
 
     def sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return the sets that timed calls use in rotation. Hot calls use one set. Cold calls use more sets than the
-        caches can hold.
+        """Return the buffer sets that timed calls use in rotation.
+
+        Hot calls use one set. Cold calls use more sets than the caches can hold.
         """
         hot = self.of_case(self._timed_case, arguments)
         if mode == "hot":
@@ -67,16 +68,16 @@ class BufferSets:
         return self._keep(("cold", 0), arguments, self.nominal, count)
 
     def of_case(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return the buffers on which a case is verified. Timed hot calls use the buffers of the first case."""
+        """Return a single buffer set, on which a case is verified. Timed hot calls use the set of the first case."""
         return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
     def put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
-        """Fill the buffers of a case with another content. Only the timed case has several contents."""
+        """Fill the buffers of a case with content number `content`. Only the timed case has more than one content."""
         if case == self._timed_case:
             self.contents(arguments).put(buffers, content)
 
     def contents(self, arguments: tuple[Argument, ...]) -> Contents:
-        """Return the contents that the timed buffers for the given arguments may hold."""
+        """Return the object that fills the timed buffers for the given arguments with inputs."""
         (hot,) = self.of_case(self._timed_case, arguments)
         if hot not in self._contents_of:
             name = self._timed_case
@@ -91,9 +92,9 @@ class BufferSets:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
-        """Return cached buffer sets for the arguments, or allocate them.
+        """Return the kept buffer sets for the arguments, or allocate them.
 
-        Candidates with equal arguments share the sets. Arguments usually differ only in the shapes of their workspaces.
+        The arguments of candidates usually differ only in the shapes of their workspaces.
         """
         kept = self._kept.setdefault(key, {})
         buffers = kept.pop(arguments, None)

@@ -1,6 +1,4 @@
-"""Verifies a candidate on all cases, with several positions of the buffers in memory, with mixed inputs, and in two
-threads.
-"""
+"""Verifies a candidate on all cases, at several places in memory, with mixed inputs, and in two threads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +14,8 @@ from workers.measure.verify import HopelessError, WrongAnswerError, remember, ve
 from workers.runner.protocol import CasePlan, Verified, Verify
 
 _LEAST_HOPELESS_US = 20_000.0
-"""Duration of a call in µs below which every candidate is verified on all cases. Skipping cases would save little time,
-and the duration includes the request and the first access to memory.
+"""Duration of a call in µs up to which a candidate is verified on all cases, even if it is much slower than the best
+trials. Skipping cases would save little time.
 """
 
 
@@ -25,7 +23,9 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
     """Load a candidate's kernels and verify every case.
 
     Raises:
-        WrongAnswerError, LaunchError: the candidate is at fault.
+        WrongAnswerError: a result is wrong, or a kernel did something forbidden.
+        LaunchError: a kernel could not be loaded or launched.
+        HopelessError: the candidate is too slow to be verified on all cases.
     """
     bench.candidates.pop(request.candidate, None)
     chosen = [plan for plan in bench.terms.cases if plan.name in request.kernels]
@@ -40,21 +40,21 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
 
 
 def _loaded(bench: Bench, plan: CasePlan, file: KernelFile) -> tuple[ProofPlan, Any]:
-    """Draw the proof plan of a case, and load the kernel for the case."""
+    """Draw the conditions under which a case is verified, and load the kernel for the case."""
     bench.loads += 1
     proof = ProofPlan.draw((*plan.seeds[0], bench.terms.process), bench.loads)
     return proof, bench.load(file, None if plan is bench.terms.cases[0] else proof.core)
 
 
 def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan, kernel: Any) -> list[CaseError]:
-    """Verify one case. The kernel of the timed case is then kept as the candidate."""
+    """Verify one case. Keep the kernel of the timed case as the candidate."""
     file = request.kernels[plan.name]
     timed = plan is bench.terms.cases[0]
     goldens = bench.buffers.timed if timed else bench.buffers.golden[plan.name]
     (buffers,) = bench.buffers.of_case(plan.name, file.arguments)
     rights, errors = list[Buffers](), list[CaseError]()
     for content, golden in enumerate(goldens):
-        bench.buffers.put(buffers, plan.name, content, file.arguments)  # same addresses, which kernels may recognise
+        bench.buffers.put(buffers, plan.name, content, file.arguments)  # a kernel may recognise the addresses
         verified = verify(
             bench.session,
             kernel,
@@ -104,17 +104,14 @@ def _require_hope(bench: Bench, durations_us: Sequence[float], hopeless_us: floa
 
 
 def verify_deferred(bench: Bench, candidate: Candidate) -> None:
-    """Run the checks that `Verify.deferred` postponed."""
+    """Run the checks that were postponed because of `Verify.deferred`."""
     (buffers,) = bench.buffers.sets("hot", candidate.arguments)
     _verify_mixtures(bench, candidate, buffers)
     _verify_two_threads(bench, candidate, buffers)
 
 
 def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
-    """Verify concurrent calls of two threads.
-
-    One thread uses the timed buffers. The second thread uses a separate set with the first of the timed inputs.
-    """
+    """Verify concurrent calls of two threads: one uses the timed buffers, the other a separate buffer set."""
     if not (bench.session.places and bench.terms.reentrant):
         return
     contents = bench.buffers.contents(candidate.arguments)
@@ -130,9 +127,10 @@ def _verify_two_threads(bench: Bench, candidate: Candidate, buffers: Buffers) ->
 
 
 def _verify_mixtures(bench: Bench, candidate: Candidate, buffers: Buffers) -> None:
-    """Verify one call on each mixture of the cases' inputs, in the timed buffers.
+    """Verify one call on each of the mixed inputs, in the timed buffers.
 
-    Before the first two mixtures, the kernel is called on the nominal inputs, which differ little from these mixtures.
+    The first two mixtures differ little from the nominal inputs. Before each of them, the kernel is called on the
+    nominal inputs, so that a kernel that reuses its last answer is detected.
     """
     kernel, arguments, contents = candidate.kernel, candidate.arguments, bench.buffers.contents(candidate.arguments)
     before, deterministic = contents.of(buffers), bench.terms.objective.deterministic

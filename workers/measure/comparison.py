@@ -1,4 +1,4 @@
-"""Compares candidates and baselines in interleaved rounds, with all checks of timed calls."""
+"""Times candidates and baselines in interleaved rounds, and checks the timed calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,13 +21,13 @@ from workers.runner.protocol import Compare, Compared
 from workers.system.seconds import Seconds
 
 _ORDERS = 1
-"""Separates the random stream of the orders of rounds from others, which have the same seed."""
+"""Added to the seed of the search for the random order of the timers in each round."""
 
 
 def compare(bench: Bench, request: Compare) -> Compared:
     """Time candidates and baselines in interleaved rounds, then verify each candidate again."""
     mode, seconds = bench.terms.objective.cache, Seconds()
-    if bench.meter is not None:  # the other half is for measuring the energy
+    if bench.meter is not None:  # half of the time is for measuring energy
         request = replace(request, budget_s=request.budget_s / 2)
     chosen = {name: bench.candidates[candidate] for name, candidate in request.series.items()}
     with seconds.of("buffers"):
@@ -35,7 +35,7 @@ def compare(bench: Bench, request: Compare) -> Compared:
         bench.require_nothing_left("the first launches to be timed")
     with seconds.of("baselines"):
         baselines = _baselines(bench, mode, request.only) if request.baselines else Baselines()
-        bench.session.settle()  # threads and helper processes of a library do not belong to the candidates
+        bench.session.settle()  # threads and processes that a baseline's library started are not the candidates' fault
     with seconds.of("rounds"):
         rounds = fitting_rounds(timers, baselines, request)
         output_checks = {name: bench.output_check(bench.candidates[name]) for name in set(request.series.values())}
@@ -103,7 +103,7 @@ def _baselines(bench: Bench, mode: Mode, only: str | None) -> Baselines:
 
 
 def _cold_copies(bench: Bench, baselines: int) -> int:
-    """Return the number of input copies for each baseline: more than the caches hold, if the memory limit permits."""
+    """Return the number of input copies for each baseline: if memory permits, more than the caches can hold."""
     nominal = bench.buffers.nominal
     inputs, outputs = (sum(array.nbytes for array in arrays.values()) for arrays in (nominal.inputs, nominal.reference))
     if not bench.driver.limits_address_space:
@@ -112,7 +112,7 @@ def _cold_copies(bench: Bench, baselines: int) -> int:
 
 
 def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequence[float]]) -> bool:
-    """Return True if no further rounds are needed, because the challenger's ratios are precise or already decided."""
+    """Return True if the challenger's time ratios are precise enough, or more rounds cannot change the decision."""
     own, policy = samples.get("challenger"), request.policy
     if own is None or "champion" in request.series:
         return False
@@ -120,7 +120,7 @@ def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequen
     others = [samples[name] for name in names if name is not None and name != "challenger" and name in samples]
     if precise([(own, each) for each in others], policy):
         return True
-    if "challenger_again" not in request.series or objective.metric is not None:  # figures other than times decide
+    if "challenger_again" not in request.series or objective.metric is not None:  # times alone do not decide
         return False
     if "incumbent" in samples:
         return hopeless(own, samples["incumbent"], policy)

@@ -1,4 +1,4 @@
-"""Measures the power of kernels, from readings of an energy meter before and after uninterrupted calls."""
+"""Measures the power of kernels from two readings of an energy meter, with consecutive calls between the readings."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,10 +12,12 @@ from workers.measure.timing import balanced, undisturbed
 
 QUICK_SPANS, CONFIRM_SPANS = 3, 10
 LEAST_SPANS = 6
-"""Minimum number of spans per comparison, because the confidence interval of a median needs six samples."""
+"""Minimum number of spans per kernel, because the confidence interval of a median needs six samples. A span is a series
+of consecutive calls between two readings of the energy meter.
+"""
 
 _BATCH_S = 0.005
-"""Seconds of calls between two readings, so that reading the meter takes a negligible share of the time."""
+"""Minimum seconds of calls between two readings, so that reading the meter takes a negligible part of the time."""
 
 _STUCK_S = 5.0
 """Seconds after which a counter that does not advance is reported."""
@@ -30,10 +32,10 @@ def measure_power(
     budget_s: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Power]:
-    """Return the power that each timer's kernel draws. The kernels are measured in turn, so that drift affects all
-    kernels equally.
+    """Return the power of each timer's kernel. The kernels are measured in turn, so that drift affects all equally.
 
     Args:
+        spans: number of rounds. In each round, every kernel is measured for one span.
         rng: random generator that draws the order of the kernels in each round.
         budget_s: seconds after which no new round begins. The first `LEAST_SPANS` rounds always begin.
 
@@ -59,8 +61,8 @@ def measure_power(
 def _span(timer: Timer, meter: EnergyMeter, clock: Callable[[], float]) -> tuple[float, float]:
     """Return the average power in watts and the average time of a call in µs.
 
-    Both values are measured between two increments of the meter. The kernel is called without pauses from the first
-    reading to the last, so that idle time is negligible.
+    Both values are measured between two increments of the meter. The kernel is called without pauses in between, so
+    that idle time is negligible.
     """
     before_uj, _ = _advance(timer, meter, clock, meter.read_uj())
     began_s, batches = clock(), list[float]()

@@ -1,4 +1,4 @@
-"""Inputs and expected outputs of a problem, computed before or after the device is opened."""
+"""Inputs and expected outputs of a problem, which a runner computes before or after it opens the device."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ class Prepared:
 
     Attributes:
         drawn: inputs of each case and seed.
-        golden: expected outputs by case name. None if the reference needs the GPU and was not computed yet.
+        golden: expected outputs by case name, or None if ``reference()`` needs the GPU and was not called yet.
     """
 
     terms: Open
@@ -30,9 +30,9 @@ class Prepared:
 
     @classmethod
     def ahead(cls, request: Prepare) -> "Prepared | None":
-        """Compute inputs and, if possible, expected outputs, without using the GPU.
+        """Compute inputs and, if possible, expected outputs while another process may be measuring on the GPU.
 
-        Another process may be measuring on the GPU. Return None if the inputs themselves need the GPU.
+        Return None if even the inputs need the GPU.
 
         Raises:
             FamilyError: reference.py violates its contract.
@@ -47,7 +47,7 @@ class Prepared:
 
     @classmethod
     def of(cls, terms: Open) -> "Prepared":
-        """Compute inputs and expected outputs. Functions of reference.py may use the GPU.
+        """Compute inputs and expected outputs. The functions of reference.py may use the GPU.
 
         Raises:
             FamilyError: reference.py violates its contract.
@@ -65,7 +65,7 @@ class Prepared:
 
         Raises:
             FamilyError: reference.py violates its contract.
-            GpuNeededError: a reference needs a GPU, but this function was called inside `without_gpu`.
+            GpuNeededError: ``reference()`` needs a GPU, but this method was called inside `without_gpu`.
         """
         if self.golden is not None:
             return self
@@ -74,14 +74,14 @@ class Prepared:
 
 @contextmanager
 def _importing(modules: Sequence[str]) -> Iterator[None]:
-    """Import modules in another thread for the duration of the block."""
+    """Import modules in a second thread while the block runs."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(import_all, modules)
         yield
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """Import modules. Errors are ignored here, because the code that uses a module reports them."""
+    """Import modules. Errors are ignored, because the code that uses a module reports them."""
     for name in modules:
         with suppress(Exception):
             import_module(name)

@@ -1,7 +1,7 @@
-"""Draws the conditions under which a candidate is verified, at random for each kernel process.
+"""Draws random conditions under which a candidate is verified, for each kernel process.
 
-A kernel that is correct only under the conditions of timing is wrong. The quick gate and confirmations therefore vary
-the placement of buffers, the thread, the cores and the content of allocated memory.
+A kernel that is correct only under the conditions of timing is wrong. Verification therefore varies the placement of
+buffers, the thread, the cores and the content of allocated memory.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ import numpy as np
 from workers.backends import CallMode, Placement
 
 _STACKS = (8, 16)
-"""Stack size of a kernel's own thread in MiB: minimum, and exclusive maximum."""
+"""Range of the stack size in MiB if a kernel is called on its own thread. The upper bound is exclusive."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One verified call, with the placement of its buffers and the call mode."""
+    """Placement of the buffers and call mode of one verified call."""
 
     placement: Placement
     mode: CallMode
@@ -25,11 +25,11 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofPlan:
-    """Conditions, other than those of timing, under which a candidate is verified in one kernel process.
+    """Conditions under which a candidate is verified in one kernel process, besides the conditions of timing.
 
     Attributes:
-        core: number that selects the cores of a process that is not timed.
-        launches: calls that are verified after the calls at the timed placement of the buffers.
+        core: random number that selects the cores of the kernel process if it is not timed.
+        launches: verified calls with buffers that are placed differently than in timed calls.
     """
 
     core: int
@@ -40,7 +40,7 @@ class ProofPlan:
         """Draw a plan at random.
 
         Args:
-            seed: seed of the first inputs of the process.
+            seed: seed of the first inputs of the case, and number of the runner process.
             process: number of the kernel process within its runner.
         """
         rng = np.random.default_rng([*seed, process])

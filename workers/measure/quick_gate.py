@@ -1,4 +1,4 @@
-"""Quick gate: times a verified candidate in both cache modes."""
+"""Quick gate: takes a few samples of a verified candidate, hot and cold."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ from workers.runner.protocol import Measure, Sampled
 def measure(bench: Bench, request: Measure) -> Sampled:
     """Take the samples of the quick gate.
 
-    Samples are taken in the cache mode that ranks trials. Candidates that may be the fastest are also sampled in the
+    Samples are taken in the cache mode of the objective. Candidates that may be the fastest are also sampled in the
     second cache mode.
     """
     candidate = bench.candidates[request.candidate]
@@ -54,10 +54,10 @@ def _take(
     *,
     promising: Callable[[], None] | None = None,
 ) -> tuple[Taken, int]:
-    """Take samples, and check the outputs after each. Return the samples, and the number of calls per sample."""
+    """Take samples, and check the outputs after each sample. Return the samples and the number of calls per sample."""
     sets = bench.buffers.sets(mode, candidate.arguments)
     timer = bench.session.timer(candidate.kernel, sets)
-    # all hot calls write the same outputs, so the last timed call can be checked
+    # the outputs hold poison before the last sample, so a timed loop that writes nothing is detected
     before_last = sets[0].poison if mode == "hot" else None
     output_check = bench.output_check(candidate)
     taken = take(

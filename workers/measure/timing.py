@@ -1,6 +1,7 @@
-"""Takes samples for the quick gate and for interleaved rounds, and times the anchor and the empty call.
+"""Takes samples for the quick gate and for interleaved rounds.
 
-Only runners use this module. A change of how samples are taken must increase `evo.trial.objective.PROTOCOL_VERSION`.
+Only runners use this module. If the way in which samples are taken changes, `evo.trial.objective.PROTOCOL_VERSION` must
+increase.
 """
 
 import gc
@@ -20,19 +21,19 @@ from workers.runner.protocol import Compare
 _REFERENCE_SAMPLES = 5
 _EARLY_SHARE = 5
 WARM_US = 10_000.0
-"""Microseconds of warm-up before a sample. A kernel of 0.5 ms is 4-8 % slower right after another program ran, and
-within 1 % of its usual time 4-10 ms later.
+"""Duration of the warm-up before a sample in µs. A kernel of 0.5 ms is 4-8 % slower right after another program. It
+reaches its usual time, within 1 %, 4-10 ms later.
 """
 ROUND_US = 5_000.0
-"""A sample of a round is the lower quartile of the samples that fit in this time, so that interruptions do not count.
-Interruptions only add time, so the median would be too high; the minimum could be a lucky sample. If more programs than
-cores are active, single samples spread several times as widely (docs/results).
+"""Time in µs for the samples of one timer in one round. Their lower quartile is used: interruptions only add time, so
+the median would be too high, and the minimum could be too low by chance. If more programs than cores are active, single
+samples spread several times as widely (docs/results).
 """
 _MOST_REPEATS = 10
 
 
 class ReferenceTimers:
-    """Timers of the anchor and the empty call of one session, which are repeated with every measurement."""
+    """Timers of the anchor and the empty call of a session. See `Session.anchor` and `Session.floor`."""
 
     def __init__(self, session: Session) -> None:
         self._anchor = session.anchor()
@@ -45,7 +46,7 @@ class ReferenceTimers:
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Speed of the device during a measurement: the times of the anchor and the empty call."""
+    """Times of the anchor and the empty call in µs, which show the speed of the device during a measurement."""
 
     anchor_us: float
     floor_us: float
@@ -59,9 +60,10 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Samples of one candidate: average time of a call in µs, for each sample.
+    """Samples of one candidate.
 
     Attributes:
+        samples_us: average time of a call in µs, for each sample.
         pruned: True if sampling stopped early because the candidate is slow.
     """
 
@@ -82,14 +84,14 @@ def take(
     """Take consecutive samples. Stop early if the first fifth of the samples shows that the candidate is slow.
 
     Args:
+        samples: number of samples.
         bars: limits of the time of a call. If the median of the first fifth is above `Bars.prune_us`, sampling stops.
-            If the lower quartile is above `Bars.shorten_us`, only one more sample is taken, after `before_last`.
-        promising: function that is called once after the first fifth of the samples, unless these samples exceed a
-            limit.
+            If the lower quartile is above `Bars.shorten_us`, only one more sample is taken.
+        promising: function that is called once after the first fifth of the samples, unless they exceed a limit.
         before_last: function that is called before the last sample, e.g. to fill the outputs with poison.
         after: function that is called after each sample, e.g. to verify the outputs.
-        warm: True to call the kernel without timing after each call of `after`, if samples are short. `after` may have
-            changed the contents of the caches.
+        warm: True to call the kernel without timing after `after`, which may have changed the contents of the caches.
+            Kernels with long samples need no such calls.
     """
     early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
     taken: list[float] = []
@@ -129,18 +131,20 @@ def interleave(
     after: Callable[[str], None] | None = None,
     enough: Callable[[Mapping[str, Sequence[float]]], bool] = lambda _: False,
 ) -> dict[str, list[float]]:
-    """Sample every timer once per round, in random order, so that drift and other programs affect all timers equally.
+    """Take one sample of every timer per round, so that drift and other programs affect all timers equally.
 
-    Every second round has the reverse order of the round before. Of two timers, each therefore precedes the other in
-    half of the rounds.
+    The order in a round is random. Every second round reverses the order of the round before, so each of two timers
+    comes first in half of the rounds.
 
     Args:
         rng: random generator that draws the orders. In a confirmation, its seed is derived from the seed of the search.
-        warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Without these
-            calls, a kernel that runs after a baseline with a large memory footprint would look slow.
+        warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Otherwise, a
+            kernel would look slow after a baseline that uses much memory.
         after: function that is called after each sample with the name of the timer, e.g. to verify the outputs.
-        enough: function that is called after each round with the samples so far. If it returns True, no further round
-            follows.
+        enough: function that is called after each round with all samples. If it returns True, no further round follows.
+
+    Returns:
+        The average times of a call in µs, one per round, by the name of the timer.
     """
     names = list(timers)
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -158,7 +162,7 @@ def interleave(
 
 
 def balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Iterator[list[str]]:
-    """Yield a random order for each odd round, and its reverse for the round that follows."""
+    """Yield the order of each round: random orders, each followed by its reverse."""
     order: list[str] = []
     for number in range(rounds):
         order = order[::-1] if number % 2 else rng.permutation(names).tolist()
@@ -166,14 +170,14 @@ def balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Ite
 
 
 def undisturbed_sample(timer: Timer) -> float:
-    """Return the lower quartile of the samples that fit in `ROUND_US`, or a single sample if it lasts longer."""
+    """Return the lower quartile of as many samples as fit in `ROUND_US`, at least one."""
     first = timer.sample()
     taken = sorted([first, *(timer.sample() for _ in range(repeats(first * timer.calls) - 1))])
     return taken[len(taken) // 4]
 
 
 def repeats(sample_us: float) -> int:
-    """Return the number of samples of a given duration that are combined into one sample of a round."""
+    """Return the number of samples that fit in `ROUND_US`, 1 to `_MOST_REPEATS`, if one sample lasts `sample_us`."""
     return max(1, int(ROUND_US / max(sample_us, ROUND_US / _MOST_REPEATS)))
 
 
@@ -203,23 +207,24 @@ def _median_of(timer: Timer) -> float:
 
 
 _TELLING_ROUNDS = 20
-"""Number of rounds below which a comparison with the incumbent is too imprecise. Even the fastest baseline is then
-omitted.
+"""Number of rounds that a comparison with the incumbent needs to be precise. If fewer fit into the budget, even the
+fastest baseline is omitted.
 """
 
 _FAR_SLOWER = 20
-"""Factor by which a baseline must be slower than a candidate to be omitted. The baseline job has already timed it."""
+"""A baseline that is slower than the fastest candidate by a larger factor is omitted. A job has timed it before."""
 
 _SAMPLES, _FEW_SAMPLES, _LONG_S = 5, 3, 1.0
-"""Number of samples whose median is used, number if samples last long, and seconds from which a sample is long."""
+"""Number of samples whose median is used, number of long samples, and duration in seconds above which a sample is
+long.
+"""
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Remove baselines that would take too much of the budget, and return the number of rounds that fit into the
-    budget.
+    """Return the number of rounds that fit into the time budget. Remove baselines that would take too much of it.
 
     A baseline that is requested by name is never removed, because a confirmation needs it in every process. Without an
-    incumbent, the fastest baseline is also kept, because the candidate is compared only with this baseline.
+    incumbent, the fastest baseline is also kept, because it is the only one with which the candidate is compared.
     """
     typical_us = {name: _typical_us(timer) for name, timer in (*timers.items(), *baselines.timers.items())}
     cost_s = {name: _round_s(timer, typical_us[name]) for name, timer in (*timers.items(), *baselines.timers.items())}
@@ -238,9 +243,7 @@ def _left_out(
     typical_us: Mapping[str, float],
     cost_s: Mapping[str, float],
 ) -> dict[str, str]:
-    """Return the baselines to leave out, with the reason for each. A baseline is left out if it is much slower than the
-    candidates, or too slow for the budget.
-    """
+    """Return the baselines to omit, with reasons: far slower than the candidates, or too slow for the budget."""
     if not timers:
         return {}
     candidate_us = min(typical_us[name] for name in timers)
@@ -261,13 +264,13 @@ def _left_out(
 
 
 def _typical_us(timer: Timer) -> float:
-    """Return the typical duration of a sample in microseconds."""
+    """Return the median time of a call in a few samples, in µs."""
     first = timer.sample()
     count = _FEW_SAMPLES if first * timer.calls > _LONG_S * 1e6 else _SAMPLES
     return float(np.median([first, *(timer.sample() for _ in range(count - 1))]))
 
 
 def _round_s(timer: Timer, typical_us: float) -> float:
-    """Return the time in seconds that a round of this timer may take, including warm-up."""
+    """Return the duration in seconds of this timer's part of a round, including warm-up."""
     sample_us = typical_us * timer.calls
     return (sample_us * repeats(sample_us) + max(sample_us, WARM_US)) * 1e-6

@@ -1,4 +1,4 @@
-"""Checks that a candidate's outputs are correct and that the candidate changes nothing else."""
+"""Checks that a candidate's outputs are correct, and that the candidate changes nothing but its outputs."""
 
 import math
 import sys
@@ -18,17 +18,15 @@ from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.proof import Launch
 
 _SECOND_POISON = 0xA5
-"""Alternates with the first poison, so that an unwritten integer output differs between launches, whatever its correct
-value.
-"""
+"""Alternates with `POISON`, so that an unwritten integer output differs between launches."""
 
 _NEGLIGIBLE = 1e-300
 _ROUNDING = 0.01
-"""Relative L2 error below which rounding may explain a difference."""
+"""Relative L2 error below which rounding may cause a difference."""
 
 _KEPT_ELEMENTS = 1 << 22
-"""Maximum number of elements of a first result that is kept to report how much a later result differs. Larger results
-are not copied to the host.
+"""Maximum number of elements of a first result that is copied to the host, to count the elements in which a later
+result differs.
 """
 
 
@@ -41,7 +39,7 @@ SAME_ORDER = "The search demands equal bits from equal inputs: take sums in the 
 
 
 class HopelessError(EvoError, RuntimeError):
-    """The candidate is too slow to be of interest. The kernel process remains usable.
+    """The candidate is far slower than the best trials. The kernel process remains usable.
 
     Attributes:
         outcome: outcome of the trial.
@@ -53,7 +51,7 @@ class HopelessError(EvoError, RuntimeError):
 
 
 class WrongAnswerError(EvoError, ValueError):
-    """The candidate gave a wrong result. `outcome` is the outcome of the trial."""
+    """The candidate gave a wrong result or did something forbidden. `outcome` is the outcome of the trial."""
 
     def __init__(self, reason: str, cases: Sequence[CaseError] = ()) -> None:
         super().__init__(reason)
@@ -61,7 +59,7 @@ class WrongAnswerError(EvoError, ValueError):
 
 
 class ResidueError(WrongAnswerError):
-    """The candidate left memory, threads, processes or changed state behind. Its results were not compared."""
+    """The candidate left threads, processes, memory or a changed process state. Its results were not compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,13 +91,13 @@ def verify(
 
     Args:
         buffers: buffers with the inputs of `golden`.
+        launches: number of calls.
         deterministic: True to reject results whose bits differ between calls.
-        stale: True if the outputs still contain the results of an earlier call on different inputs when the first call
-            starts.
-        fixed: True if the author of the kernel cannot change the family's contract, as for a variant. The error message
-            then suggests no change of the contract.
-        brief: True if a complete check for threads, processes and changed state follows later. False to make this check
-            after the last call.
+        stale: True to leave the results of an earlier call, on different inputs, in the outputs before the first call.
+            False to fill the outputs with poison.
+        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest it.
+        brief: True to omit the complete check for threads, processes and changed state after the last call, because it
+            follows later.
 
     Raises:
         WrongAnswerError: a result is wrong, or the kernel did something forbidden.
@@ -132,10 +130,10 @@ def verify(
 
 
 def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Distance]:
-    """Compare outputs with the reference, and return the error of each output.
+    """Compare outputs with the expected outputs, and return the error of each output. `where` describes the call.
 
     Raises:
-        WrongAnswerError: an output is not fully written, not finite, outside its tolerance, or refused by ``verify()``.
+        WrongAnswerError: an output is not completely written or outside its tolerance, or ``verify()`` rejects it.
     """
     far = {name: buffers.distance(name, reference) for name, reference in golden.reference.items()}
     for name, each in far.items():
@@ -160,7 +158,7 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
 
 
 def remember(buffers: Buffers, golden: ExpectedOutput) -> dict[str, Remembered]:
-    """Return copies of the present outputs, by name."""
+    """Return copies of the current outputs, by name."""
     return {name: buffers.remember(name) for name in golden.outputs}
 
 
@@ -174,13 +172,16 @@ def verify_elsewhere(
     right: Mapping[str, Remembered],
     fixed: bool = False,
 ) -> None:
-    """Call a kernel on the same inputs with different placements of the buffers, and check every result. Afterwards,
-    the buffers have their original placement.
+    """Call a kernel with different placements of its buffers and different call modes, and check every result.
+
+    Afterwards, the buffers have their original placement.
 
     Args:
-        right: correct outputs for the same inputs. Outputs with the same bytes are not compared with the reference
-            again.
-        fixed: True if the author of the kernel cannot change the family's contract, as for a variant.
+        buffers: buffers with the inputs of `golden`.
+        launches: placement and call mode of each call.
+        right: verified outputs for the same inputs. Outputs are compared with the reference only if they differ from
+            these.
+        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest it.
 
     Raises:
         WrongAnswerError: a result is wrong, or the kernel did something forbidden.
@@ -207,16 +208,16 @@ def _remedy(launch: Launch, *, fixed: bool) -> str:
     if launch.placement.where not in ("unaligned", "last"):
         return ""
     if fixed:
-        return ". Buffers are aligned to their dtype, and to more only where the contract says so"
+        return ". Buffers are aligned only to the size of an element, unless the contract declares a larger alignment"
     return (
-        ". If the kernel needs addresses that are aligned to more than their dtype, and its callers keep to that, say "
-        "so in family.toml: e.g. alignment = 32 under [[arguments]]"
+        ". If the kernel needs a larger alignment than the size of an element, and its callers guarantee it, declare "
+        "the alignment in family.toml, e.g. alignment = 32 under [[arguments]]"
     )
 
 
 def _where(launch: Launch) -> str:
     where = {
-        "page": "with buffers on pages",
+        "page": "with buffers that begin on a page",
         "first": "with buffers directly after inaccessible memory",
         "last": "with buffers directly before inaccessible memory",
         "unaligned": "with buffers that begin on any element",
@@ -236,7 +237,7 @@ def _launch(
     """Call the kernel once, and return the duration of the call in µs.
 
     Raises:
-        WrongAnswerError: the kernel accessed forbidden memory, or left threads, processes or changed state behind.
+        WrongAnswerError: the kernel accessed forbidden memory, or left threads, processes or a changed process state.
     """
     began_ns = time.perf_counter_ns()
     try:
@@ -265,7 +266,7 @@ def _case_error(golden: ExpectedOutput, name: str, far: Distance) -> CaseError:
 
 
 def _accepted(case: str, output: str) -> CaseError:
-    """Return zero as the error of an output that only ``verify()`` checks, because ``verify()`` accepted the output."""
+    """Return an error of zero for an output that only ``verify()`` checks, and that it has accepted."""
     return CaseError(case=case, output=output, rel_l2=0.0, max_abs=0.0, rel_l2_limit=0.0, max_abs_limit=0.0)
 
 
@@ -287,27 +288,27 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
     if not exact or np.array_equal(np.rint(reference), reference):
         return ""
     return (
-        f". Every expected value is exactly a {exact[0]}: if reference() computes in {exact[0]}, this may be its own "
-        "rounding; compute in float64, e.g. from x.astype(np.float64)"
+        f". {exact[0]} can represent all expected values exactly. If reference() computes in {exact[0]}, its rounding "
+        "may be the cause; compute in float64, e.g. from x.astype(np.float64)"
     )
 
 
 def _describe_stray(name: str, values: NDArray[Any]) -> str:
-    """Describe elements of an in-place argument, which had contents, that now hold the fill value of other memory."""
+    """Describe elements of an in-place argument that hold poison, although the argument held inputs before the call."""
     stray = np.ascontiguousarray(values).view(f"u{values.itemsize}") == int.from_bytes(
         bytes([POISON]) * values.itemsize
     )
     where = f"the first at {np.argwhere(stray)[0].tolist()}"
     fault = "computed from memory outside the arrays, or from an output before it is written"
-    return f"`{name}` has {int(stray.sum())} of {values.size} elements {fault}, {where}: check the indices"
+    return f"`{name}` has {int(stray.sum())} of {values.size} elements {fault}, {where}; check the indices"
 
 
 def _describe_unwritten(name: str, values: NDArray[Any], reference: NDArray[Any]) -> str:
     bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
     untouched = bits == int.from_bytes(bytes([POISON]) * values.itemsize)
     where = f"the first at {np.argwhere(untouched)[0].tolist()}"
-    way_out = "write them all; if some are to keep their contents, family.toml states those before a call (`init`)"
-    lost = f"`{name}` has {int(untouched.sum())} of {values.size} elements never written, {where}: {way_out}"
+    way_out = "Write all elements. If some must keep their contents, declare the contents in family.toml (`init`)"
+    lost = f"`{name}` has {int(untouched.sum())} of {values.size} elements never written, {where}. {way_out}"
     if np.issubdtype(values.dtype, np.inexact):  # the sum of a number and poison, which is NaN, is poison
         return f"{lost}. {_reads_first(name)}"
     return f"{lost}{_added(values, reference, name)}"
@@ -316,14 +317,14 @@ def _describe_unwritten(name: str, values: NDArray[Any], reference: NDArray[Any]
 def _reads_first(name: str) -> str:
     """Return advice for a kernel that reads an output before it writes it."""
     return (
-        f'If the kernel reads `{name}` before it writes it, as `{name}[i] += …` does, write role = "inout" instead of '
-        f'role = "output" in the [[arguments]] of family.toml with name = "{name}", and let inputs() in reference.py '
-        f"return its contents before the call; or let the kernel set `{name}` first"
+        f"If the kernel reads `{name}` before it writes `{name}`, as `{name}[i] += …` does, set `{name}` in the kernel "
+        f'first. Or write role = "inout" instead of role = "output" in the [[arguments]] of family.toml with name = '
+        f'"{name}", and let inputs() in reference.py return the contents before the call'
     )
 
 
 def _added(values: NDArray[Any], reference: NDArray[Any], name: str) -> str:
-    """Return advice if every integer is the right one plus what the output held before; else an empty string."""
+    """Return advice if each integer is its expected value plus its value before the call, else an empty string."""
     if values.dtype.kind not in "iu" or not np.array_equal(np.rint(reference), reference):
         return ""
     held = np.full_like(values, -1) if values.dtype.kind == "i" else np.full_like(values, np.iinfo(values.dtype).max)

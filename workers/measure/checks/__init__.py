@@ -1,1 +1,1 @@
-"""Checks of timed calls, which detect kernels that behave differently while they are timed."""
+"""Checks that detect kernels that behave differently while they are timed."""

@@ -1,4 +1,7 @@
-"""Contents of timed inputs. The contents of the buffers change between samples, while the addresses stay the same."""
+"""Changes the inputs in timed buffers between samples, while the addresses stay the same.
+
+One set of input values is called a *content*. Contents are numbered, and drawn with different seeds.
+"""
 
 import time
 from collections.abc import Sequence
@@ -9,21 +12,21 @@ import numpy as np
 from workers.backends import Buffers
 
 MOST_SHARE = 0.2
-"""Share of the elapsed time that changing contents may take. The first `LEAST_CHANGES` changes are always made."""
+"""Fraction of the elapsed time that changing contents may take. The first `LEAST_CHANGES` changes are always made."""
 
 LEAST_CHANGES = 3
 
 HELD_BACK = -1
-"""Number of the content that is used only after all timing."""
+"""Content number of inputs on which the candidate is not timed."""
 
 
 class Contents:
     """Fills buffer sets with one of several contents, and records which content each set holds.
 
     Args:
-        sources: one set of buffers for each content, in the order of the expected outputs.
+        sources: a buffer set that holds each content, in the order of the expected outputs.
         rng: random generator that draws the next content.
-        held: number of the current content, by set. Objects that fill the same sets share this dict.
+        held: number of the current content of each buffer set. Objects that fill the same sets share this dict.
     """
 
     def __init__(
@@ -34,15 +37,15 @@ class Contents:
         self._spent_s, self._changes = 0.0, 0
 
     def of(self, buffers: Buffers) -> int:
-        """Return the number of the content that a set holds, or 0 if it was never filled."""
+        """Return the number of the content that a buffer set holds, or 0 if this object never filled the set."""
         return self._held.get(buffers, 0)
 
     def source(self, content: int) -> Buffers:
-        """Return the set from which other sets are filled with a content. Kernels may also be called on this set."""
+        """Return the buffer set from which other sets are filled with a content. Kernels may also be called on it."""
         return self._sources[content]
 
     def note(self, buffers: Buffers, content: int) -> None:
-        """Record the content of a set that was filled by other code."""
+        """Record the content of a buffer set that the caller has filled."""
         self._held[buffers] = content
 
     def put(self, buffers: Buffers, content: int) -> None:
@@ -52,7 +55,7 @@ class Contents:
             self._held[buffers] = content
 
     def change(self, buffers: Buffers) -> None:
-        """Fill a set with another content. Its outputs keep the results of the previous content."""
+        """Fill a buffer set with a different, randomly drawn content, if time permits. The outputs do not change."""
         now_s, others = time.monotonic(), len(self._sources) - 1
         dear = self._spent_s > MOST_SHARE * (now_s - self._began_s)
         if others < 1 or (dear and self._changes >= LEAST_CHANGES):
@@ -62,7 +65,7 @@ class Contents:
         self._changes += 1
 
     def mix(self, sets: Sequence[Buffers]) -> None:
-        """Fill sets with randomly drawn contents, so that consecutive calls never have the same content."""
+        """Fill buffer sets with randomly drawn contents. Consecutive sets never have the same content."""
         before, count = self.of(sets[-1]), len(self._sources)
         for buffers in sets if count > 1 else ():
             before = (before + 1 + int(self._rng.integers(count - 1))) % count

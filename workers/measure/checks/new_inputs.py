@@ -10,14 +10,14 @@ from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.verify import WrongAnswerError, judge
 
 _FURTHER = 0x66
-"""Separates the seeds of further inputs from those of the cases."""
+"""Added to the seed of the search for inputs that differ from those of the cases."""
 
 _FURTHER_S = 0.3
-"""Seconds that a process may spend on drawing and judging further inputs."""
+"""Seconds that a process may spend on drawing inputs and verifying calls on them."""
 
 
 def judge_further(bench: Bench, candidate: Candidate, output_check: OutputCheck, most: int) -> None:
-    """Verify one call on each of several further inputs, as long as time remains and reference.py is fast."""
+    """Verify calls on newly drawn inputs, one call each: at most `most` calls within `_FURTHER_S` seconds."""
     (buffers,) = bench.buffers.sets("hot", candidate.arguments)
     contents, plan = bench.buffers.contents(candidate.arguments), bench.terms.cases[0]
     before, began_s = contents.of(buffers), time.monotonic()
@@ -31,7 +31,7 @@ def judge_further(bench: Bench, candidate: Candidate, output_check: OutputCheck,
 
 
 def judge_again(bench: Bench, candidate: Candidate) -> None:
-    """Verify the candidate on unseen inputs at the addresses of the timed inputs."""
+    """Verify a call on inputs that the candidate has not received, at the addresses of the timed inputs."""
     (buffers,) = bench.buffers.sets("hot", candidate.arguments)
     golden, where = bench.buffers.held_back, "a launch on new inputs after the timing"
     _call(bench, candidate, buffers, golden, where)
@@ -44,7 +44,7 @@ def judge_again(bench: Bench, candidate: Candidate) -> None:
 def _call(
     bench: Bench, candidate: Candidate, buffers: Buffers, golden: ExpectedOutput, where: str, *, poison: bool = False
 ) -> None:
-    """Call the kernel on the inputs of an expected output that is not among the timed contents."""
+    """Fill the buffers with inputs that are not timed, and call the kernel."""
     buffers.renew(golden.inputs_of(candidate.arguments))
     bench.buffers.contents(candidate.arguments).note(buffers, HELD_BACK)
     if poison:

@@ -11,14 +11,15 @@ from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 
 class OutputCheck:
-    """Checks outputs between samples and counts the checks. Outputs whose bits differ from the verified outputs are
-    compared with the reference.
+    """Checks outputs between samples, and counts the checks.
+
+    Outputs are compared with the reference only if their bits differ from the verified outputs.
 
     Args:
         rights: for each content, a buffer set that holds the verified outputs.
         goldens: expected outputs of each content.
-        contents: record of the content that each set holds.
-        deterministic: True if outputs with different bits are wrong even if they are within the tolerance.
+        contents: record of the content that each buffer set holds.
+        deterministic: True to reject outputs whose bits differ from the verified outputs, even within the tolerance.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class OutputCheck:
         self._count(fault)
 
     def look_and_change(self, outputs: Buffers) -> None:
-        """Check the outputs of the last call, then change the inputs. The outputs keep their results."""
+        """Check the outputs of the last call, then change the inputs."""
         self.look(outputs)
         self._contents.change(outputs)
 
     def look_at(self, outputs: Buffers, golden: ExpectedOutput) -> None:
-        """Check the outputs of a call on inputs that are not among the contents."""
+        """Compare the outputs of a call on newly drawn inputs with the reference."""
         self._further += 1
         self._count(self._fault(outputs, golden))
 
@@ -73,14 +74,14 @@ class OutputCheck:
 
 
 def refusal(answers: OutputChecks) -> WrongAnswer | None:
-    """Return the outcome of a candidate with wrong outputs in timed calls, or None if there were none."""
+    """Return the outcome of a candidate whose timed calls gave wrong outputs, or None if all outputs were right."""
     if not answers.wrong:
         return None
     return WrongAnswer(reason=f"{answers.wrong} of {answers.judged} timed calls that were judged: {answers.first}")
 
 
 def together(found: Sequence[OutputChecks]) -> OutputChecks:
-    """Return the sum of the output checks of several processes."""
+    """Return the output checks of several processes, added up."""
     first = next((each.first for each in found if each.wrong), "")
     return OutputChecks(
         judged=sum(each.judged for each in found),

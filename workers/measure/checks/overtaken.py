@@ -1,14 +1,14 @@
-"""Checks consecutive calls whose inputs change while the calls follow each other as fast as in a timed loop.
+"""Verifies and times consecutive calls whose inputs change while the calls follow each other without pauses.
 
 A kernel may store an answer by the address of its inputs, and drop the answer if a clock shows a pause since the last
 call. All other checks pause between calls. In this check, another core changes the inputs at a random time during a
 batch of calls, and ends the batch after the first call that certainly begins after the change. This call must give the
-answer for the changed inputs. Nothing in the kernel's process shows in advance which call is the last one, so a kernel
-that reads its inputs only in every other call is also detected. Some changes affect a single element, so a kernel must
-read all elements.
+answer for the changed inputs. The kernel cannot know in advance which call is the last, so a kernel that reads its
+inputs only in every second call is also detected. Some changes affect a single element, so a kernel must read all
+elements.
 
 Half-written inputs may be invalid, such as indices beyond an array. Such inputs are changed while the loop waits
-between two calls. A kernel that measures the time between its calls can notice this.
+between two calls. A kernel that measures the time between its calls can notice this pause.
 """
 
 import itertools
@@ -36,8 +36,8 @@ _FEW = 16
 """Maximum number of differing elements that are written one by one."""
 
 _PIECES = 8
-"""Number of pieces in which a whole input is written, in random order. A kernel that reads in the order of the writes,
-and faster, would otherwise see a complete input.
+"""Number of pieces in which a whole input is written, in random order. If they were written in order, a kernel that
+reads in the same order, and faster, could read a complete old input.
 """
 
 _DRAWS = 20
@@ -46,11 +46,11 @@ _SHORTEST = 1 / 8
 """Shortest duration of a batch of calls whose inputs change, relative to `_BATCH_S`. Durations are drawn at random."""
 
 _LEAST_CALLS, _LEAST_TURNS = 4, 3
-"""Minimum number of calls of a batch, and minimum number of batches even if calls are slow."""
+"""Minimum number of calls in a batch, and minimum number of batches even if calls are slow."""
 
 _LEAST_JUDGED, _PATIENCE = 48, 8
-"""Number of verified answers below which the time limit is extended, as on a busy machine, and factor of
-the extension.
+"""The time limit is multiplied by `_PATIENCE` while fewer than `_LEAST_JUDGED` answers were verified, e.g. because the
+machine is busy.
 """
 
 _ENOUGH, _MOST_TURNS = 64, 256
@@ -58,8 +58,8 @@ _ENOUGH, _MOST_TURNS = 64, 256
 
 LEAST_PAIRS = 6
 _WRONG = 2
-"""Number of wrong answers after which a kernel is rejected. A single wrong answer may be chance, because the processor
-may read inputs of the next call before the count of the ended call becomes visible.
+"""Number of wrong answers after which a kernel is rejected. A single wrong answer may be chance, because a processor
+core may load inputs of the next call before other cores see that the last call has ended.
 """
 
 _FEWEST = 16
@@ -80,18 +80,19 @@ def judge_overtaken(
     budget_s: float,
     mixed: bool = True,
 ) -> int:
-    """Change inputs during consecutive calls, and verify the output of the last call. Repeat this several times.
+    """Change inputs during batches of consecutive calls, and verify the output of the last call of each batch.
 
     Args:
-        buffers: the timed set. Its inputs are not restored.
+        buffers: the timed buffer set. Its inputs are not restored.
         goldens: expected outputs. The first element contains the inputs at the start of the calls. Each further element
             contains the inputs after a change.
         call_us: duration of a call, in µs.
         budget_s: seconds after which no new batch begins. The first `_LEAST_TURNS` batches always begin. The limit is
             `_PATIENCE` times as long if few answers were verified so far, or if an answer was wrong.
+        mixed: True if inputs may be written while a call runs. Inputs with integers are never written during a call.
 
     Returns:
-        The number of verified answers. The number is 0 if none could be verified, e.g. on a machine with one core.
+        The number of verified answers: 0 if none could be verified, e.g. on a machine with one core.
 
     Raises:
         WrongAnswerError: calls gave the answer for inputs that had been overwritten before the call began.
@@ -145,15 +146,17 @@ def changing(
     rng: np.random.Generator,
     budget_s: float,
 ) -> Changing | None:
-    """Time consecutive calls while another core writes one input element. In the first series, the written values
-    alternate. In the second series, the same value is written each time.
+    """Time consecutive calls while another core repeatedly writes one input element.
 
-    A kernel that recognises its inputs and returns stored answers is slower if the values alternate. Memory, addresses
-    and number of writes are the same in both series.
+    In one series of samples, the written values alternate. In a second series, the same value is written each time. A
+    kernel that recognises its inputs and returns stored answers is slower if the values alternate. Everything else is
+    the same in both series.
 
     Args:
         goldens: expected outputs of two different inputs. Afterwards, `buffers` holds the inputs of the first element.
+        call_us: duration of a call, in µs.
         rng: random generator that draws the element.
+        budget_s: seconds after which no new pair of samples begins. The first `LEAST_PAIRS` pairs always begin.
 
     Returns:
         The times of both series, or None if too few samples could be taken.
@@ -193,10 +196,11 @@ def changing(
 
 
 class _Overtaking:
-    """Changes inputs once, and ends the batch after the first call that certainly begins after the change.
+    """Changes the inputs once during a batch of calls, and ends the batch after a call that begins after the change.
 
     Args:
-        at: time of the change, as a (fractional) number of calls since the start of the batch.
+        write: function that changes the inputs.
+        at: time of the change, in calls since the start of the batch. It may be fractional.
         call_us: duration of a call, in µs.
         between: True if no call may be running during the change.
 
@@ -226,8 +230,9 @@ def _write(buffers: Buffers, writes: Sequence[_Write]) -> None:
 
 
 def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tuple[str, int]:
-    """Return the argument name and the index of a random element that differs between two inputs. If `_DRAWS` draws
-    find no different element, return the last drawn element.
+    """Return the argument name and the index of a random element that differs between two inputs.
+
+    If none of `_DRAWS` drawn elements differs, return the last of them.
     """
     sizes = {name: array.size for name, array in one.items()}
     shares = np.array(list(sizes.values())) / sum(sizes.values())
@@ -240,8 +245,9 @@ def _changed_element(one: Arrays, other: Arrays, rng: np.random.Generator) -> tu
 
 
 def _writes(before: Arrays, after: Arrays) -> list[_Write]:
-    """Return the writes that turn the inputs `before` into the inputs `after`. If few elements differ, each write
-    changes one element. If many differ, each write changes a large piece.
+    """Return the writes that change the inputs `before` to `after`.
+
+    If few elements differ, each write changes one element. Otherwise, each write changes a large piece.
     """
     changed = {name: np.flatnonzero(_bits(array) != _bits(after[name])) for name, array in before.items()}
     if sum(each.size for each in changed.values()) <= _FEW:

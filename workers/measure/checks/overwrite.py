@@ -1,10 +1,10 @@
 """The overwrite check compares calls whose outputs already hold the answer with calls whose outputs hold poison.
 
-In a timed loop, the outputs hold the answer from the second call on. A kernel that finds the answer there and skips
-work gives correct results in all other checks, and is fast only while it is timed. The check calls the kernel once on
-each set of a ring of buffer sets. Before each sample, outside the timed span, the outputs of all sets are filled with
-the answer or with poison. Both kinds of samples have the same kernel, launches, memory and earlier memory accesses.
-Only the contents of the outputs differ.
+Poison is a byte pattern that no correct output has. In a timed loop, the outputs hold the answer from the second call
+on. A kernel that finds the answer there and skips work gives correct results in all other checks, and is fast only
+while it is timed. The check calls the kernel once on each of several buffer sets, the *ring*. Before each sample,
+outside the timed span, the outputs of all sets are filled with the answer or with poison. The two kinds of samples
+differ only in the contents of the outputs.
 """
 
 import math
@@ -24,7 +24,7 @@ from workers.measure.timing import Moment, undisturbed, undisturbed_sample
 
 MOST_SETS = 128
 CACHE_SHARE = 0.5
-"""Fraction of the cache of a core or GPU that a hot ring may fill. In a larger ring, other programs affect
+"""Fraction of the cache of a core or GPU that the ring of hot calls may fill. In a larger ring, other programs affect
 the times.
 """
 
@@ -34,7 +34,7 @@ samples. The usual number is exceeded while the interval is too wide for a decis
 """
 
 _WHOLLY, _PARTLY = 0.75, 2.0
-"""Multiples of a cache's size up to which a kernel's buffers stay in it completely, and partly."""
+"""A cache is assumed to hold all buffers up to `_WHOLLY` times its size, and a part of them up to `_PARTLY` times."""
 
 _PAGES_BYTES = 64 * 4096
 """Number of bytes whose page translations fit in the first-level TLB of a CPU core. A transpose that writes one element
@@ -42,34 +42,35 @@ of each page took 2.6 times as long when its outputs had more pages.
 """
 
 MIXED_SETS, LEAST_MIXED_CALLS = 64, 16
-"""Maximum number of verified calls with changing contents per turn, and minimum number for slow kernels. A kernel that
-returns a stored answer in one call of five is not detected in 64 calls with probability 0.8 ** 64 < 1e-6. A kernel that
+"""Maximum number of calls with changing contents per sample, and minimum number of such calls in total. A kernel that
+returns a stored answer in a random fifth of the calls escapes 64 calls with probability 0.8 ** 64 < 1e-6. A kernel that
 counts calls is always detected.
 """
 
 _MIXED_BYTES = 64 << 20
-"""Maximum memory of sets with their own inputs if there are more than two."""
+"""Maximum size in bytes of more than two buffer sets that do not share inputs."""
 
 SHORT_ROUNDS, _SHORT_BATCH_US = 12, 100.0
-"""Number of rounds with shorter batches than in the timed rounds, and duration of such a batch in µs."""
+"""Number of rounds that compare short batches with batches of the timed length, and duration of a short batch in µs."""
 
 LOOKS = 3
-"""Number of measurements that must all find a disagreement."""
+"""Number of measurements in a row that must find skipped work before a kernel is rejected."""
 
 PATIENCE = 3
 """Factor by which the time limit grows while the result is too noisy to decide."""
 
 
 def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> int:
-    """Return the number of buffer sets in a ring for hot calls. It is the number of calls per sample, at least 2, and
-    limited by the caches and by `MOST_SETS`.
+    """Return the number of buffer sets in the ring for hot calls.
+
+    It is the number of calls per sample, but at least 2, at most `MOST_SETS`, and at most what the cache permits.
     """
     written_bytes = sum(each.bytes for each in arguments if each.written)
     return max(2, min(calls, int(CACHE_SHARE * cache_bytes / max(written_bytes, 1)), MOST_SETS))
 
 
 def mixed_sets(bytes_held: int) -> int:
-    """Return the number of sets that calls on mixed contents use in rotation. The number is at least 2.
+    """Return the number of buffer sets (at least 2) that calls with changing contents use in rotation.
 
     Args:
         bytes_held: size of one set in bytes, including inputs.
@@ -85,14 +86,14 @@ def most_disagreement(
     *,
     shared_inputs: bool = True,
 ) -> float:
-    """Return the maximum ratio of the time of a call in the ring to the time of a repeated call.
+    """Return the maximum allowed ratio of the time of a call in the ring to the time of a repeated call.
 
-    The limit is higher if a single set fits, at least partly, into a cache that cannot hold the ring.
+    The ratio is higher if a single set fits, at least partly, into a cache that cannot hold the ring.
 
     Args:
-        sets: number of output sets in the ring.
-        shared_inputs: True if the sets share their inputs.
+        sets: number of buffer sets in the ring.
         limits: limits of the device: ``l1_bytes``, ``l2_bytes`` and ``l3_bytes``, if known.
+        shared_inputs: True if the sets share their inputs.
     """
     sizes = {each.name: each.bytes for each in arguments if each.role != "scalar"}
     written = sum(each.bytes for each in arguments if each.written)
@@ -119,11 +120,11 @@ def disagreement(
     """Return a suspicion if calls on separate buffers take far longer than repeated calls, else None.
 
     Args:
-        slow, fast: samples of calls on separate buffers, and samples of repeated calls. None if no repeated calls were
-            timed.
-        limit: maximum ratio of the time of calls on separate buffers to the time of repeated calls.
+        slow: samples of calls on separate buffers.
+        fast: samples of repeated calls, or None if no repeated calls were timed.
+        limit: maximum allowed ratio of the two times.
         confidence: the suspicion is proved if the ratio exceeds the limit with this confidence.
-        what: word for the buffers that differ between calls, used in the returned text.
+        what: word for the separate buffers in the returned text.
     """
     if fast is None:
         return None
@@ -133,7 +134,7 @@ def disagreement(
 
 
 def _suspicion(slow: Timing, fast: Timing, limit: float, confidence: float, text: str) -> Suspicion | None:
-    """Return a suspicion if the ratio of the two times exceeds the limit in most rounds, else None."""
+    """Return a suspicion if the median ratio of the two times exceeds the limit, else None."""
     ratio = order_interval(rounds_ratio(slow.samples_us, fast.samples_us), confidence)
     if ratio.estimate <= limit:
         return None
@@ -145,7 +146,8 @@ def short_batch(timed: Timing, other: Timing) -> int:
     """Return a batch length, in calls, that is clearly shorter than a sample of the timed rounds.
 
     Args:
-        other: times of the same calls outside the timed rounds. The longer of both median times counts.
+        timed: times of the calls in the timed rounds.
+        other: times of the same calls outside the timed rounds. The longer of the two medians is used.
     """
     call_us = max(timed.median_us, other.median_us)
     return max(1, min(math.ceil(_SHORT_BATCH_US / call_us), timed.calls_per_sample // 2))
@@ -158,9 +160,10 @@ def shortened(short: Timing, timed: Timing, limit: float, confidence: float) -> 
     calls. In batches of a different length, such a kernel is much slower.
 
     Args:
-        short, timed: samples of calls in shorter batches, and in batches as long as in the timed rounds. Both must be
-            from the same rounds, so that other programs affect both.
-        limit: maximum ratio of the two times.
+        short: samples of calls in shorter batches.
+        timed: samples of calls in batches as long as in the timed rounds. Both series must be from the same rounds, so
+            that other programs affect both.
+        limit: maximum allowed ratio of the two times.
         confidence: the suspicion is proved if the ratio exceeds the limit with this confidence.
     """
     text = f"a call takes {timed.median_us:.3g} µs in the timed rounds, and {short.median_us:.3g} µs in shorter batches"
@@ -170,7 +173,7 @@ def shortened(short: Timing, timed: Timing, limit: float, confidence: float) -> 
 def unsteady(timings: Iterable[Timing | None]) -> bool:
     """Return True if the times of equal calls differ so much that other programs must have used the device.
 
-    Other programs also use the caches. This slows down calls on many buffers more than repeated calls.
+    Other programs also use the caches, which slows down calls on many buffers more than repeated calls.
     """
     return any(each is not None and each.unsteady for each in timings)
 
@@ -184,16 +187,16 @@ def judge_mixed(
     calls: int,
     budget_s: float,
 ) -> None:
-    """Call a kernel on sets whose contents differ from call to call, and verify every output.
+    """Call a kernel on buffer sets whose contents differ from call to call, and verify every output.
 
     In a timed loop, the same contents repeat, so a kernel could answer some calls with stored results. In this check,
     no two consecutive calls have the same answer.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
-        look: function that verifies the outputs in a set.
+        look: function that verifies the outputs in a buffer set.
         calls: number of calls after which the check ends.
-        budget_s: seconds after which no new calls begin. The first `LEAST_MIXED_CALLS` calls are always made.
+        budget_s: seconds after which no new sample begins. At least `LEAST_MIXED_CALLS` calls are always made.
     """
     blank, began_s, made = sets[0].sibling(), time.monotonic(), 0
     while made < LEAST_MIXED_CALLS or (made < calls and time.monotonic() - began_s < budget_s):
@@ -210,11 +213,13 @@ class Filled:
     """A timer that makes one call on each set of a ring, and overwrites outputs and workspaces before each sample.
 
     Args:
-        sources: sets whose contents are copied to the ring, one after the other. Calls find the contents of the last
-            source. The earlier sources are copied so that all kinds of samples access the same memory before they
-            begin.
-        look: function that verifies the outputs of each call.
-        left: sets of the ring whose outputs are verified. If None, all sets are verified.
+        turn: timer that calls the kernel on the sets.
+        sets: buffer sets of the ring.
+        sources: buffer sets whose outputs and workspaces are copied to the ring, one after the other. Calls find the
+            contents of the last source. The earlier sources are copied so that all kinds of samples access the same
+            memory before they begin.
+        look: function that verifies the outputs in a set.
+        left: sets whose outputs are verified after each sample. If None, all sets are verified.
     """
 
     def __init__(
@@ -252,17 +257,17 @@ def overwrite_check(
     undecided: Callable[[OverwriteCheck], bool],
     repeated: Timer | None = None,
 ) -> OverwriteCheck:
-    """Take samples of both kinds of calls in turn, until their ratio is precise enough or the time limit is reached.
+    """Time calls on outputs that hold the answer and calls on outputs that hold poison, in interleaved rounds.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
-        sources: the sets ``answered`` and ``poisoned``. Their outputs and workspaces have the contents that calls find
-            in `sets`.
+        sources: the buffer sets ``answered`` and ``poisoned``. Their outputs and workspaces are copied to `sets` before
+            a sample.
         look: function that verifies the outputs of each set after each sample.
         budget_s: seconds after which no new round begins. The first `LEAST_ROUNDS` rounds always begin. The limit is
-            `PATIENCE` times as long while the ratio is not precise enough.
-        undecided: function that returns True while the result needs more rounds.
-        repeated: timer that calls the kernel equally often on the first set, after all sets were filled with poison.
+            `PATIENCE` times as long while `undecided` returns True.
+        undecided: function that returns True while the result is too imprecise to decide.
+        repeated: timer that calls the kernel equally often on the first set only. None if repeated calls are not timed.
     """
     right, blank = sources["answered"], sources["poisoned"]
     orders = {"answered": [blank, right], "poisoned": [right, blank]}

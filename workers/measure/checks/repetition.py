@@ -1,11 +1,14 @@
 """The repetition check compares calls on inputs that the kernel has seen with calls on new inputs.
 
-A timed loop repeats the same inputs. A kernel may recognise the inputs from all or a few elements, and copy a stored
-answer. Such a kernel gives correct results in all other checks, and is fast only while it is timed. The check calls the
-kernel once on each of several sets of buffers. In the first sample, each set holds newly drawn inputs. In the second
-sample, all sets hold the timed inputs. The inputs are written just before each sample, and the calls before the samples
-are the same. A third sample makes equally many calls on a single set. A kernel that stores answers by address is faster
-in this sample.
+A timed loop repeats the same inputs. A kernel may recognise the inputs by some or all of their elements, and copy a
+stored answer. Such a kernel gives correct results in all other checks, and is fast only while it is timed. The check
+calls the kernel once on each of several buffer sets, and takes three samples per round:
+
+- *new*: each set holds newly drawn inputs.
+- *known*: all sets hold the timed inputs. A kernel that recognises its inputs is faster than in *new*.
+- *same*: equally many calls on a single set. A kernel that stores answers by address is faster than in *known*.
+
+The inputs are written just before each sample, and the calls before each sample are the same.
 """
 
 import time
@@ -30,11 +33,11 @@ def repetition(
     moment: Moment,
     budget_s: float,
 ) -> Repetition:
-    """Time calls on known inputs and calls on new inputs alternately.
+    """Time calls on new inputs, on known inputs and on a single buffer set, in interleaved rounds.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.
-        again: timer that calls the kernel equally often on the first set.
+        again: timer that calls the kernel equally often on the first of `sets`.
         known: inputs on which the kernel was timed.
         draw: function that returns new inputs of the same distribution.
         budget_s: seconds after which no new round begins. The first `LEAST_ROUNDS` rounds always begin.

@@ -1,4 +1,4 @@
-"""Checks that a kernel does the same work in timed calls as in all other calls."""
+"""Checks that a kernel does not skip work in timed or repeated calls."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -40,16 +40,16 @@ from workers.measure.verify import WrongAnswerError
 from workers.runner.protocol import Compare
 
 _NEW, _OVERTAKEN = 0x6E, 0x6F
-"""Separate the seeds of new inputs, and of changes during calls, from those of the cases."""
+"""Added to the seed of the search for new inputs, and for changes of inputs during calls."""
 
 _REPETITION_S = 0.5
-"""Seconds that a process may spend on calls on new and known inputs, including the drawing."""
+"""Seconds that a process may spend on calls on new and known inputs, including drawing the inputs."""
 
 _OVERTAKEN_S = 0.3
 """Seconds that a process may spend on calls whose inputs change during the calls."""
 
 _BUDGET_SHARE = 10
-"""Divisor of the time budget of all rounds that gives the budget of the check for skipped work."""
+"""The overwrite check gets the time budget of the timed rounds, divided by this number."""
 
 
 def skipped_work(
@@ -77,14 +77,16 @@ def skipped_work(
 def repeat_check(
     check: Callable[[], OverwriteCheck], suspicion_of: Callable[[OverwriteCheck], Suspicion | None], timed: Timing
 ) -> OverwriteCheck:
-    """Run a check for skipped work. Repeat the check if the kernel was much faster in repeated or timed calls.
+    """Run a check for skipped work, up to `LOOKS` times while its result is suspicious.
+
+    If every result is suspicious, but noise may be the reason, the attribute `unclear` of the returned result is set.
 
     Args:
-        suspicion_of: function that returns a suspicion that a kernel does less work in repeated or timed calls.
+        suspicion_of: function that returns a suspicion that the kernel skips work in repeated or timed calls, or None.
+        timed: samples of the timed rounds.
 
     Raises:
-        WrongAnswerError: the kernel was much faster in every repetition, although the times of equal calls are stable.
-            If these times are not stable, or the suspicion is not proved, the result is unclear.
+        WrongAnswerError: every result proved the suspicion, although the times of equal calls are stable.
     """
     suspicions: list[Suspicion] = []
     while len(suspicions) < LOOKS:
@@ -100,7 +102,7 @@ def repeat_check(
 
 
 def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
-    """Verify and time consecutive calls whose inputs change between calls, at the timed addresses."""
+    """Verify and time consecutive calls while their inputs change. Return `found` with the measured times."""
     plan, arguments = bench.terms.cases[0], candidate.arguments
     if not (bench.session.places and bench.buffers.nominal.inputs):
         return found
@@ -130,7 +132,7 @@ def _overwrite_check(
     moment: Moment,
     request: Compare,
 ) -> OverwriteCheck:
-    """Run the overwrite check. Cold calls rotate the timed sets. Hot calls rotate sets that share their inputs."""
+    """Run the overwrite check. Its ring has the timed buffer sets (cold), or sets that share their inputs (hot)."""
     mode, contents = bench.terms.objective.cache, bench.buffers.contents(candidate.arguments)
     sets = bench.buffers.sets(mode, candidate.arguments)
     content = contents.of(sets[0])
@@ -178,9 +180,7 @@ def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer
 
 
 def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
-    """Compare the times of calls on new inputs with the times of calls on the first timed inputs. Afterwards, the sets
-    hold the first timed inputs.
-    """
+    """Time calls on new and on known inputs. Afterwards, the buffer sets hold the first timed inputs."""
     arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
     known = bench.buffers.timed[0].inputs_of(arguments)
     if not known:
@@ -204,7 +204,7 @@ def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], mom
 def _disagreement(
     bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
 ) -> Suspicion | None:
-    """Return a suspicion that a kernel does less work in repeated or timed calls, or None. A proved one comes first."""
+    """Return a suspicion that a kernel skips work in repeated or timed calls, a proved one if there is any, or None."""
     sets, limits, confidence = found.poisoned.calls_per_sample, bench.terms.device.limits, policy.skip_confidence
     limit = most_disagreement(candidate.arguments, sets, limits, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]
@@ -219,7 +219,7 @@ def _disagreement(
 
 
 def _batches_of_two_lengths(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> tuple[Timing, Timing]:
-    """Time batches with fewer calls than in the timed rounds, and batches with as many calls, in the same rounds."""
+    """Time batches with fewer calls than in the timed rounds, and interleaved batches with as many calls."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
     lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}

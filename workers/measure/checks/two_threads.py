@@ -18,23 +18,23 @@ from workers.measure.verify import WrongAnswerError, judge
 
 _LEAST_TURNS, _MOST_TURNS, _CALLS = 2, 24, 4
 _SETS, _MOST_BYTES, _SHORT_US = 64, 1 << 22, 500.0
-"""Maximum number of verified calls per thread and turn, maximum bytes of their sets, and µs below which a call is
-short.
+"""Maximum number of verified calls per thread and turn, maximum size of their buffer sets in bytes, and duration in µs
+below which a call is short.
 """
 
 _TURNS_OF_MANY = 10
 """Number of turns with many calls. Verifying their outputs takes most of the time."""
 
 _BUDGET_S, _BUDGET_OF_VERY_SHORT_S, _VERY_SHORT_US = 0.06, 0.2, 50.0
-"""Seconds after which no further turn begins, except for the first `_LEAST_TURNS`. On a busy machine, turns of very
-short calls take most of their time to get two cores, so they have more.
+"""Seconds after which no further turn begins, except for the first `_LEAST_TURNS`. Very short calls get more time,
+because their turns mostly wait for two free cores on a busy machine.
 """
 
 _REMEDY = (
     ". A kernel that keeps intermediate data in static memory is wrong if two threads call it. Use local or allocated "
     "memory"
 )
-_DECLARE = "; or, if callers never do that, declare it in family.toml: reentrant = false under [cpu]"
+_DECLARE = ". If callers never do that, declare reentrant = false under [cpu] in family.toml"
 
 
 def judge_two_threads(
@@ -49,12 +49,11 @@ def judge_two_threads(
     """Call a kernel from two threads several times, and verify the outputs after each turn.
 
     Args:
-        sets: two sets with different inputs.
-        rights: for each of the two sets, a set with the verified outputs. Outputs with the same bits as the verified
-            outputs need no further check.
-        goldens: expected outputs of each set.
-        fixed: True if the author of the kernel cannot change the family's contract, as for a variant. The error message
-            then does not suggest a change of family.toml.
+        sets: one buffer set for each thread.
+        rights: for each of `sets`, a buffer set with the verified outputs. Outputs are compared with the reference only
+            if their bits differ from the verified outputs.
+        goldens: expected outputs for each of `sets`.
+        fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest it.
 
     Raises:
         WrongAnswerError: an output is wrong, or the kernel did something forbidden.

@@ -13,7 +13,7 @@ from workers.backends.distance import EXACT_INTEGERS
 from workers.measure.family.expected_output import Arrays, FamilyError
 
 _SQUARABLE = 1e-150, 1e150
-"""Range of magnitudes whose sums of squares fit in float64, as a relative L2 error requires."""
+"""Range of magnitudes whose sums of squares float64 can represent, which relative L2 errors require."""
 
 
 def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role], *, case: str, maker: str) -> None:
@@ -21,7 +21,7 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
 
     Args:
         roles: roles of the operands. If an array is not declared, the error message suggests the first role.
-        maker: name of the function that created the arrays, used in error messages.
+        maker: name of the function that returned the arrays, used in error messages.
 
     Raises:
         FamilyError: an array is missing, or family.toml does not declare it.
@@ -29,7 +29,7 @@ def check_names(made: Arrays, operands: Sequence[Operand], roles: Sequence[Role]
     role, declared = roles[0], {each.name: each.role for each in operands if each.role in roles}
     for name, declared_role in declared.items():
         if name not in made:
-            raise FamilyError(f"{maker}: makes no {declared_role} `{name}` for case {case}; it makes {_listed(made)}")
+            raise FamilyError(f"{maker}: returns no {declared_role} `{name}` for case {case}, but only {_listed(made)}")
     for name in made:
         if name not in declared:
             raise FamilyError(
@@ -45,7 +45,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
     Raises:
         FamilyError: the input is not an array, or its shape or dtype differs from the declaration.
     """
-    array, where = array_of(made, operand, maker), f"{maker}: makes `{operand.name}` of case {case}"
+    array, where = array_of(made, operand, maker), f"{maker}: returns `{operand.name}` of case {case}"
     expected = stored(operand.dtype)
     if array.shape != operand.shape or array.dtype.newbyteorder("=") != expected:
         declared = f"family.toml says {expected.name} {operand.shape}{_codes(operand)}"
@@ -58,13 +58,12 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
 
 
 def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
-    """Return the checked reference of an output, as float64 for floating-point outputs and as integers for integer
-    outputs.
+    """Return the expected values of an output, checked: as float64 or, for integer outputs, as integers.
 
     Raises:
-        FamilyError: the shape of the reference differs from the declaration, or the reference contains values that no
-            kernel can write. Such values are NaN, infinities, values outside the range of the output's dtype,
-            fractions for an integer output without a tolerance, and integers that float64 cannot represent.
+        FamilyError: the shape differs from the declaration, or there are values that no kernel can write: NaN,
+            infinities, values outside the range of the output's dtype, or fractions that no integer within the
+            tolerance approximates.
     """
     array, where = array_of(made, operand, maker), f"{maker}: `{operand.name}` of case {case}"
     if array.shape != operand.shape:
@@ -75,8 +74,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
 
 def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
-    """Check the values that ``yardstick()`` returned for an output, and return them in a form from which exact errors
-    can be computed.
+    """Return the values that ``yardstick()`` returned for an output, checked: integer outputs as integers.
 
     Raises:
         FamilyError: an integer output has values that float64 rounds, or that the output's dtype cannot represent.
@@ -85,22 +83,22 @@ def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArr
 
 
 def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
-    """Return a result of reference.py as an array of numbers in host memory. Python integers keep all digits.
+    """Return a result of reference.py as an array in host memory. Python integers are not rounded.
 
     Raises:
         FamilyError: the result contains values that are not real numbers.
     """
     made = on_host(made)
     if isinstance(made, np.ma.MaskedArray):
-        raise FamilyError(f"{maker}: `{operand.name}` is a masked array; give its numbers, e.g. by .filled(0)")
+        raise FamilyError(f"{maker}: `{operand.name}` is a masked array; return a plain array, e.g. with .filled(0)")
     array = np.asarray(made)
-    if array.dtype.kind == "f" and isinstance(made, list | tuple):  # NumPy makes floats of [1, 2**63]
+    if array.dtype.kind == "f" and isinstance(made, list | tuple):  # NumPy converts [1, 2**63] to floats
         whole = np.array(made, dtype=object)
         array = whole if whole.shape == array.shape and _are_integers(whole) else array
     if array.dtype == object and array.size and _are_integers(array):
         return _of_python(array, operand, f"{maker}: `{operand.name}`")
     if array.dtype.kind not in "biuf":
-        raise FamilyError(f"{maker}: `{operand.name}` holds {array.dtype.name}; give real numbers, or bools")
+        raise FamilyError(f"{maker}: `{operand.name}` has dtype {array.dtype.name}; return real numbers or bools")
     return array
 
 
@@ -118,9 +116,7 @@ def _are_integers(array: NDArray[Any]) -> bool:
 
 
 def _of_python(array: NDArray[Any], operand: Operand, where: str) -> NDArray[Any]:
-    """Convert Python integers to int64 or uint64. Larger integers are converted to float64 if the output is
-    floating-point.
-    """
+    """Convert Python integers to int64 or uint64, or larger ones to float64 if the output is floating-point."""
     for dtype in (np.int64, np.uint64):
         limits = np.iinfo(dtype)
         if all(limits.min <= each <= limits.max for each in array.flat):
@@ -129,7 +125,7 @@ def _of_python(array: NDArray[Any], operand: Operand, where: str) -> NDArray[Any
         kind = stored(operand.dtype)
         low, high = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
         wrong = np.array([not low <= each <= high for each in array.flat], np.bool_).reshape(array.shape)
-        _refuse(wrong, array, where, f"beyond what {operand.dtype} holds ({low} to {high})", _WRITABLE)
+        _refuse(wrong, array, where, f"outside the range of {operand.dtype} ({low} to {high})", _WRITABLE)
     return array.astype(np.float64)
 
 
@@ -138,25 +134,25 @@ def _of_floats(operand: Operand, array: NDArray[Any], where: str) -> NDArray[np.
     copied = values.reshape(-1)
 
     def copy(piece: slice) -> float:
-        """Copy a piece, and return its largest magnitude. NaN if the piece contains NaN."""
+        """Copy a piece, and return its largest magnitude, or NaN if the piece contains NaN."""
         copied[piece] = flat[piece]
         return float(np.abs(copied[piece]).max(initial=0.0))
 
     magnitudes = in_pieces(copy, flat.size)
     largest = float(np.max(magnitudes, initial=0.0))
     if not np.isfinite(largest):
-        _refuse(~np.isfinite(values), values, where, "NaN or infinite: no error can be measured there", _REMEDIES)
+        _refuse(~np.isfinite(values), values, where, "NaN or infinite, so no error can be computed", _REMEDIES)
     if not _is_held(np.asarray([largest]), operand.dtype).all():
-        beyond = f"beyond what {operand.dtype} holds: a kernel writes infinity"
+        beyond = f"outside the range of {operand.dtype}, so a kernel writes infinity"
         _refuse(~_is_held(values, operand.dtype), values, where, beyond, _REMEDIES)
     if largest and not _SQUARABLE[0] < largest < _SQUARABLE[1]:
-        reason = f"the squares of such numbers leave float64, so that no relative error can be computed: {_REMEDIES}"
-        raise FamilyError(f"{where} has {largest:.3g} as its largest magnitude; {reason}")
+        reason = f"float64 cannot represent its square, so no relative error can be computed. Remedy: {_REMEDIES}"
+        raise FamilyError(f"{where} has the largest magnitude {largest:.3g}; {reason}")
     return values
 
 
 def _is_held(values: NDArray[np.float64], dtype: str) -> NDArray[np.bool_]:
-    """Return a mask of the values that a floating-point dtype can represent as finite values. 8-bit dtypes saturate."""
+    """Return a mask of the values that remain finite in a floating-point dtype. 8-bit dtypes saturate."""
     with np.errstate(over="ignore"):
         return np.isfinite(decoded(encoded(values, dtype), dtype))
 
@@ -165,35 +161,33 @@ def _of_integers(operand: Operand, values: NDArray[Any], where: str) -> NDArray[
     dtype = stored(operand.dtype)
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if values.dtype.kind == "f":
-        _refuse(~np.isfinite(values), values, where, "NaN or infinite, which no integer can be", _REMEDIES)
-        reason = "2^53 or more, where float64 skips integers"
+        _refuse(~np.isfinite(values), values, where, "NaN or infinite, which integers cannot be", _REMEDIES)
+        reason = "2^53 or more, where float64 cannot represent every integer"
         _refuse(np.abs(values) >= EXACT_INTEGERS, values, where, reason, f"return integers, e.g. of {operand.dtype}")
     wide = (values.view(np.uint8) != 0).astype(np.uint8) if values.dtype.kind == "b" else values
     beyond = (wide < low) | (wide > high)
-    _refuse(beyond, values, where, f"beyond what {operand.dtype} holds ({low} to {high})", _WRITABLE)
+    _refuse(beyond, values, where, f"outside the range of {operand.dtype} ({low} to {high})", _WRITABLE)
     if values.dtype.kind == "f" and not np.array_equal(values, np.floor(values)):
         return values.astype(np.float64)
     return wide.astype(dtype)
 
 
 def _reachable(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return the reference of an integer output if integers within the tolerance of all its values exist."""
+    """Check that each expected value of an integer output has an integer within its tolerance. Return the values."""
     limit = None if operand.tolerance is None else operand.tolerance.max_abs
     if values.dtype.kind == "f" and limit is not None:
-        remedy = "round them as a kernel must, or allow max_abs = 0.5 or more in family.toml"
+        remedy = "round the values as the kernel must, or set max_abs = 0.5 or more in family.toml"
         far = np.abs(values - np.rint(values)) > limit
         _refuse(far, values, where, f"further from every integer than max_abs = {limit:g}", remedy)
     return values
 
 
-_WRITABLE = "return what a kernel can write"
+_WRITABLE = "return values that a kernel can write"
 _REMEDIES = "change inputs() or reference() so that right answers are ordinary numbers"
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: str, remedy: str) -> None:
-    """Raise `FamilyError` if any element is wrong. The message contains the number of wrong elements and the first
-    wrong element.
-    """
+    """Raise `FamilyError` if any element of `wrong` is True. The message has their number and the first such value."""
     count = int(np.count_nonzero(wrong))
     if count:
         first = np.argwhere(wrong)[0].tolist()
@@ -205,7 +199,7 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, what: st
 
 
 def _codes(operand: Operand) -> str:
-    """Return advice on creating arrays of an operand's dtype if NumPy does not have the dtype."""
+    """Return advice on encoding values in the operand's dtype if NumPy lacks the dtype, else an empty string."""
     if operand.dtype not in FORMATS:
         return ""
     return f", the codes of {operand.dtype}: evo.reference.encoding.encoded(values, {operand.dtype!r})"

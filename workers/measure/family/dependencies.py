@@ -1,4 +1,4 @@
-"""Files outside the family's folder that reference.py depends on: imported modules and files that it reads."""
+"""Records the files outside the family's folder that reference.py imports or reads."""
 
 import importlib.machinery
 import json
@@ -23,9 +23,9 @@ _reading = threading.local()
 
 
 class Siblings(MetaPathFinder):
-    """Finds modules in a family's folder, as Python does in the folder of a script.
+    """Lets reference.py import modules from the family's folder, as a script can from its folder.
 
-    Modules of the standard library and of this program are never replaced by files of the same name.
+    A file never replaces a module of the standard library or of kernel-evo with the same name.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,17 +34,17 @@ class Siblings(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a top-level module in the folder, or None for all other modules."""
+        """Return the spec of a top-level module in the folder, or None for a module from elsewhere."""
         if path is not None or fullname in sys.stdlib_module_names or fullname in OURS:
             return None
         return importlib.machinery.PathFinder.find_spec(fullname, [str(self.folder)])
 
     @classmethod
     def provide(cls, folder: Path, kept: Collection[str]) -> None:
-        """Let this process import modules from a folder. Modules from the folders of earlier families are removed.
+        """Let this process import modules from a folder. Unload the modules from folders of earlier families.
 
         Args:
-            kept: names of modules from earlier folders that remain imported.
+            kept: names of modules that remain loaded.
         """
         for earlier in [each for each in sys.meta_path if isinstance(each, cls)]:
             sys.meta_path.remove(earlier)
@@ -56,7 +56,7 @@ class Siblings(MetaPathFinder):
 
 @contextmanager
 def recorded() -> Iterator[None]:
-    """Record the files that this thread opens in the block."""
+    """Record the files that this thread opens during the block."""
     _install_hook()
     before, _reading.now = getattr(_reading, "now", False), True
     try:
@@ -77,11 +77,11 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def dependencies(folder: Path) -> dict[str, list[int]]:
-    """Return the state of each file imported or opened so far, by path.
+    """Return the state of each file that was imported or opened so far, by path.
 
-    Files of the family's folder, the standard library and this program are excluded, because the cache key depends on
-    them in a different way. For an installed package, only the file of its top-level module is recorded, because every
-    installation rewrites that file.
+    Files of the family's folder, the standard library and kernel-evo are excluded, because digests in the cache key
+    cover them. For an installed package, only the file of its top-level module is recorded, because every installation
+    rewrites that file.
     """
     found = {}
     for path in {*_imported(), *_opened}:
@@ -120,7 +120,7 @@ def _is_outside(path: str, folder: Path) -> bool:
         return False
     parts = _parts(path)
     installed = not _INSTALLED.isdisjoint(parts)
-    if path in _opened and (installed or "__pycache__" in parts):  # the modules themselves are listed
+    if path in _opened and (installed or "__pycache__" in parts):  # `_imported` lists the modules
         return False
     return installed or not path.startswith(_STANDARD)
 

@@ -34,8 +34,10 @@ class ExpectedOutput:
         inputs: all declared inputs, by name.
         reference: expected values by output name, as float64 for floating-point outputs and as integers for integer
             outputs.
-        verify: function ``verify()`` of the family, or None if the family has no such function.
-        verified: names of the outputs that `verify` checks.
+        limits: error limits by output name.
+        verify: function that calls the family's ``verify()`` with outputs, and returns the reason why they are wrong,
+            or None. If the family has no ``verify()``, this attribute is None.
+        verified: names of the outputs that ``verify()`` checks.
     """
 
     case: str
@@ -56,5 +58,5 @@ class ExpectedOutput:
         return {name: norm(values) for name, values in self.reference.items()}
 
     def inputs_of(self, arguments: Sequence[Argument]) -> Arrays:
-        """Return the inputs that a kernel with these arguments takes. A kernel need not take all inputs."""
+        """Return the inputs that are among the given arguments. A kernel need not take all inputs of its family."""
         return {each.name: self.inputs[each.name] for each in arguments if each.drawn}

@@ -1,4 +1,4 @@
-"""Combines elements and rows from several distributions of one problem in one set of inputs.
+"""Mixes inputs of one problem that were drawn from several distributions.
 
 Mixed inputs detect three kinds of wrong kernels that are correct on every case:
 
@@ -21,17 +21,17 @@ from evo.reference.encoding import decoded, encoded, is_floating
 from workers.measure.family.expected_output import Arrays
 
 _EQUAL_SHARE = 8
-"""One element in `_EQUAL_SHARE` gets the value of its neighbour, as many elements get one common value, and half as
-many become positive or negative 0.
+"""One element in `_EQUAL_SHARE` gets the value of its neighbour, equally many get one common value, and half as many
+become positive or negative 0.
 """
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
-"""Maximum fraction by which elements of nearby inputs differ, and the minimum and maximum ratio of this fraction to the
-allowed relative error. The minimum is far above 1, so that the answer for the nominal inputs is wrong.
+"""Elements of nearby inputs differ by a fraction of their value: at most `_NEAR`, and `_NEAREST` to `_FARTHEST` times
+the allowed relative error. This is so much that the answer for the nominal inputs is wrong for the nearby inputs.
 """
 
 _MOST_CHANGED = 3
-"""Number of elements that differ if few do."""
+"""Maximum number of elements that differ in the mixture with a few different elements."""
 
 _MOST_BYTES = 1 << 27
 """Maximum total size of the inputs in bytes. Drawing and verifying mixtures of larger inputs takes too long."""
@@ -39,7 +39,7 @@ _MOST_BYTES = 1 << 27
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Inputs, and a name that describes how they differ from the nominal case.
+    """Mixed inputs, and a name that describes how they differ from the nominal inputs.
 
     Attributes:
         lone: True if one element is an outlier, so that few outputs have the largest errors.
@@ -60,28 +60,27 @@ def mixtures(
 ) -> Iterator[Mixture]:
     """Yield mixed inputs of up to six kinds.
 
-    - inputs that are close to the nominal inputs
+    - nominal inputs in which all elements differ slightly
     - nominal inputs in which a few elements differ slightly
     - nominal inputs with one outlier as largest element
     - nominal inputs with one outlier as smallest element
     - rows from all distributions
-    - equal elements and zeros, unless an output contains integers such as indices, for which equal elements permit
-      several answers
+    - equal elements and zeros. This kind is omitted if an output contains integers such as indices, because equal
+      elements then permit several answers.
 
     Nothing is yielded if elements cannot be exchanged freely (symmetric matrices, rows or elements in ascending order),
-    if all inputs are integers, or if there is only one distribution. These
-    inputs are left unchanged:
+    if all inputs are integers, if the inputs are too large, or if `others` is empty. These inputs are left unchanged:
 
     - integers, such as indices and lengths
     - inputs that are equal in every draw, such as a mask
-    - inputs that repeat themselves, such as a table with equal halves, because a kernel may read only one half
+    - inputs with repetitions, such as a table with equal halves, because a kernel may read only one half
 
     Args:
-        nominal: inputs by name.
-        others: inputs of the same problem from other distributions.
-        operands: declarations with the dtype of each input.
-        rng: random generator that draws positions and rows.
-        allowed: relative error that outputs may have.
+        nominal: nominal inputs by name.
+        others: inputs of the same problem from further distributions.
+        operands: declarations of the arguments, with the dtype of each input.
+        rng: random generator that draws the changes.
+        allowed: maximum relative L2 error of the outputs.
     """
     dtypes = {each.name: each.dtype for each in operands if each.role in DRAWN}
     floating = {name: array for name, array in nominal.items() if is_floating(dtypes[name])}
@@ -124,12 +123,9 @@ def mixtures(
 def _with_lone(
     array: NDArray[Any], others: Sequence[NDArray[Any]], dtype: str, sign: float, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return a copy in which one random element is replaced by an extreme element of the inputs in `others`.
-
-    The extreme element is the largest finite element if `sign` is 1, and the smallest if `sign` is -1.
-    """
+    """Return a copy in which a random element is the largest (`sign` 1) or smallest (-1) finite element of `others`."""
     found = array.copy()
-    if array.size < 2:  # a scalar has no other elements
+    if array.size < 2:  # the element would not be an outlier
         return found
     extremes = [_extreme(other, dtype, sign) for other in others]
     known = [each for each in extremes if each is not None]
@@ -174,9 +170,8 @@ def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Genera
 def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy in which up to `_MOST_CHANGED` elements differ slightly and stay in the range of the array.
 
-    Each changed element differs by at least `share` of a usual element. If only one element is changed, its
-    difference must be `share` times the norm of the array to exceed the tolerance of a relative error. Therefore the
-    largest difference grows with the root of the number of elements.
+    The difference is drawn between `share` times the root mean square of the elements and `share` times their Euclidean
+    norm. A single element that differs by the latter exceeds a relative L2 tolerance of `share`.
     """
     found, values = array.copy(), decoded(array, dtype).astype(np.float64).reshape(-1)
     finite = np.flatnonzero(np.isfinite(values))
@@ -191,7 +186,7 @@ def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.ran
 
 
 def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] | None:
-    """Return the largest or smallest finite element, as a value and as stored."""
+    """Return the largest (`sign` 1) or smallest (-1) finite element, decoded and as stored, or None."""
     stored = array.reshape(-1)
     values = decoded(stored, dtype).astype(np.float64) * sign
     values[~np.isfinite(values)] = -np.inf
@@ -200,8 +195,9 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
 
 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Return matrices with rows from randomly drawn distributions. Inputs with equally many rows take each row from the
-    same distribution.
+    """Return the nominal inputs with rows from randomly drawn distributions.
+
+    In inputs with equally many rows, corresponding rows are from the same distribution.
     """
     choices: dict[int, NDArray[np.int64]] = {}
     found: dict[str, NDArray[Any]] = {}
@@ -230,7 +226,7 @@ def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
 
 
 def _ordered(array: NDArray[Any]) -> bool:
-    """Return True if the elements have an order or symmetry that exchanging elements would destroy."""
+    """Return True if the array is sorted or symmetric, so that exchanging elements would make it invalid."""
     if array.size < 3:
         return False
     if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 1:

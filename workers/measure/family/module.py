@@ -1,4 +1,4 @@
-"""Imports a family's reference.py, calls its functions, and reports their errors."""
+"""Imports a family's reference.py, calls its functions, and raises `FamilyError` for their faults."""
 
 import importlib.util
 import inspect
@@ -33,8 +33,7 @@ class ReferenceModule:
     """An imported reference.py.
 
     Attributes:
-        helpers: digest of the modules of kernel-evo that reference.py imports. The family's digest does not depend on
-            these modules.
+        helpers: digest of the modules of kernel-evo that reference.py imports. The family's digest does not cover them.
 
     Raises:
         FamilyError: the module cannot be imported.
@@ -46,7 +45,7 @@ class ReferenceModule:
         self.helpers = _helpers(self._module)
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of the module, or None if it does not exist. Its errors name the function."""
+        """Return a function of the module, wrapped so that it raises only `FamilyError`, or None if it is missing."""
         function = getattr(self._module, name, None)
         if function is None:
             return None
@@ -62,7 +61,7 @@ class ReferenceModule:
         return named
 
     def required(self, name: str) -> Callable[..., Any]:
-        """Return a function of the module. Its errors name the function.
+        """Return a function of the module, wrapped so that it raises only `FamilyError`.
 
         Raises:
             FamilyError: the function does not exist.
@@ -73,17 +72,17 @@ class ReferenceModule:
         return function
 
     def arrays(self, function: str, *arguments: object) -> Arrays:
-        """Call a function that returns arrays by name.
+        """Call a function of the module that returns arrays by name.
 
         Raises:
-            FamilyError: the function raises an exception, does not accept the arguments, or does not return arrays by
-                name.
+            FamilyError: the function does not exist, does not accept the arguments, raises an exception, or does not
+                return a mapping.
         """
         called = self.required(function)
         try:
             inspect.signature(called).bind(*arguments)
         except TypeError as error:
-            remedy = f"it is called with {_PARAMETERS[function]}, so write `def {function}({_PARAMETERS[function]}):`"
+            remedy = f"declare it as `def {function}({_PARAMETERS[function]}):`"
             raise FamilyError(f"{self.maker(function)}: {error}; {remedy}") from None
         except ValueError:  # a C function without a signature
             pass
@@ -95,12 +94,12 @@ class ReferenceModule:
         return made
 
     def maker(self, function: str) -> str:
-        """Return the name of a function for error messages."""
+        """Return the names of the file and the function, for error messages."""
         return f"{self.path.name}, {function}()"
 
     @contextmanager
     def blame(self, doing: str) -> Iterator[None]:
-        """Report exceptions in the block as errors of reference.py, with the line of reference.py."""
+        """Convert exceptions in the block to `FamilyError`, whose text has `doing` and the line of reference.py."""
         try:
             with preserved(), recorded():
                 yield
@@ -113,19 +112,19 @@ class ReferenceModule:
             raise FamilyError(f"{self.path.name}, {doing}{line}: {type(error).__name__}: {error}{remedy}") from error
 
     def _refuse_timers(self, function: str, left: frozenset[int]) -> None:
-        """Reject a function that leaves timers running, because their signals would look like a fault of a kernel."""
+        """Reject a function that leaves timers running, whose signals would look like a fault of a kernel."""
         for which in left:
             signal.setitimer(which, 0.0)
         if left:
-            reason = "leaves a timer running (signal.alarm or setitimer), whose signal ends the process: stop it"
-            raise FamilyError(f"{self.maker(function)}: {reason} before it returns")
+            reason = "leaves a timer running (signal.alarm or setitimer), whose signal would end the process"
+            raise FamilyError(f"{self.maker(function)}: {reason}; stop the timer before the function returns")
 
     def _load(self, name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, self.path)
         if spec is None or spec.loader is None:
             raise FamilyError(f"{self.path} is not a Python file")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # torch.compile, dataclasses and pickle find its definitions by the module's name
+        sys.modules[name] = module  # torch.compile, dataclasses and pickle look for the module here
         try:
             with self.blame("import"):
                 _provide_earlier_names()
@@ -138,22 +137,20 @@ class ReferenceModule:
 
 
 def _timers() -> frozenset[int]:
-    """Return the running timers of this process."""
+    """Return the interval timers that are running in this process."""
     every = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
     return frozenset(which for which in every if signal.getitimer(which)[0])
 
 
 def _dict_advice(error: BaseException) -> str:
-    """Return advice if reference.py accessed a problem field or an input as an attribute of a dict, else an empty
-    string.
-    """
+    """Return advice if the error is an access to an attribute of a dict, else an empty string."""
     if not isinstance(error, AttributeError) or not isinstance(error.obj, dict):
         return ""
     return f': problem and inputs are dicts, so write e.g. problem["{error.name}"]'
 
 
 def _import_advice(error: BaseException, path: Path) -> str:
-    """Return advice on where modules are searched if the error is a failed import, else an empty string."""
+    """Return advice if the error is a failed import, else an empty string."""
     if not isinstance(error, ImportError):
         return ""
     if "relative import" in str(error):
@@ -165,13 +162,13 @@ def _import_advice(error: BaseException, path: Path) -> str:
 
 
 def _provide_earlier_names() -> None:
-    """Provide the helpers of `evo.reference` under `evo`, from which earlier families import them."""
+    """Let families import the helpers of `evo.reference` from `evo`, as older versions of kernel-evo did."""
     for name in ("encoding", "heads", "library", "rows", "torch_baselines"):
         sys.modules.setdefault(f"evo.{name}", importlib.import_module(f"evo.reference.{name}"))
 
 
 def _helpers(module: ModuleType) -> str:
-    """Return the source of the `evo` helpers that reference.py imports, which the family's digest does not cover."""
+    """Return a digest of the source of the `evo` modules that reference.py imports."""
     used = {getattr(each, "__module__", getattr(each, "__name__", None)) for each in vars(module).values()}
     ours = sorted(name for name in used if isinstance(name, str) and name.partition(".")[0] == "evo")
     return cache_key(*(Path(str(sys.modules[name].__file__)).read_text() for name in ours))

@@ -1,4 +1,4 @@
-"""Loads a family's reference.py: inputs, expected outputs and baselines. Only runners use this module."""
+"""Computes inputs and expected outputs with a family's reference.py. Only runners use this module."""
 
 import hashlib
 import io
@@ -33,36 +33,34 @@ from workers.runner.protocol import CasePlan
 
 NO_LIMIT = sys.float_info.max
 _GROWTH = 32
-"""Memory that a reference and its yardstick need, as a multiple of the size of the inputs. They make a few float64
-copies of half-precision arrays.
+"""Memory that ``reference()`` and ``yardstick()`` need, as a multiple of the size of the inputs. The functions make a
+few float64 copies of half-precision arrays.
 """
 
 _FEW_ELEMENTS = 64
-"""Number of elements below which the yardstick's maximum error is too random. The tolerance of the norm is then the
-limit.
+"""Number of elements below which the maximum error of ``yardstick()`` is too random to be the only limit. The relative
+L2 tolerance then gives a second limit, and the larger one is used.
 """
 
 _KEPT_ANYWAY_BYTES = 16 << 20
 _LAYOUT = 5
-"""Version of the cache's layout, and of the checks that its entries have passed."""
+"""Version of the layout of cache entries, and of the checks that the entries have passed."""
 
 _REPEATED_S = 0.05
-"""References that take fewer seconds are computed twice, so that state or randomness in them is detected before a
-kernel is verified.
-"""
+"""``reference()`` is called twice if it takes fewer seconds than this, to detect results that differ between calls."""
 
 _MIXED = 0x6D69
-"""Separates the random stream of mixtures from those of the inputs."""
+"""Added to the seed of the inputs for drawing mixtures."""
 
 _SAMPLED_BYTES = 1 << 14
 _DEPENDENCIES = "dependencies"
-"""Name of a cache entry's array with the states of the files outside the family that it depends on."""
+"""Name of the array in a cache entry with the states of the files that `dependencies` returned."""
 
 _READ_BYTES_S = 2e8
 """Bytes per second at which cache entries are read and checked. Outputs that are computed faster are not cached."""
 
 _CACHE_SHARE = 2
-"""Divisor of the cache size that gives the maximum size of one problem's outputs, so that they do not evict
+"""The expected outputs of one problem may fill at most the cache size divided by this number, so that they do not evict
 each other.
 """
 
@@ -75,13 +73,13 @@ def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
 
 
 class Reference:
-    """The family's reference.py.
+    """The family's reference.py, with a cache of expected outputs.
 
     Attributes:
-        slowest_s: longest time in seconds that the reference took for one set of inputs.
+        slowest_s: longest time in seconds that the expected outputs for one set of inputs took.
 
     Raises:
-        FamilyError: reference.py cannot be imported, or lacks `inputs` or `reference`.
+        FamilyError: reference.py cannot be imported.
     """
 
     def __init__(self, path: Path, family_digest: str, cache: Cache) -> None:
@@ -92,7 +90,7 @@ class Reference:
         self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of reference.py, or None if it does not exist. Its errors name the function."""
+        """Return a function of reference.py, wrapped so that it raises only `FamilyError`, or None."""
         return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
@@ -102,14 +100,17 @@ class Reference:
             return list(pool.map(self.draw, *zip(*asked, strict=True)))
 
     def goldens(self, plans: Sequence[CasePlan], drawn: Sequence[Arrays]) -> dict[str, tuple[ExpectedOutput, ...]]:
-        """Return the expected outputs of each case and seed, by case name. They are computed in parallel as far as
-        cores and memory permit.
+        """Return the expected outputs of each case, by case name, in the order of the case's seeds.
+
+        They are computed in parallel as far as cores and memory permit.
 
         Args:
-            drawn: inputs of each case and seed.
+            plans: cases with their seeds.
+            drawn: inputs that `drawn` returned for these cases.
 
         Raises:
-            GpuNeededError: a reference needs a GPU, but this function was called inside `without_gpu`.
+            FamilyError: reference.py violates its contract.
+            GpuNeededError: ``reference()`` needs a GPU, but this function was called inside `without_gpu`.
         """
         asked = _cases_and_seeds(plans)
         self._most_kept_bytes = LIMIT_BYTES // (_CACHE_SHARE * len(asked))
@@ -131,12 +132,11 @@ class Reference:
     def mixtures(
         self, plans: Sequence[CasePlan], goldens: Mapping[str, Sequence[ExpectedOutput]]
     ) -> tuple[ExpectedOutput, ...]:
-        """Return expected outputs for inputs of the first case that are mixed with inputs of further cases of the same
-        problem.
+        """Mix inputs of the first case with inputs of the further cases, and return the mixtures with expected outputs.
 
-        If all further cases have smaller problems, the first case is mixed with inputs drawn with its second seed. A
-        mixture is left out if reference.py rejects it or gives no finite numbers for it, because no kernel must support
-        such inputs.
+        Only cases with the same problem are mixed. If all further cases have smaller problems, the first case is mixed
+        with inputs drawn with its second seed. A mixture is omitted if reference.py rejects it or returns no finite
+        numbers for it, because kernels need not support such inputs.
         """
         first, *rest = plans
         reduced = any(plan.mixed and plan.distribution != first.distribution for plan in rest)
@@ -160,7 +160,7 @@ class Reference:
             return tuple(golden for golden in pool.map(answered, mixed) if golden is not None)
 
     def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
-        """Return the declared inputs as separate arrays."""
+        """Draw the inputs of a case with a seed, and check them against family.toml."""
         made = self._module.arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
         maker = self._module.maker("inputs")
         check_names(made, plan.operands, DRAWN, case=plan.name, maker=maker)
@@ -174,13 +174,11 @@ class Reference:
     def golden(
         self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays | None = None, *, few: bool = False
     ) -> ExpectedOutput:
-        """Return inputs drawn with `seed`, their expected outputs, and the error limits. Expected outputs and limits
-        are cached.
+        """Return inputs with their expected outputs and error limits. Expected outputs are cached.
 
         Args:
             inputs: inputs to use. If None, inputs are drawn with `seed`.
-            few: True if the inputs cause large errors in only a few outputs. The number of outputs then does not affect
-                the limits.
+            few: True if the inputs cause large errors in only a few output elements, e.g. because of one outlier.
         """
         inputs = self.draw(plan, seed) if inputs is None else inputs
         key = self._key(plan, seed, inputs)
@@ -191,7 +189,7 @@ class Reference:
         return golden
 
     def further(self, plan: CasePlan, seed: tuple[int, ...]) -> ExpectedOutput:
-        """Return a new set of inputs with expected outputs. It is used once and therefore not cached."""
+        """Draw inputs and return them with their expected outputs, without using the cache."""
         inputs = self.draw(plan, seed)
         return self._complete(plan, inputs, self._compute(plan, inputs))
 
@@ -205,7 +203,7 @@ class Reference:
         return replace(golden, verify=verify, verified=tuple(each.name for each in plan.verified))
 
     def _cached_golden(self, key: str) -> Arrays | None:
-        """Return cached expected outputs, unless a file outside the family on which they depend has changed."""
+        """Return cached expected outputs, or None if there are none or a file on which they depend has changed."""
         content = self._cache.get(key)
         if content is None:
             return None
@@ -213,7 +211,7 @@ class Reference:
         return stored if are_unchanged(unpacked(stored.pop(_DEPENDENCIES).tobytes())) else None
 
     def _compute_golden(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute expected outputs. Cache them if they are small, or faster to read than to compute."""
+        """Compute expected outputs. Cache them if they are small, or faster to read from the cache than to compute."""
         began = time.perf_counter()
         made = self._compute(plan, inputs)
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
@@ -224,9 +222,7 @@ class Reference:
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute expected outputs. If tolerances are relative to ``yardstick()``, also compute the maximum error of
-        ``yardstick()``.
-        """
+        """Compute expected outputs and, if the tolerances require it, the maximum error of ``yardstick()``."""
         began = time.perf_counter()
         stored = self._references(plan, inputs)
         if time.perf_counter() - began < _REPEATED_S:
@@ -236,7 +232,7 @@ class Reference:
         for each in measured:
             if each.name not in yardstick:
                 raise FamilyError(
-                    f"{self._module.maker('yardstick')}: makes no output `{each.name}` for case {plan.name}"
+                    f"{self._module.maker('yardstick')}: returns no output `{each.name}` for case {plan.name}"
                 )
             with self._module.blame(f"yardstick(), output `{each.name}`"):
                 values = array_of(yardstick[each.name], each, self._module.maker("yardstick"))
@@ -256,7 +252,7 @@ class Reference:
         return stored
 
     def _check_repeats(self, plan: CasePlan, first: Arrays, second: Arrays) -> None:
-        """Reject a reference if its results in two calls differ by more than the tolerance for kernels."""
+        """Reject ``reference()`` if the results of two calls differ by more than the tolerance for kernels."""
         for each in plan.outputs:
             right = first[f"reference/{each.name}"]
             off = math.sqrt(distance(second[f"reference/{each.name}"], right).squares)
@@ -267,26 +263,26 @@ class Reference:
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
 
     def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Call `reference` or `yardstick` with copies of the inputs, because they may modify them."""
+        """Call ``reference()`` or ``yardstick()`` with copies of the inputs, which the function may modify."""
         copies = {name: copied(array) for name, array in inputs.items()}
         return self._module.arrays(function, dict(plan.problem), copies)
 
     def _error(self, plan: CasePlan, output: Operand, values: NDArray[Any], reference: NDArray[Any]) -> float:
-        """Return the maximum error of the yardstick for an output."""
+        """Return the maximum absolute error of the values of ``yardstick()`` for an output."""
         where = f"{self._module.maker('yardstick')}: `{output.name}` of case {plan.name}"
         if values.shape != reference.shape:
-            raise FamilyError(f"{where} has shape {values.shape}, while reference() says {reference.shape}")
+            raise FamilyError(f"{where} has shape {values.shape}, but that of reference() has shape {reference.shape}")
         found = distance(check_yardstick(output, values, where), reference)
         if found.not_finite == found.elements:
-            raise FamilyError(f"{where} contains only NaN or infinities: no error can be computed")
+            raise FamilyError(f"{where} contains only NaN or infinities, so no error can be computed")
         size = norm(reference)
         if is_floating(output.dtype) and size and found.squares >= size * size:
-            reason = "is as far from reference() as zeros are, so its error would permit every output"
-            raise FamilyError(f"{where} {reason}; compute the same as reference(), in the dtype of the kernel")
+            reason = "differs from reference() as much as zeros do, so its error would permit every output"
+            raise FamilyError(f"{where} {reason}; compute the same values as reference(), in the dtype of the kernel")
         return found.max_abs
 
     def _key(self, plan: CasePlan, seed: tuple[int, ...], inputs: Arrays) -> str:
-        """Return the cache key. It covers the inputs, because they may depend on more than the seed."""
+        """Return the cache key. It covers the inputs, because inputs may depend on more than the seed."""
         outputs = [[each.name, each.dtype, each.shape] for each in plan.outputs]
         drawn = [[name, _checksum(array)] for name, array in sorted(inputs.items())]
         what = json.dumps([_LAYOUT, sorted(plan.problem.items()), plan.distribution, seed, outputs, drawn])
@@ -317,7 +313,7 @@ def _checksum(array: NDArray[Any]) -> str:
 
 
 def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
-    """Return the error limits of an output. `few` is True if few of its elements have the largest errors."""
+    """Return the error limits of an output. See `Reference.golden` for `few`."""
     tolerance = output.tolerance
     if tolerance is None:
         raise FamilyError(f"family.toml gives no tolerance for output `{output.name}`")
@@ -326,9 +322,9 @@ def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
     if tolerance.max_abs_ratio is None:
         return Limit(rel_l2=tolerance.rel_l2, max_abs=NO_LIMIT)
     error = float(stored[f"error/{output.name}"])
-    if not is_floating(output.dtype):  # integers are never rounded, so an exact yardstick demands exact results
+    if not is_floating(output.dtype):  # integers are never rounded, so the error may be 0
         return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
-    # a yardstick that happens to be exact must not demand exact results
+    # yardstick() may be exact by chance, but kernels need not be
     reference = stored[f"reference/{output.name}"]
     scale = largest_magnitude(reference)
     error = max(error, scale * float(np.finfo(np.float32).eps))

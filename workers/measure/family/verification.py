@@ -16,7 +16,7 @@ from workers.runner.protocol import CasePlan
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """``verify()`` applied to one problem and its inputs.
+    """Calls ``verify()`` for one problem and one set of inputs.
 
     Args:
         maker: names of the file and the function, used in error messages.
@@ -28,14 +28,15 @@ class Verification:
     inputs: Arrays
 
     def __call__(self, outputs: Arrays) -> str | None:
-        """Return the reason why outputs are wrong, or None if they are correct. An exception in the function counts as
-        a wrong output.
+        """Return the reason why outputs are wrong, or None if they are correct.
+
+        If ``verify()`` raises an exception, the outputs count as wrong.
 
         Args:
             outputs: outputs by name, as the kernel stored them.
 
         Raises:
-            FamilyError: the function returns something other than None, a bool or a text.
+            FamilyError: ``verify()`` returns something other than None, a bool or a text.
         """
         try:
             said = self.function(dict(self.plan.problem), _copies(self.inputs), _copies(outputs))
@@ -49,7 +50,7 @@ class Verification:
             return f"verify() refuses the outputs: {said}"
         returned = f"returns {type(said).__name__}"
         raise FamilyError(
-            f"{self.maker}: {returned}; return None for right outputs, else a text that says what is wrong"
+            f"{self.maker}: {returned}; return None for right outputs, and a text with the reason for wrong outputs"
         )
 
     def check_refuses(self) -> None:
@@ -61,7 +62,7 @@ class Verification:
         """
         if all(self(self._filled(byte)) is None for byte in (0, POISON)):
             reason = f"accepts outputs of zeros and outputs of bytes {POISON:#x} for case {self.plan.name}"
-            raise FamilyError(f"{self.maker}: {reason}: it would accept every kernel")
+            raise FamilyError(f"{self.maker}: {reason}, so it would accept every kernel")
 
     def _filled(self, byte: int) -> Arrays:
         return {each.name: _filled(each, byte) for each in (*self.plan.outputs, *self.plan.verified)}
