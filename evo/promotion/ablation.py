@@ -20,9 +20,10 @@ class Change:
     """A champion's config with one tunable changed.
 
     Attributes:
-        config: the complete changed config. None if no valid config has this value, even with one further change.
-        also: the further change that a constraint requires, as tunable and value.
-        reason: the constraint that the change alone violates; empty if there is none.
+        config: the complete changed config. None if no valid config has the new value, even with a second tunable
+            changed.
+        also: a second tunable with its new value, if a constraint requires this change too; otherwise empty.
+        reason: the constraints that are violated if only `tunable` changes; empty if there are none.
     """
 
     tunable: str
@@ -43,7 +44,7 @@ class Effect:
         noise: largest relative difference between two series of the champion in the same rounds.
         finding: ``nothing`` if the ratio differs from 1 by less than the policy's minimum gain; ``pays`` if the
             champion's own value is better by more than the noise; ``hurts`` if it is worse by more than the noise;
-            ``unclear`` if the interval allows several of these.
+            ``unclear`` if the interval of the ratio is compatible with more than one of these.
     """
 
     ratio: Interval
@@ -54,10 +55,10 @@ class Effect:
 def changes(space: Space, champion: Config, *, values: bool = False) -> list[Change]:
     """Return the changes of an ablation, one switch at a time, in the order of the tunables.
 
-    A switch is a tunable whose values have no order (booleans and texts), or a tunable with only two values.
+    A switch is a tunable with unordered values (booleans or texts), or a tunable with only two values.
 
     Args:
-        values: True to try the adjacent values of the other tunables too.
+        values: True to change the remaining tunables too, each to the values next to the champion's.
     """
     return [
         _change(space, champion, tunable, rank)
@@ -67,7 +68,7 @@ def changes(space: Space, champion: Config, *, values: bool = False) -> list[Cha
 
 
 def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect | None:
-    """Compute the effect of a change from its samples; None if there are no samples."""
+    """Return the effect of a change, computed from its samples; None if there are no samples."""
     champion, changed, again = ablated.champion, ablated.changed, ablated.champion_again
     if champion is None or changed is None or again is None:
         return None
@@ -77,11 +78,11 @@ def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect 
 
 
 def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
-    """Classify the effect of a different value by the interval of its time ratio.
+    """Return the effect of the winner's value of a tunable, compared with a replacement value.
 
     Args:
-        ratio: time with the different value divided by the time with the winner's value.
-        least: the policy's minimum gain. If the whole interval is closer to 1 than this, both values are equally good.
+        ratio: time with the replacement divided by the time with the winner's value.
+        least: the policy's minimum gain. If all of `ratio` is closer to 1 than this gain, the values are equally good.
         noise: relative difference between two series of the same kernel, if known.
     """
     if ratio.reach(1.0) < least:
@@ -115,7 +116,7 @@ def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Chan
 
 
 def _tied(space: Space, row: Indices, kept: int) -> Config | None:
-    """Return the nearest valid config that differs from an invalid config in one tunable other than `kept`."""
+    """Return the valid config that is nearest to the invalid config `row` and changes one tunable except `kept`."""
     near = [
         _with(row, index, rank)
         for index, tunable in enumerate(space.tunables)

@@ -10,13 +10,14 @@ from evo.trial.timing import Bars
 def bars(policy: Policy, kernels_us: Sequence[float], *, by_time: bool) -> Bars:
     """Return the times above which a candidate's measurement is shortened or stopped.
 
-    There are no limits before the first kernel is known. With fewer than `ELITES` kernels, a candidate that is much
-    slower than the fastest kernel gets fewer samples, and only a far slower candidate is stopped.
+    There are no such times before the first kernel is known. With fewer than `ELITES` kernels, a candidate gets fewer
+    samples if it takes more than `Policy.prune_ratio` times the time of the fastest kernel, and is stopped only above
+    `Policy.hopeless_ratio` times this time.
 
     Args:
         kernels_us: times of the fastest kernels in µs, at most `ELITES`, fastest first.
         by_time: False if the search has a metric or two objectives. A slow kernel may then still be the best, or on the
-            Pareto front, so there are no limits.
+            Pareto front, so no measurement is shortened or stopped.
     """
     if not (kernels_us and by_time):
         return Bars()

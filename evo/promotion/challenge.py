@@ -17,9 +17,9 @@ class Incumbent:
     """The current champion, as a search sees it.
 
     Attributes:
-        cost: cost at the confirmed time, which was measured in another session; see `evo.promotion.goal`.
-        here: cost at the confirmed time, corrected to be comparable with this search's quick samples. None if another
-            search confirmed the champion.
+        cost: the champion's cost at its confirmed time; see `evo.promotion.goal`.
+        here: the same cost, corrected to be comparable with this search's quick samples; see `comparable_us`. None if
+            another search confirmed the champion.
         binary_digest: digest of the champion's binary; None if unknown.
         foreign: True if the champion belongs to another variant or version of the family, so that its config cannot be
             compared with configs of this search.
@@ -40,7 +40,7 @@ class ChallengeLimit:
     Attributes:
         below: upper limit of a challenger's quick cost (exclusive).
         binaries: digests of the incumbent's binaries. Trials with these binaries do not challenge.
-        again: the trial of this search that measured the incumbent's config or binary; None if there is none.
+        again: a trial of this search with the incumbent's config or binary; None if there is none.
     """
 
     below: float
@@ -49,7 +49,7 @@ class ChallengeLimit:
     again: Trial | None
 
     def missed_by(self, best: Trial, goal: Goal | None = None) -> str:
-        """Explain why the best trial that is not the incumbent did not challenge.
+        """Return a sentence that explains why `best`, the best trial except the incumbent, did not challenge.
 
         Args:
             goal: the search's metric; None if the objective is the time.
@@ -72,11 +72,10 @@ def _cost_text(cost: float | None) -> str:
 
 
 def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> float | None:
-    """Return a confirmed time in a form comparable with the search's quick samples; None if nothing was measured.
+    """Return a confirmed time, corrected to be comparable with quick samples; None if nothing was measured.
 
     A device may be slower in a confirmation than during the search because it is warm, at its power limit, or shared.
-    The fastest baseline is then slower too. A slowdown that both share does not mean that the quick time was short by
-    chance.
+    The fastest baseline is then slower too, and the confirmed time is divided by the baseline's slowdown.
 
     Args:
         baselines: timings of the baselines, measured at the start of the search.
@@ -92,10 +91,10 @@ def comparable_us(verdict: Verdict | None, baselines: Mapping[str, Timing]) -> f
 def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> ChallengeLimit:
     """Return the limit that a challenger's quick cost must beat.
 
-    If this search measured or confirmed the incumbent, the limit is the incumbent's cost minus the minimum gain. If it
-    did both, the larger cost counts, because the quick samples of a confirmed trial were probably short by chance.
-    Otherwise the limit is the cost from the other search plus the policy's session drift, because quick samples are
-    only roughly comparable with a confirmation of another search.
+    If this search measured or confirmed the incumbent, the limit is the incumbent's cost minus the minimum gain. If the
+    search did both, the larger of the two costs is used, because the quick samples of a confirmed trial were probably
+    short by chance. If the search did neither, the limit is the confirmed cost plus the policy's session drift, because
+    quick samples are only roughly comparable with a confirmation of another search.
     """
     own = [trial for trial in finished if is_incumbent(incumbent, trial)]
     again = next((trial for trial in own if trial.cost is not None), None)
@@ -131,7 +130,7 @@ class Challenge:
 class Challengers:
     """Challengers of one search.
 
-    Selects trials from the search's history, and corrects quick times if a confirmation found longer ones.
+    The class selects trials from the search's history, and replaces quick times if a confirmation found longer times.
     """
 
     def __init__(self, history: History, policy: Policy, goal: Goal | None = None) -> None:
@@ -145,7 +144,7 @@ class Challengers:
         return len(self._seen)
 
     def __contains__(self, trial: Trial) -> bool:
-        """Return True if this trial, or another trial with the same binary, has challenged."""
+        """Return True if the trial, or any trial with its binary, has challenged."""
         finished, position = self._history.finished, self._history.position
         earlier = (finished[position[number]].binary_digest for number in self._seen)
         return trial.number in self._seen or (trial.binary_digest is not None and trial.binary_digest in earlier)
@@ -153,13 +152,13 @@ class Challengers:
     def due(self, below: float | None, *, ended: bool, besides: Collection[str] = ()) -> Trial | None:
         """Return the trial that should challenge the incumbent now; None if no challenge is due.
 
-        A challenge is due after every `Policy.challenge_every` ended trials, and after the last trial. Trials with the
-        same binary are one kernel, which challenges once.
+        A challenge is due after every `Policy.challenge_every` ended trials, and after the last trial. Trials with
+        equal binaries are the same kernel, which challenges only once.
 
         Args:
             below: upper limit of the challenger's cost (exclusive); None if there is no limit.
             ended: True if no trial is pending and none will be proposed.
-            besides: digests of binaries that must not challenge, e.g. the incumbent's.
+            besides: digests of the binaries that must not challenge, e.g. the incumbent's.
         """
         finished, last = len(self._history.finished), max(self._seen.values(), default=0)
         if not ended and finished - last < self._policy.challenge_every:
@@ -173,22 +172,22 @@ class Challengers:
         return None
 
     def begin(self, trial: Trial) -> Challenge:
-        """Record the start of a trial's challenge. Return the entry to store; `learn` needs it after a restart."""
+        """Record that a trial challenges now. Return the record to store; `learn` restores it after a restart."""
         self._seen[trial.number] = len(self._history.finished)
         return Challenge(number=trial.number, seen=len(self._history.finished))
 
     def learn(self, challenge: Challenge) -> None:
-        """Apply a stored challenge. Applying it again has no effect."""
+        """Restore a stored challenge. Restoring it twice has no further effect."""
         self._seen[challenge.number] = challenge.seen
         if challenge.time_us is not None:
             self.confirmed(challenge.number, challenge.time_us)
 
     def confirmed(self, number: int, time_us: float) -> None:
-        """Record the time that a confirmation measured for a trial, over many rounds in a fresh process.
+        """Record the time of a trial that a confirmation measured over many rounds in a fresh process.
 
-        If the confirmed time exceeds the quick time by more than the minimum gain, it replaces the times of all configs
-        that compile to this binary. Otherwise, times that are short by chance would mislead the strategy, tighten the
-        limits for other trials, and keep other trials from challenging.
+        If the confirmed time exceeds the quick time by more than the minimum gain, it replaces the quick times of all
+        trials with this binary. Without this correction, times that are short by chance would mislead the strategy,
+        tighten the limits for later trials, and keep slower trials from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
         self._correct(trial, time_us)
@@ -202,7 +201,7 @@ class Challengers:
         return binary_digest is not None and binary_digest in self._confirmed_us
 
     def check(self, trial: Trial) -> None:
-        """Correct the time of an ended trial if a confirmation has timed its binary."""
+        """Replace the quick time of an ended trial if a confirmation of its binary found a longer time."""
         if trial.binary_digest in self._confirmed_us:
             self._correct(trial, self._confirmed_us[trial.binary_digest])
 

@@ -18,13 +18,14 @@ from evo.trial.results import ConfirmReport
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredEvidence:
-    """Parts of a confirmation report that a device kind must deliver for a promotion.
+    """The parts that a confirmation report must contain for a promotion, by device kind.
 
     Attributes:
-        proof: True if the report must contain correctness cases, checked outputs of timed calls, times on outputs that
-            hold the result and on overwritten outputs, and sanitizer findings or the reason why no sanitizer ran.
-        processes: True if the report must contain the further fresh processes that the policy demands.
-        environment: keys that the recorded environment of the measurement must contain.
+        proof: True if the report must contain correctness cases, checked outputs of timed calls, call times on outputs
+            that already hold the result and on overwritten outputs, and sanitizer findings or the reason why no
+            sanitizer ran.
+        processes: True if the report must contain as many fresh processes as the policy demands.
+        environment: keys that `ConfirmReport.environment` must contain.
     """
 
     proof: bool
@@ -35,8 +36,8 @@ class RequiredEvidence:
 def required(kind: DeviceKind) -> RequiredEvidence:
     """Return the evidence that a device kind must deliver.
 
-    Recordings have only samples. Estimates run no kernels, so their confirmations always lack some of the required
-    evidence.
+    Recordings need only samples. Estimates run no kernels, so their reports always lack required evidence and promote
+    nothing.
     """
     declared = kind_of(kind)
     runs = declared.runs != "recordings"
@@ -52,10 +53,10 @@ def decide(
     *,
     kind: DeviceKind,
 ) -> Verdict:
-    """Return the verdict on a confirmation: the rules of `judge`, and the rules about required separation and evidence.
+    """Return the verdict of `judge` on a confirmation, with the rules about separation and required evidence added.
 
     Args:
-        kind: kind of the device that measured; see `required`. The other arguments are those of `judge`.
+        kind: kind of the device that measured the kernels. The remaining arguments are those of `judge`.
     """
     verdict = judge(report, policy, challengers, rng, known)
     if report.failure is not None or report.challenger is None:
@@ -74,8 +75,8 @@ def decide(
 def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) -> Iterator[Rule]:
     """Yield the rule about the isolation between candidate and judge.
 
-    There is no rule if the policy demands no isolation, or if kernels of the device kind are not machine code that runs
-    on the judge's machine.
+    There is no rule if the policy demands no isolation, or if the device kind does not run kernels as machine code of
+    the CPU.
     """
     demanded = "full" if policy.untrusted == "sandbox" else policy.min_separation
     if demanded == "none" or "separation" not in required(kind).environment:
@@ -88,7 +89,7 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
     )
     if figure < threshold:
         text += (
-            f" Missing: {', '.join(missing(reported))}; `kernel-evo doctor` on the worker's machine says how to get it."
+            f" Missing: {', '.join(missing(reported))}; `kernel-evo doctor` on the worker's machine names the remedy."
         )
     yield Rule(
         name="separation", passed=figure >= threshold, figure=float(figure), threshold=float(threshold), text=text
@@ -98,7 +99,7 @@ def _separation_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind) ->
 def _evidence_rule(report: ConfirmReport, policy: Policy, kind: DeviceKind, *, promoted: bool) -> Rule:
     wanted = required(kind)
     lacking = [*_missing_samples(report, policy), *_missing_proof(report, wanted)]
-    if promoted:  # the later steps run only for challengers that would be promoted
+    if promoted:  # only challengers that would be promoted reach these steps
         lacking += _missing_after_the_first_process(report, policy, wanted)
     text = f"The report has all evidence that a device of kind {kind} must deliver."
     if lacking:
@@ -125,7 +126,7 @@ def _missing_proof(report: ConfirmReport, required: RequiredEvidence) -> Iterato
         judged = 0 if report.answers is None else report.answers.judged
         yield f"judged answers of timed calls (answers: {judged} of at least {rounds})"
     if report.overwrite_check is None:
-        yield "times on answered and poisoned outputs (overwrite_check)"
+        yield "times on outputs that hold the answer and on overwritten outputs (overwrite_check)"
 
 
 def _missing_after_the_first_process(
@@ -148,7 +149,7 @@ def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str |
     """Return the reason why a champion's evidence is void; None if it is still valid.
 
     Args:
-        refuted: reason why a later confirmation found the kernel wrong; None if it did not.
+        refuted: reason why a later confirmation found the kernel wrong; None if no confirmation did.
     """
     if refuted is not None:
         return f"a later confirmation refuted its kernel: {refuted}"
@@ -159,6 +160,6 @@ def void_reason(verdict: Verdict | None, objective: Objective, *, refuted: str |
     if objective.protocol != PROTOCOL_VERSION:
         return (
             f"it was measured under timing protocol {objective.protocol}, and this version measures under protocol "
-            f"{PROTOCOL_VERSION}: their times do not compare"
+            f"{PROTOCOL_VERSION}: the times are not comparable"
         )
     return None

@@ -19,7 +19,7 @@ from evo.trial.results import ConfirmReport, Repeat
 from evo.trial.timing import Timing
 
 FIELD, SECOND = "objective.metric", "objective.second_metric"
-"""Names of the metrics of the first and the second objective in errors."""
+"""Field names of the first and the second metric, for error messages."""
 
 WORST = sys.float_info.max
 """Cost of a kernel whose metric has no value at its confirmed time."""
@@ -47,14 +47,14 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A metric: an expression over ``time_us``, energy and power, rates, build resources, tunables and problem fields.
+    """A metric: an expression over time, energy, power, rates, build resources, tunables and problem fields.
 
     Attributes:
         objective: the objective whose metric this is.
         expression: the parsed expression.
         problem: values of the problem fields.
         work: operations (``flops``) and moved ``bytes`` of a call; empty if the family does not state them.
-        called: name of the metric in errors: `FIELD` or `SECOND`.
+        called: field name of the metric in error messages: `FIELD` or `SECOND`.
     """
 
     objective: Objective
@@ -78,7 +78,7 @@ class Goal:
         Args:
             flops: number of operations of a call; None if the family does not state it.
             moved: number of bytes that a call moves; None if the family does not state it.
-            called: name of the metric in errors.
+            called: field name of the metric in error messages.
 
         Raises:
             InvalidInput: the metric is not an expression, or a direction is set without a metric.
@@ -100,7 +100,7 @@ class Goal:
         The arguments are those of `of`.
 
         Raises:
-            InvalidInput: as in `of`, or both objectives are equal.
+            InvalidInput: the cases of `of`, or both objectives are equal.
         """
         if (second := objective.second) is None:
             if objective.second_direction != "minimise":
@@ -133,7 +133,7 @@ class Goal:
             raise InvalidInput(self.called, f"`{self.expression.text}` needs energy, and {unmetered}")
         power = () if unmetered else POWER
         varying = {"time_us", *power, *rates[:2], *(RESOURCES if compiled else ()), *tunables}
-        self.expression.check_names(sorted({*varying, *rates, *self.problem}), "figures of a trial here")
+        self.expression.check_names(sorted({*varying, *rates, *self.problem}), "names that a metric can use here")
         if not self.expression.names & varying:
             remedy = f"use one of: {', '.join(sorted(varying))}"
             raise InvalidInput(self.called, f"`{self.expression.text}` is the same for every config; {remedy}")
@@ -153,11 +153,11 @@ class Goal:
             figures |= {"power_w": kernel.power_w, "energy_uj": kernel.power_w * time_us}
         figures |= {**self.problem, **kernel.config, "time_us": time_us}
         if not self.expression.names <= figures.keys():
-            self.expression.check_names(sorted(figures), "figures of this trial")
+            self.expression.check_names(sorted(figures), "names that this trial defines")
         value = float(self.expression.number(figures))
         if not (math.isfinite(value) and value > 0.0):
-            reason = f"`{self.expression.text}` is {value:g} here, and costs are compared by their ratio"
-            raise InvalidInput(self.called, f"{reason}; write a metric that is positive, e.g. `1 + spill_bytes`")
+            reason = f"`{self.expression.text}` is {value:g} here, but values are compared by their ratio"
+            raise InvalidInput(self.called, f"{reason}; write a metric that is always positive, e.g. `1 + spill_bytes`")
         return value
 
     def cost(self, kernel: Kernel, time_us: float) -> float:
@@ -179,7 +179,7 @@ class Goal:
             return WORST
 
     def judged(self, trial: Trial) -> Trial:
-        """Return an ended trial with its cost, or with an invalid measurement as outcome if the metric has no value."""
+        """Return an ended trial with its cost added. If the metric has no value, the outcome is InvalidMeasurement."""
         outcome = trial.outcome
         if not isinstance(outcome, Measured | Estimated) or trial.time_us is None:
             return trial
@@ -192,12 +192,12 @@ class Goal:
         return replace(trial, outcome=replace(outcome, cost=cost))
 
     def words(self) -> Words:
-        """Return the words with which rules report values of this metric."""
+        """Return the words with which rules report costs of this metric."""
         return Words(quantity=f"cost ({self.objective.goal})", unit="", takes="has", ratio="times as good", ran="was")
 
 
 def needs_energy(objective: Objective) -> bool:
-    """Return True if one of the objective's metrics needs an energy meter."""
+    """Return True if the first or the second metric needs an energy meter."""
     goals = (found(objective, {}, flops=None, moved=None) for found in (Goal.of, Goal.second))
     return any(goal is not None and goal.metered for goal in goals)
 
@@ -209,10 +209,10 @@ def _kernel(config: Config, outcome: Measured | Estimated) -> Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Converts the times of a confirmation's two kernels to costs.
+    """Converts times of a confirmation's challenger and incumbent to costs.
 
     Attributes:
-        incumbent: properties of the incumbent; None if there is no incumbent.
+        challenger, incumbent: properties of the kernels; `incumbent` is None if there is no incumbent.
     """
 
     goal: Goal
@@ -239,7 +239,7 @@ class Costs:
         A report without an incumbent is returned unchanged.
 
         Raises:
-            InvalidInput: the metric has no value for one of the two kernels.
+            InvalidInput: the metric has no value for the challenger or the incumbent.
         """
         if report.incumbent is None or report.challenger is None or self.incumbent is None:
             return report
@@ -262,7 +262,7 @@ class Costs:
         )
 
     def metric(self, time_us: float) -> float | None:
-        """Return the challenger's metric at a time; None if the metric has no value."""
+        """Return the challenger's metric at `time_us`; None if the metric has no value."""
         try:
             return self.goal.metric(self.challenger, time_us)
         except InvalidInput:
@@ -280,9 +280,9 @@ class Costs:
         return longer / self.goal.cost(self.challenger, time_us)
 
     def _series(self, kernel: Kernel, timing: Timing) -> Timing:
-        """Return a series with costs in place of times.
+        """Return the timing with costs in place of times.
 
-        If the metric needs energy, the series consists of the spans whose power was measured.
+        If the metric needs energy, only the spans with measured power are used.
         """
         if self.goal.metered and timing.power is not None:
             pairs = zip(timing.power.samples_us, timing.power.samples_w, strict=True)

@@ -29,18 +29,18 @@ _ADVICE = (
 def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
     """Return True if the samples so far would lead to a promotion.
 
-    If not, the remaining steps are skipped: further processes after the first one, sanitizers and a profile after the
-    last one.
+    If the result is False after the first process, no further processes run. If it is False after the last process,
+    sanitizers and the profiler do not run.
     """
     lenient = replace(policy, require_sanitizers=False, require_profile=False, min_calls_per_error=None)
     return judge(report, lenient, 1, np.random.default_rng(0), Known(costs=costs)).promote
 
 
 def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
-    """Return True if one more process is needed.
+    """Return True if a confirmation needs another fresh process.
 
-    With an incumbent, one more is needed while the decision on a promotion is open; without one, until enough processes
-    have run for a prediction.
+    With an incumbent, the result is True while the sequential test is open. Without an incumbent, it is True until
+    `Policy.confirm_processes` processes have run, because the prediction needs them.
     """
     try:
         prediction = predict(report if costs is None else costs.report(report), policy)
@@ -52,7 +52,7 @@ def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
 
 
 def so_far(report: ConfirmReport, policy: Policy) -> str:
-    """Return the provisional speed-up as a clause for the end of a sentence; empty if nothing was compared yet."""
+    """Return the speed-up so far as a clause that ends a sentence; empty if nothing was compared yet."""
     against, challenger = report.repeated_against, report.challenger
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")
     if challenger is None or other is None:
@@ -71,14 +71,14 @@ def judge(
     rng: np.random.Generator,
     known: Known = Known(),
 ) -> Verdict:
-    """Apply the policy's rules to one confirmation.
+    """Return the verdict on one confirmation by applying all rules.
 
     Args:
-        report: report with interleaved samples. Without an incumbent, the challenger becomes the first champion.
+        report: report with interleaved samples. Without an incumbent, the challenger can become the first champion.
         policy: thresholds of the rules.
         challengers: number of challengers that this search has confirmed, including this one. The p-value is corrected
-            for it.
-        rng: random generator of the bootstrap; equal states give equal verdicts.
+            for this number.
+        rng: random generator of the bootstrap. Generators in equal states give equal verdicts.
         known: facts that the report does not contain. Rules that need an unknown fact are skipped.
     """
     challenger, costs = report.challenger, known.costs
@@ -138,7 +138,7 @@ def judge(
 
 
 def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Return all rules that apply, and those among them that no speed-up can outweigh."""
+    """Return all rules that apply, and the subset that no speed-up can outweigh."""
     rules: list[Rule] = []
     decisive: list[Rule] = []
     for marked in RULES:
@@ -151,7 +151,7 @@ def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, .
 
 
 def _may_gain_enough(confirmation: Confirmation) -> bool:
-    """Return True if the challenger is faster, and its speed-up may reach the minimum gain."""
+    """Return True if the challenger is faster and the interval of its speed-up reaches the minimum gain."""
     speedup = confirmation.speedup
     if speedup is None:
         return False
@@ -159,7 +159,7 @@ def _may_gain_enough(confirmation: Confirmation) -> bool:
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
-    """Return the speed-up over all processes if several processes compared the two kernels, else `alone`.
+    """Return the speed-up over all processes if several compared the challenger with `against`, else `alone`.
 
     Args:
         against: ``incumbent``, or the name of a baseline.
@@ -200,7 +200,7 @@ def _not_measured(report: ConfirmReport) -> Verdict:
 
 
 def _without_value(error: InvalidInput) -> Verdict:
-    """Return the verdict if the metric has no value for challenger or incumbent, so that they cannot be compared."""
+    """Return the verdict for a metric that has no value for challenger or incumbent."""
     text = f"Challenger and incumbent cannot be compared: {error}."
     rule = Rule(name="metric", passed=False, figure=0.0, threshold=1.0, text=text)
     return Verdict(promote=False, summary=f"Not promoted. {text}", rules=(rule,))
@@ -228,7 +228,7 @@ def _summary(
 
 
 def _corrected(speedup: Interval, expected: float | None) -> str:
-    """Return a clause with the gain that later measurements should find; empty if it equals the measured gain."""
+    """Return a clause with the gain expected of later measurements; empty if it equals the measured gain."""
     if expected is None:
         return ""
     found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))

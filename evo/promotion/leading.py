@@ -20,11 +20,11 @@ class Figure:
     """A time or speed-up of a candidate, with its source.
 
     Attributes:
-        value: microseconds if the unit is ``us``, a speed-up factor if it is ``x``.
-        source: ``quick`` (samples of a trial), ``confirmed`` (fresh processes), ``refuted`` (a confirmation found
-            that the kernel is not valid) or ``estimated`` (never run).
+        value: time in µs if the unit is ``us``, a speed-up factor if it is ``x``.
+        source: ``quick`` (samples of a trial), ``confirmed`` (fresh processes), ``refuted`` (a confirmation found that
+            the kernel is not valid) or ``estimated`` (never run).
         interval: confidence interval of the value; None if none was computed.
-        against: baseline to which a speed-up refers; None for a time.
+        against: name of the baseline that a speed-up compares with; None for a time.
     """
 
     value: float
@@ -39,7 +39,7 @@ class Figure:
 
     @property
     def words(self) -> str:
-        """The source in words for tables and sentences, e.g. ``quick, not confirmed``."""
+        """The source as text for tables and sentences, e.g. ``quick, not confirmed``."""
         words = {"quick": "quick, not confirmed", "estimated": "estimate, not run", "refuted": "refuted, not valid"}
         return words.get(self.source, self.source)
 
@@ -65,7 +65,7 @@ class Confirmation:
 
 
 def confirmation_of(verdict: Verdict | None) -> Confirmation | None:
-    """Return the result of a confirmation from its verdict; None if the challenger was neither measured nor refuted."""
+    """Return the result of a confirmation from its verdict; None if it was neither measured nor refuted."""
     if verdict is None or (verdict.challenger is None and verdict.refuted is None):
         return None
     return Confirmation(
@@ -102,11 +102,12 @@ def leading_speedup(
     *,
     estimated: bool = False,
 ) -> Figure | None:
-    """Return the speed-up over the fastest baseline to show; None if there is no time or no baseline, or if the
-    kernel was refuted.
+    """Return the speed-up over the fastest baseline to show for a candidate.
 
-    A confirmed speed-up is a ratio of times from one session. A confirmed time is never divided by a baseline's time
-    from another session.
+    The result is None if there is no time or no baseline, or if the kernel was refuted.
+
+    A confirmed speed-up comes from the confirmation's own baselines, because times of different sessions are not
+    comparable.
     """
     if confirmation is not None:
         if confirmation.speedup is None or confirmation.refuted is not None:

@@ -13,23 +13,23 @@ from evo.text.suggestion import unknown
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """All gates and thresholds that decide whether a candidate passes, except the family's numeric tolerance.
+    """The gates and thresholds that a candidate must pass. Numeric tolerances are part of the family instead.
 
     Attributes:
-        quick_samples: number of quick samples of every trial that may be among the fastest.
+        quick_samples: number of quick samples of a trial. Trials that are clearly slower than the elites get fewer.
         confirm_samples: maximum number of interleaved rounds of a confirmation.
         round_error, fewest_rounds: the rounds of a process end early, after at least `fewest_rounds` rounds (a multiple
             of 10), if the median ratio of each compared pair of kernels has a standard error of at most `round_error`.
-            None takes all rounds.
+            None disables this rule.
         hopeless_errors: the rounds of a first process also end if the challenger's speed-up over the incumbent is below
             the minimum gain by this many standard errors, so that it cannot be promoted. None disables this rule.
         first_round_error: without an incumbent, the rounds of a first process end if the standard error is at most this
             fraction of the logarithm of the speed-up over the fastest baseline. None disables this rule.
-        confirm_processes: number of fresh processes, including the first, after which a promotion is first decided.
-            With 1, a single process decides, and effects of the process on the kernel are not judged.
+        confirm_processes: number of fresh processes, including the first, before the first decision on a promotion.
+            With 1, a single process decides, and differences between processes are not taken into account.
         most_processes: maximum number of fresh processes. Processes are added while the decision is open.
         process_looks: number of decision points, at evenly spaced numbers of processes (by default 5, 8, 11 and 15).
-        process_samples: number of rounds of each process that count in comparisons over processes; at most
+        process_samples: maximum number of rounds per process that are used in comparisons over processes; at most
             `confirm_samples`.
         baseline_samples: replaces `process_samples` if there is no incumbent. Further processes then only improve the
             prediction of the time.
@@ -38,14 +38,13 @@ class Policy:
         futility: a challenger gets no further processes if the probability that its mean over processes reaches the
             minimum gain is below this value.
         prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
-            than this factor slower than the slowest elite. None never stops a candidate for this reason.
+            than this factor slower than the slowest elite. None disables this rule.
         shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is more than this factor
-            slower than the slowest elite gets only one more sample, and none in the other cache mode. It cannot become
-            an elite. None takes all samples of every candidate.
+            slower than the slowest elite gets only one more sample, and none in the second cache mode. It cannot become
+            an elite. None disables this rule.
         hopeless_ratio: a candidate is stopped before its remaining cases are verified (outcome Pruned) if its first
             verified calls take more than 20 ms each and are more than this factor slower than the slowest elite. With
-            fewer than eight elites, the fastest kernel replaces the slowest elite. None verifies every candidate on all
-            cases.
+            fewer than eight elites, the fastest kernel replaces the slowest elite. None disables this rule.
         minimum_gain: smallest relative gain over the incumbent that justifies a promotion (0.02 means 2 % less time).
         minimum_effect: smallest effect size (Hedges' g) that justifies a promotion.
         effect_trim: fraction of the smallest and of the largest samples that the effect size ignores. Without it, a few
@@ -53,38 +52,38 @@ class Policy:
         least_rounds: minimum number of rounds of a process that can lead to a promotion. They are taken even if time is
             short.
         judged_calls: number of calls of a confirmation whose outputs are checked, each on different inputs than the
-            previous call. It is lower if time is short, but at least 16. If N calls are right, an error rate above 1 in
-            N/3 is excluded.
-        judged_inputs: total number of different inputs on which the further processes of a confirmation check one call
-            each. It is lower if time is short.
-        min_calls_per_error: the checked calls must exclude, with the probability `confidence`, an error rate of one
-            call in this many. None only reports the excluded error rate.
+            previous call. It is lower if time is short, but at least 16. If N checked calls are right, an error rate
+            above 3/N is excluded with 95 % confidence.
+        judged_inputs: total number of different inputs that the further processes of a confirmation check, with one
+            call per input. It is lower if time is short.
+        min_calls_per_error: with the probability `confidence`, the checked calls must exclude an error rate of 1 /
+            `min_calls_per_error`. With None, the excluded error rate is only reported.
         max_ring_ratio: largest accepted time of a call on separate outputs, relative to repeated calls on the same
             outputs.
         max_ring_ratio_of_caches: replaces `max_ring_ratio` if one set of buffers fits a faster cache than all sets
             together.
-        maximum_quick_gap: a larger relative difference between the confirmed and the quick time causes a warning (0.25
-            means a quarter more or less time). None disables the warning.
-        session_share: if the fastest baseline shares at least this fraction of that difference, on a logarithmic scale,
-            the warning names the device as the cause, not the kernel.
+        maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
+            a warning (0.25 means a quarter more or less time). None disables the warning.
+        session_share: the warning names the device as the cause, not the kernel, if the time of the fastest baseline
+            changed by at least this fraction of the difference, on a logarithmic scale.
         confidence: confidence of the bootstrap intervals.
         significance: level of the paired test, before the correction for the number of challengers.
         max_skipped, skip_confidence: a kernel skips work if its calls take longer by more than the fraction
             `max_skipped`, with the confidence `skip_confidence`, on outputs that hold no result than on outputs that
             hold the right result.
-        max_rework: largest accepted ratio of the two times if skipped work is not certain. It includes an allowance for
-            noise.
-        max_rework_bound: largest accepted upper end of the ratio's interval. A wider interval cannot exclude that the
-            kernel skips a third of its work.
+        max_rework: largest accepted ratio of the call times on outputs without and with the result, if skipped work is
+            not certain. It includes an allowance for noise.
+        max_rework_bound: largest accepted upper end of the confidence interval of this ratio. A wider interval cannot
+            exclude that the kernel skips a third of its work.
         max_incumbent_slowdown: largest accepted time of the incumbent, in any process, relative to its own
-            confirmation. If it is exceeded, something slows the incumbent down, and nothing is promoted over it.
+            confirmation. Above it, a disturbance slows the incumbent down, and no challenger is promoted.
         max_repeat_ratio: largest accepted time of a call on new inputs, relative to a call on inputs that were timed
             before.
         few_elements, max_repeat_ratio_of_few: `max_repeat_ratio_of_few` replaces `max_repeat_ratio` if all inputs
             together have at most `few_elements` elements, because a branch predictor can learn the branches of so few
             elements.
-        noisy_repeat_factor: on a noisy device, a kernel is refused only if the ratio exceeds these limits by this
-            factor. Below that, other programs may be the cause.
+        noisy_repeat_factor: on a noisy device, a kernel is refused only if the ratio exceeds `max_repeat_ratio` or
+            `max_repeat_ratio_of_few` by this factor. A smaller excess may be caused by other programs.
         suspect_speedup: a trial whose speed-up over the fastest baseline is at least this factor is flagged for review.
         session_drift: allowance for a slower machine. If no trial of the search measured the champion, trials that are
             slower than the champion's confirmed time by up to this fraction may challenge.
@@ -92,8 +91,8 @@ class Policy:
             trials.
         final_challengers: maximum number of challenges after all trials have ended.
         confirming_share: fraction of a search's running time that confirmations may take before it ends.
-        other_unit_s: seconds that a confirmation waits for a device other than the one that measured the challenger, if
-            such a device is connected.
+        other_unit_s: seconds that a confirmation waits for a second device of the same model, if one is connected. A
+            confirmation preferably does not run on the device that measured the challenger.
         challenge_every: minimum number of trials between two challenges of the incumbent while a search runs. A
             challenge is also due after the last trial.
         max_registers, max_shared_memory_bytes, min_occupancy: limits in addition to the target's limits; None means no
@@ -105,19 +104,22 @@ class Policy:
             promotion.
         require_profile: True to refuse a promotion if no profile could be taken. With False, profile gates apply only
             if a profile was taken.
-        min_separation: required isolation between CPU candidates and the judge, a level of `evo.device.separation`.
+        min_separation: required isolation between CPU candidates and the process that judges them, a level of
+            `evo.device.separation`.
         untrusted: with ``sandbox``, only workers that compile in a sandbox and isolate CPU kernels fully serve the
             search and its variants; with ``allow``, any worker does.
-        min_tensor_active, min_achieved_occupancy, min_sector_efficiency: lower limits for the winner's profile, as
-            fractions.
-        min_fp8_operations: minimum number of FP8 operations in the winner's profile; 1 for a family that must use FP8.
+        min_tensor_active, min_achieved_occupancy, min_sector_efficiency: lower limits for counters of the challenger's
+            profile, as fractions.
+        min_fp8_operations: minimum number of FP8 operations in the challenger's profile; 1 for a family that must use
+            FP8.
         min_l2_hit_gain, min_dram_drop: minimum change from the incumbent's profile; 0.08 means 8 percentage points.
-        max_candidate_faults: number of crashes and time-outs after which a trial is final. The machine may cause a
-            fault.
+        max_candidate_faults: number of crashes and time-outs after which a trial is final. With a value above 1, a
+            trial is repeated, because a fault of the machine can have the same symptoms.
         max_worker_losses: number of lost workers after which a trial is Abandoned.
-        reference_failures: a search ends if reference.py failed on each of this many first trials.
+        reference_failures: number of trials at the start of a search after which the search ends if reference.py failed
+            on all of them.
         seeds: number of input seeds with which each nominal correctness case is repeated.
-        thresholds: thresholds of rules that declare a threshold of their own, by rule name; see `threshold`.
+        thresholds: thresholds by rule name, for rules that declare a default threshold; see `threshold`.
     """
 
     name: str = "default"
@@ -192,7 +194,7 @@ class Policy:
     thresholds: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def threshold(self, rule: str) -> float:
-        """Return a rule's declared threshold: the policy's value if it has one, else the rule's default."""
+        """Return the threshold of a rule: the value in `thresholds`, or the rule's default."""
         return self.thresholds.get(rule, DECLARED[rule])
 
 
@@ -221,11 +223,12 @@ POLICIES: dict[str, Policy] = {
 
 
 def policy_from(document: str | Mapping[str, Any]) -> Policy:
-    """Return the named policy, or a policy built from a document that overrides fields of a named policy.
+    """Return the policy that a document describes.
 
     Args:
-        document: a name such as ``"default"``, or a table such as ``{"base": "l4-notes", "minimum_gain": 0.03}``.
-            `base` is ``default`` if omitted. A policy with overrides is called ``custom`` unless the document names it.
+        document: name of a policy, e.g. ``"default"``, or a table of fields that override those of the policy `base`,
+            e.g. ``{"base": "l4-notes", "minimum_gain": 0.03}``. `base` is ``default`` if omitted. A policy with
+            overrides is called ``custom`` unless the document names it.
 
     Raises:
         InvalidInput: a name or field is unknown (the message suggests the nearest name), or a value has the wrong type
@@ -360,7 +363,7 @@ def _check(field: str, value: object) -> None:
     if field == "min_separation" and value not in LEVELS:
         raise InvalidInput(where, unknown(str(value), LEVELS, "levels"))
     if field == "untrusted" and value not in UNTRUSTED:
-        raise InvalidInput(where, unknown(str(value), UNTRUSTED, "terms for untrusted code"))
+        raise InvalidInput(where, unknown(str(value), UNTRUSTED, "values of this field"))
     if isinstance(value, (int, float)):
         least, most = _LEAST.get(field, 0), _MOST.get(field, LARGEST_FIGURE)
         fits = least <= value < 1.0 if field in _FRACTIONS else least <= value <= most
@@ -375,7 +378,7 @@ def _check_thresholds(value: object) -> None:
     for rule, threshold in value.items():
         where = f"policy.thresholds.{rule}"
         if rule not in DECLARED:
-            raise InvalidInput(where, unknown(str(rule), DECLARED, "rules with a threshold of their own"))
+            raise InvalidInput(where, unknown(str(rule), DECLARED, "rules with a threshold"))
         if not _fits(threshold, float):
             raise InvalidInput(where, f"expected a number, not {literal_text(threshold)}")
         if not 0 <= threshold <= LARGEST_FIGURE:

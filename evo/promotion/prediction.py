@@ -20,7 +20,7 @@ from evo.trial.results import ConfirmReport
 from evo.trial.timing import Timing
 
 BY_ROUND = "the median of the rounds' ratios, which is not the ratio of the medians"
-"""Explanation of `times_as_fast` for readers."""
+"""Explanation of `times_as_fast` that users see."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,14 @@ class Prediction:
 
     Attributes:
         against: kernel that the challenger is compared with: ``incumbent``, or the name of a baseline.
-        speedup: time of the compared kernel divided by the challenger's time. The interval predicts one further process
-            with probability `confidence`.
+        speedup: time of the compared kernel divided by the challenger's time. The interval contains the speed-up of one
+            further process with probability `confidence`.
         found: speed-up in each process so far, as the median ratio over the rounds of the process.
         rounds: number of rounds counted in each process. It is the same in all processes, so that their speed-ups are
             equally precise.
         overall: geometric mean of `found` with its interval over processes; None in verdicts of older versions.
-        others: interval that the other processes predict for the first process; None if there are too few processes.
+        others: prediction interval for the first process, computed from all later processes; None if there are fewer
+            than two later processes.
     """
 
     against: str
@@ -48,12 +49,12 @@ class Prediction:
 
     @property
     def agrees(self) -> bool:
-        """True if the first process's speed-up is within the interval that the other processes predict."""
+        """True if the speed-up of the first process is within `others`, or if `others` is None."""
         return self.others is None or self.others.low <= self.found[0] <= self.others.high
 
 
 def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
-    """Predict the speed-up over processes; None if only one process compared the kernels.
+    """Return the speed-up over processes with its prediction; None if only one process compared the kernels.
 
     Each process contributes the median ratio of the same number of rounds.
     """
@@ -78,24 +79,26 @@ def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
 
 
 def _within(ratios: Sequence[Samples]) -> float:
-    """Return the standard deviation of a process's speed-up that its rounds alone cause.
+    """Return the standard deviation of a process's speed-up that is caused by the noise of its rounds.
 
     The result is used as a lower limit of the spread over processes, because five processes may agree better by chance.
-    On machines with occasional disturbances, a prediction from their spread alone is too narrow (decision 74).
+    On machines with occasional disturbances, an interval from the spread over processes alone is too narrow (decision
+    74).
     """
     return float(np.sqrt(np.mean([median_error(np.log(each)) ** 2 for each in ratios])))
 
 
 def predict_us(report: ConfirmReport, policy: Policy) -> Interval | None:
-    """Predict the challenger's time in a further process.
+    """Return the prediction interval of the challenger's time in µs in one further process.
 
-    The result is None if a speed-up is reported in its place, or if only one process ran.
+    The result is None if the processes compared the challenger with another kernel, because a speed-up is then
+    predicted instead. It is also None if only one process ran.
     """
     return None if report.repeated_against is not None else predict_time(report, policy.confidence)
 
 
 def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | None:
-    """Predict the challenger's median in a further process, in µs; None if only one process timed it."""
+    """Return the prediction interval of the challenger's median in µs; None if only one process timed it."""
     if report is None or report.challenger is None or not report.repeats:
         return None
     medians_us = [report.challenger.median_us, *(each.challenger.median_us for each in report.repeats)]
@@ -103,12 +106,12 @@ def predict_time(report: ConfirmReport | None, confidence: float) -> Interval | 
 
 
 def times_as_fast(one: Timing, other: Timing) -> float:
-    """Return the speed-up of the first kernel over the second, from rounds that timed both."""
+    """Return the speed-up of the kernel `one` over the kernel `other`, from rounds that timed both."""
     return paired_ratio(other.samples_us, one.samples_us)
 
 
 def fastest_baseline(report: ConfirmReport) -> str | None:
-    """Return the name of the baseline with the smallest speed-up of the challenger, by rounds, or None."""
+    """Return the name of the fastest baseline, i.e. the one with the smallest speed-up; None if there is none."""
     challenger = report.challenger
     if challenger is None:
         return None
@@ -116,7 +119,7 @@ def fastest_baseline(report: ConfirmReport) -> str | None:
 
 
 def _of_logarithms(interval: Callable[[Samples, float], Interval], values: Samples, confidence: float) -> Interval:
-    """Compute an interval on logarithms, so that the ratios 2 and ½ are equally far from 1."""
+    """Return an interval computed on logarithms, so that the ratios 2 and ½ are equally far from 1."""
     made = interval(np.log(values), confidence)
     low, estimate, high = (float(np.exp(each)) for each in (made.low, made.estimate, made.high))
     return Interval(low=low, estimate=estimate, high=high)

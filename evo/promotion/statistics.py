@@ -34,7 +34,7 @@ class Interval:
     high: float
 
     def overlaps(self, other: "Interval") -> bool:
-        """Return True if the two intervals have a common point, which may be an end point of both."""
+        """Return True if the intervals have at least one common point."""
         return self.low <= other.high and other.low <= self.high
 
     def reach(self, around: float) -> float:
@@ -63,12 +63,12 @@ CONFIDENCE = 0.95
 
 
 def at_most_one_in(right: int, confidence: float) -> int:
-    """Return the N for which `right` right calls without a wrong call show that fewer than 1 call in N is wrong.
+    """Return the N for which `right` correct calls without a wrong call show that fewer than 1 call in N is wrong.
 
     This is the exact binomial bound. With 95 % confidence, it is about a third of `right`.
 
     Args:
-        right: number of right calls. If it is 0, the result is 1, because nothing is known.
+        right: number of correct calls. For 0, the result is 1, because nothing is known.
         confidence: probability as a fraction, e.g. 0.95.
 
     Source: Clopper and Pearson, Biometrika 26 (1934), 404-413.
@@ -98,7 +98,7 @@ def order_interval(samples: Samples, confidence: float) -> Interval:
 
 @cache
 def _outside(count: int, confidence: float) -> int:
-    """Return how many of the smallest and of the largest samples are outside an interval with this confidence."""
+    """Return the number of samples on each side of an order-statistic interval with this confidence."""
     cut, below = 0, 0.5**count
     while below <= (1.0 - confidence) / 2.0 and cut < (count - 1) // 2:
         cut += 1
@@ -135,8 +135,9 @@ def rounds_ratio(a: Samples, b: Samples) -> NDArray[np.float64]:
 def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two series without the variation that they share, e.g. from drift or other programs on the machine.
 
-    The ratio of the returned medians is the median ratio over rounds. The logarithm of each returned series varies as
-    the logarithm of the ratio does, divided by √2, which is its variation if nothing were shared.
+    The ratio of the returned medians is the median ratio over rounds. On a logarithmic scale, the deviation of each
+    returned series is the deviation of the ratio divided by √2. Independent series with this ratio would have the same
+    deviation.
 
     Args:
         a, b: series of equal length; entry i of both was taken in round i.
@@ -168,9 +169,9 @@ def prediction_interval(values: Samples, confidence: float, *, least_spread: flo
 
 
 def median_error(series: Samples) -> float:
-    """Return the standard error of the median of correlated samples, by batch medians; 0 for fewer than 20 samples.
+    """Return the standard error of the median of correlated samples, from batch medians; 0 for fewer than 20 samples.
 
-    A batch has 10 consecutive samples, so that disturbances longer than one sample are within one batch.
+    A batch has 10 consecutive samples, so that most disturbances affect only one batch.
 
     Source: Law, Simulation Modeling and Analysis, 5th ed. (2015), section 9.5.3, with medians in place of means.
     """
@@ -203,7 +204,7 @@ def upper_quantile(level: float, freedom: int) -> float:
 
 
 def _student(values: Samples, widening: float, confidence: float, *, least_spread: float = 0.0) -> Interval:
-    """Return the mean ± (quantile of Student's t) · (standard deviation) · `widening`."""
+    """Return the interval mean ± (quantile of Student's t) · (standard deviation) · `widening`."""
     known = np.asarray(values, dtype=np.float64)
     mean, spread = float(known.mean()), max(float(known.std(ddof=1)), least_spread)
     reach = upper_quantile(0.5 - confidence / 2.0, len(known) - 1) * spread * widening
@@ -211,17 +212,17 @@ def _student(values: Samples, widening: float, confidence: float, *, least_sprea
 
 
 def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
-    """Return the difference of the means (`b` minus `a`) in pooled standard deviations, corrected for small samples.
+    """Return Hedges' g: the difference of the means in pooled standard deviations, corrected for small samples.
 
-    The result is positive if `a` is faster, and limited to ±`EFFECT_CAP`.
+    It is the mean of `b` minus the mean of `a`, so it is positive if `a` is faster. It is limited to ±`EFFECT_CAP`.
 
     Args:
         a, b: series of at least two samples.
-        trim: fraction of samples removed from each end of both series. 0 gives Hedges' g. Larger values use trimmed
-            means and Winsorised variances, so that a few interrupted samples do not hide a difference.
+        trim: fraction of samples removed from each end of both series. Values above 0 use trimmed means and Winsorised
+            variances, so that a few interrupted samples do not hide a difference.
 
     Source: Hedges, Distribution theory for Glass's estimator of effect size, J. Educational Statistics 6 (1981),
-    107-128; trimmed: Algina, Keselman and Penfield, Psychological Methods 10 (2005), 317-328.
+    107-128; with `trim`: Algina, Keselman and Penfield, Psychological Methods 10 (2005), 317-328.
     """
     mean_a, variance_a, count_a = _trimmed(a, trim)
     mean_b, variance_b, count_b = _trimmed(b, trim)
@@ -235,7 +236,7 @@ def hedges_g(a: Samples, b: Samples, *, trim: float = 0.0) -> float:
 
 
 def paired_p_value(a: Samples, b: Samples) -> float:
-    """Return the p-value of a one-sided Wilcoxon signed-rank test that `a` is faster than `b`, on paired rounds.
+    """Return the p-value of a one-sided Wilcoxon signed-rank test that `a` is faster than `b`, paired by round.
 
     Args:
         a, b: series of equal length; entry i of both was taken in round i. Rounds with equal times are ignored.
@@ -249,7 +250,7 @@ def paired_p_value(a: Samples, b: Samples) -> float:
 
 
 def rank_sum_p_value(a: Samples, b: Samples) -> float:
-    """Return the p-value of a two-sided, unpaired Mann-Whitney test that two series have different distributions."""
+    """Return the p-value of a two-sided, unpaired Mann-Whitney test for different distributions."""
     from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(a, b, alternative="two-sided").pvalue)

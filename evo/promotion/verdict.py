@@ -33,7 +33,7 @@ class Rule:
 
     @property
     def result(self) -> str:
-        """Result as text: ``yes``, ``no``, ``too noisy to tell`` or ``no (reported only)``."""
+        """The result as text: ``yes``, ``no``, ``too noisy to tell`` or ``no (reported only)``."""
         if self.passed:
             return "yes"
         return "too noisy to tell" if not self.conclusive else "no" if self.required else "no (reported only)"
@@ -45,18 +45,18 @@ class Verdict:
 
     Attributes:
         promote: True if all required rules passed.
-        challenger, incumbent: median in µs with its interval; None if not measured or if there is no incumbent.
+        challenger, incumbent: median in µs with its interval; None if the kernel was not measured or does not exist.
         speedup: incumbent's time divided by the challenger's time, paired by round; above 1, the challenger is faster.
-            In a search with a metric (`evo.promotion.goal`), the ratio of their costs; above 1, the challenger is
-            better. If several processes compared the two kernels, the speed-up over all processes, with its interval
-            over processes.
-        baseline: name of the fastest baseline of this session.
+            In a search with a metric (`evo.promotion.goal`), costs take the place of times. If several processes
+            compared the kernels, this is the speed-up over all processes, with its interval over processes. None if
+            there is no incumbent.
+        baseline: name of the fastest baseline of the confirmation; None if no baseline ran.
         baseline_speedup: speed-up over `baseline`; above 1, the challenger is faster.
-        first_process: speed-up in the first process alone, with the interval over its rounds; None if only one process
-            ran.
-        behind_every_baseline: True if even the slowest baseline is faster, for all ratios in the confidence interval.
+        first_process: speed-up in the first process, with the interval over its rounds; None if only one process ran.
+        behind_every_baseline: True if all baselines are faster than the challenger, even at the upper ends of the
+            confidence intervals of its speed-ups.
         prediction: predicted speed-up in further processes; None if only one process compared the challenger.
-        cannot_tell: True if only noise prevents the promotion, so that the challenger may be fast enough.
+        cannot_tell: True if only noise prevents the promotion, and the challenger may be fast enough.
         expected: for a promotion over several processes, the speed-up that a new measurement is expected to find. It is
             lower than `speedup`, which is biased because only good results are promoted.
         metric: the challenger's value of the search's metric, at its median time; None if the objective is the time.
@@ -84,23 +84,23 @@ class Verdict:
 
     @property
     def quick_gap(self) -> Rule | None:
-        """The rule about a large difference between quick and confirmed time if it failed, else None."""
+        """The rule that compares quick and confirmed time, if it failed; else None."""
         return next((rule for rule in self.rules if rule.name == QUICK_GAP and not rule.passed), None)
 
     @property
     def refuted(self) -> str | None:
-        """Reason why the challenger is not a valid kernel, whatever its time is; None if it is valid."""
+        """Reason why the challenger is not a valid kernel; None if no rule shows that it is invalid."""
         unmet = (rule for rule in self.unmet if rule.conclusive)
         return next((rule.text for rule in unmet if rule.name in INVALIDATING), None)
 
     @property
     def processes(self) -> int:
-        """Number of fresh processes behind the speed-up over the incumbent or, without one, over the baseline."""
+        """Number of fresh processes from which `speedup` is computed or, without an incumbent, `baseline_speedup`."""
         return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)
 
     @property
     def baseline_processes(self) -> int:
-        """Number of fresh processes from which the speed-up over the fastest baseline is computed."""
+        """Number of fresh processes from which `baseline_speedup` is computed."""
         compared = self.prediction is not None and self.prediction.against == self.baseline
         return self.processes if compared else 1
 
@@ -112,7 +112,7 @@ def change_text(gain: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """Words that the texts of rules use for the quantity that a search minimises."""
+    """Words for the quantity that a search minimises, used in the texts of rules."""
 
     quantity: str = "time"
     unit: str = " µs"

@@ -50,7 +50,7 @@ def _times(material: Material) -> Sections:
 
 
 def _estimates(material: Material) -> Sections:
-    """Return the sections of a report on estimates. Sections that need measured times are left out."""
+    """Return the sections that a report on estimates has in place of those on measured times."""
     return {
         "Best estimate so far": progress_blocks(material),
         "Share of the limit": limit_blocks(material),

@@ -1,4 +1,4 @@
-"""The brief for authors of variants as Markdown, limited to a number of tokens."""
+"""Renders the brief for authors of variants as Markdown, with a maximum number of tokens."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from evo.text.wording import count_text, outcome_text, percent_text, settings_te
 
 MOST_TOKENS = 12_000
 CHARACTERS_PER_TOKEN = 3
-"""Low estimate of the number of characters per token. Tokenizers have between three and four for source code."""
+"""Low estimate of the number of characters per token, which is three to four for source code."""
 
 RULES = (
     "Compute exactly what the reference computes: outputs are compared with it in float64 on every case.",
@@ -26,10 +26,10 @@ _CUT = "\n… cut here: {} more characters; `kernel-evo variant source {} {}` pr
 
 
 def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
-    """Return the brief as Markdown with at most about `most_tokens` tokens. Equal briefs give equal text.
+    """Return the brief as Markdown with at most about `most_tokens` tokens.
 
-    If the text is too long, sources of slower variants are left out first. The source of the fastest variant is cut
-    last.
+    The same brief always gives the same text. If the text is too long, sources of slower variants are omitted first,
+    and the source of the fastest variant is cut last.
     """
     most = most_tokens * CHARACTERS_PER_TOKEN
     head = "\n".join(_head(brief))
@@ -41,7 +41,7 @@ def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
 
 
 def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    """Yield each section, with its source while there is room. The sections of the fastest variants come first."""
+    """Yield all section texts, fastest variant first, with sources until `room` characters are used."""
     failed = len(brief.failed)
     order = [*sections[failed:], *sections[:failed]]
     spent = accumulate((_weight(source) for _, source in order), initial=0)
@@ -57,7 +57,7 @@ def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -
 
 
 def _limited(text: str, most: int) -> str:
-    """Cut a text so that its `_weight` is at most `most`."""
+    """Return the beginning of the text whose `_weight` is at most `most`."""
     if _weight(text) <= most:
         return text
     mark = "…\n"
@@ -65,9 +65,9 @@ def _limited(text: str, most: int) -> str:
 
 
 def _weight(text: str) -> int:
-    """Return the size of a text in ASCII characters, from which the number of tokens is estimated.
+    """Return the number of tokens times `CHARACTERS_PER_TOKEN`, as an upper estimate.
 
-    Each byte of a non-ASCII letter counts as one token, which is the maximum for any tokenizer.
+    Each byte of a non-ASCII character counts as one token, because no tokenizer needs more.
     """
     others = len(text.encode()) if not text.isascii() else 0
     plain = sum(each.isascii() for each in text) if others else len(text)

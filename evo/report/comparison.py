@@ -1,4 +1,4 @@
-"""Compares two trials by their samples, which were taken at different times."""
+"""Compares two trials whose samples were taken at different times."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,13 @@ FEWEST = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Comparison of two separate measurements. Promotions use interleaved samples instead (`evo.promotion`).
+    """Comparison of two trials that were measured separately. Promotions compare interleaved samples instead.
 
     Attributes:
-        left, right: median time of each trial in µs with its interval, as in a leaderboard.
-        speedup: right time divided by left time; above 1, the left trial is faster.
+        left, right: median time of each trial in µs with its confidence interval.
+        speedup: time of the right trial divided by time of the left trial; above 1, the left trial is faster.
         effect: Hedges' g, trimmed as in a confirmation; positive if the left trial is faster.
-        p_value: two-sided probability that the samples differ this much by chance. Drift between the two sessions
-            counts as a difference.
+        p_value: two-sided p-value of a Mann-Whitney test. Drift between the two measurements can make it small, too.
     """
 
     left: Interval
@@ -32,7 +31,7 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """The result of the comparison as one sentence."""
+        """The result of the comparison in one sentence."""
         if self.speedup.low <= 1.0 <= self.speedup.high:
             return "The samples do not distinguish the two trials."
         faster, ratio = (
@@ -42,7 +41,7 @@ class Comparison:
 
 
 def compare(left: Timing, right: Timing, policy: Policy, rng: np.random.Generator) -> Comparison | None:
-    """Compare two timings; None if one has too few samples, or if their protocols differ."""
+    """Return the comparison of two trials; None if one has too few samples or if their protocols differ."""
     if left.protocol != right.protocol or min(len(left.samples_us), len(right.samples_us)) < FEWEST:
         return None
     return Comparison(

@@ -17,7 +17,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Listed:
-    """A table. Columns from the index `figures` on contain numbers, which pages align right."""
+    """A table. Columns from the index `figures` on contain numbers, which pages align to the right."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -26,14 +26,14 @@ class Listed:
 
 @dataclass(frozen=True)
 class Code:
-    """Text in a fixed-width font for copying, e.g. a command."""
+    """Text in a fixed-width font, e.g. a command to copy."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart on a page. Formats without charts show the text `words` in its place."""
+    """A chart. Formats without charts show the text `words` instead."""
 
     name: Literal["progress", "samples", "importances", "ablation"]
     words: str
@@ -59,7 +59,7 @@ class Document:
 
 
 def to_markdown(document: Document) -> str:
-    """Return the document as Markdown. Pictures are replaced by their text."""
+    """Return the document as Markdown, with the text of each chart instead of the chart."""
     parts = [f"# {document.title}"]
     for section in document.sections:
         parts += [f"## {section.title}", *(_block(block) for block in section.blocks)]

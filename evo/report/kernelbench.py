@@ -31,7 +31,7 @@ class SpeedUp:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One submitted variant. `trouble` is the first line of the error if the variant does not work."""
+    """Result of one submitted variant. `trouble` is the first line of its error; empty if the variant works."""
 
     name: str
     time_us: float | None
@@ -46,7 +46,7 @@ class Result:
 
     Attributes:
         confirmed: True if the best time is from a confirmation.
-        share: fraction of the roofline limit that the best variant reaches.
+        share: roofline time divided by the time of the best variant; None if unknown.
         trouble: reason why no variant could be submitted; empty if there is none.
     """
 
@@ -68,12 +68,12 @@ class Result:
 
     @property
     def naive_us(self) -> float | None:
-        """Time of the first variant that worked, in µs; None if none worked."""
+        """Time in µs of the first variant that works; None if no variant works."""
         return next((each.time_us for each in self.attempts if each.time_us is not None), None)
 
     @property
     def tuning_gain(self) -> float | None:
-        """For the best variant, the time of its first config divided by the time of its best config."""
+        """Time of the best variant's first config divided by the time of its best config; None if unknown."""
         return next((each.tuning_gain for each in self.attempts if each.name == self.best), None)
 
 
@@ -82,9 +82,9 @@ class Summary:
     """Results over all problems.
 
     Attributes:
-        fast: fast_p by p.
-        validity: fraction of submitted variants that were verified and timed; None if none was submitted.
-        medians: median speed-up over each baseline, with its interval, over the problems for which it is known.
+        fast: fast_p for each p.
+        validity: fraction of submitted variants that work; None if no variant was submitted.
+        medians: median speed-up over each baseline with its interval. Problems without a speed-up are ignored.
     """
 
     problems: int
@@ -99,7 +99,7 @@ class Summary:
 def fast(results: Sequence[Result], p: float) -> float:
     """Return fast_p, the fraction of problems with a correct kernel more than `p` times as fast as eager PyTorch.
 
-    If eager PyTorch has no time, a correct kernel counts only for p = 0.
+    A problem without a time for eager PyTorch counts only for p = 0.
     """
     ratios = [None if each.best_us is None else each.speedups.get(EAGER) for each in results]
     good = sum(
@@ -110,7 +110,7 @@ def fast(results: Sequence[Result], p: float) -> float:
 
 
 def summary(results: Sequence[Result]) -> Summary:
-    """Summarise the results. Every problem counts, even if it could not be imported."""
+    """Return the summary of all problems, including those that could not be imported."""
     submitted = sum(len(each.attempts) for each in results)
     shares = [each.share for each in results if each.share is not None]
     gains = [each.tuning_gain for each in results if each.tuning_gain is not None]
@@ -134,7 +134,7 @@ def _median(results: Sequence[Result], name: str) -> SpeedUp | None:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return the results as Markdown: a table of the problems, and the summary."""
+    """Return a table of the problems and the summary, as Markdown."""
     return "\n".join(_lines(results)) + "\n"
 
 

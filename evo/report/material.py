@@ -1,4 +1,4 @@
-"""Input of a report. It comes only from the database, so reports need no worker."""
+"""Input of a report. All of it comes from the database, so a report needs no worker."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A trial that represents its kind of outcome, with the reason of the outcome."""
+    """An example of a kind of outcome: a trial, with the reason of its outcome in `why`."""
 
     number: int
     config: Config
@@ -65,8 +65,8 @@ class Front:
 
     Attributes:
         names: names of the two objectives.
-        rows: trials of the front, sorted by the first objective.
-        further: number of trials of the front that are left out.
+        rows: the shown trials of the front, sorted by the first objective.
+        further: number of trials of the front that `rows` omits.
     """
 
     names: tuple[str, str]
@@ -79,15 +79,15 @@ class Material:
     """The data that the report of one search shows.
 
     Attributes:
-        best: fastest trial of the search, with its outcome; None if nothing was measured.
+        best: the best trial of the search, with its outcome; None if nothing was measured.
         found: ended trials; for a long search, a representative sample of them.
         examples: one trial of each kind of outcome.
-        importances: importance of each tunable, largest first, with sum 1; empty if too little was measured.
-        spent: time that each kind of job took.
+        importances: importance of each tunable, largest first. The sum is 1. Empty if too few trials were measured.
+        spent: total time of each kind of job.
         work: minimum amount of work of the problem; None if the family does not state it.
         ablations: measured effects of changes of the champion's config.
-        progress: text that describes the chart of the best time over the course of the search.
-        front: the Pareto front; None if the only objective is the time, or if too little was measured.
+        progress: text that describes the chart of the best time during the search.
+        front: the Pareto front; None if the only objective is the time, or if too few trials were measured.
     """
 
     search: SearchView
@@ -109,29 +109,26 @@ class Material:
 
     @property
     def winner(self) -> Config | None:
-        """Config with which other configs are compared: the champion's or, without a champion, the fastest trial's."""
+        """The champion's config or, without a champion, the best trial's config; None if there is neither."""
         if self.champion is not None:
             return self.champion.config
         return None if self.search.best is None else self.search.best.config
 
     @property
     def reached_us(self) -> float | None:
-        """The champion's confirmed time in µs or, without a champion, the time of the fastest trial."""
+        """The champion's confirmed time or, without a champion, the best trial's time, in µs."""
         if self.champion is not None:
             return self.champion.time_us
         return None if self.search.best is None else self.search.best.time_us
 
     @property
     def saving(self) -> Saving | None:
-        """Comparison with the fastest baseline; None if nothing was measured or no baseline ran."""
+        """The winner compared with the fastest baseline; None if nothing was measured or no baseline ran."""
         return saving(self.search, self.champion, self.reached_us)
 
     @property
     def samples(self) -> dict[str, Timing]:
-        """Sample series for the chart, by name.
-
-        The samples are from the champion's confirmation or, without one, from the fastest trial and the baselines.
-        """
+        """Samples by name, of the champion's confirmation or, without one, of best trial and baselines."""
         report = None if self.champion is None else self.champion.report
         if report is not None and report.challenger is not None:
             named = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}
@@ -160,10 +157,10 @@ class Terms:
     """Values given by the user; None if not given.
 
     Attributes:
-        cost_per_hour: cost per hour of the machines that worked on the search. If None, the rate of the search's budget
-            is used.
+        cost_per_hour: cost per hour of the machines that worked on the search. If None, the search's `cost_per_hour` is
+            used.
         calls_per_second: number of calls of the kernel per second in production.
-        goals: targets, the least ambitious first.
+        goals: targets in the order in which the user gave them.
     """
 
     cost_per_hour: float | None = None
@@ -175,7 +172,7 @@ def parse_goals(text: str, field: str = "targets") -> tuple[Goal, ...]:
     """Return the targets in a text such as ``conservative=800us,stretch=1.5x,dream=0.2ms``.
 
     Raises:
-        InvalidInput: a target cannot be read. The message names it and the accepted form.
+        InvalidInput: an entry is not a target, or there are more than `MOST_GOALS`.
     """
     assignments = split_assignments(text, field)
     if len(assignments) > MOST_GOALS:

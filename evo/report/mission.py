@@ -27,10 +27,10 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True)
 class Mission:
-    """Problems of a mission, and its target times.
+    """The problems of a mission, the GPU, and the target times.
 
     Attributes:
-        problems: problems that are searched one after another, each for the same time.
+        problems: problem keys. They are searched one after another, each for the same time.
         model: model of the GPU for which the targets are set.
         policy: fields that override the default policy.
         trials: maximum number of trials of each search; None if only the time limits them.
@@ -68,7 +68,7 @@ REHEARSAL = Mission(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of the search for one problem. `best` is the best trial, None if nothing was measured."""
+    """Result of the search for one problem. `best` is the best trial; None if nothing was measured."""
 
     search: SearchView
     best: TrialView | None
@@ -83,8 +83,8 @@ def mission_report(
     """Return the report of the mission as Markdown.
 
     Args:
-        works: minimum amount of work of each result's problem.
-        missing: one line for each item that `doctor` did not find.
+        works: minimum amount of work of each result's problem; None if unknown.
+        missing: one line for each item that `kernel-evo doctor` did not find.
     """
     parts = ["# Mission report", *_warnings(mission, results)]
     if results:
@@ -122,7 +122,7 @@ def _where(results: Sequence[Result]) -> str:
 
 
 def _calibration(results: Sequence[Result]) -> str:
-    """Return a table of the device's peak rates and of its timing noise."""
+    """Return a table of the device's peak rates and of the timing noise, as Markdown."""
     device, rows = results[0].search.device, []
     if device.ceilings is not None:
         limits = device.ceilings
@@ -230,7 +230,7 @@ def _effort(results: Sequence[Result]) -> str:
 
 
 def _reached(result: Result) -> float | None:
-    """Return the champion's confirmed time or, without a champion, the time of the best trial; in µs."""
+    """Return the champion's confirmed time or, without a champion, the best trial's time, in µs."""
     if result.search.champion is not None:
         return result.search.champion.time_us
     return None if result.search.best is None else result.search.best.time_us
@@ -250,7 +250,7 @@ CACHES: tuple[Literal["hot", "cold"], ...] = ("hot", "cold")
 
 @dataclass(frozen=True)
 class Limits:
-    """Roofline limits of a device in µs, by cache mode. As a condition, the object is false if no limit is known."""
+    """Roofline limits of a device in µs, by cache mode. The object is falsy if no limit is known."""
 
     floors_us: Mapping[str, float]
 
@@ -272,14 +272,14 @@ class Limits:
 
     @property
     def least_us(self) -> float:
-        """Lower bound of every kernel's time in µs; 0 if no limit is known."""
+        """Lower bound of the time of any kernel in µs; 0 if no limit is known."""
         return min(self.floors_us.values(), default=0.0)
 
 
 def goals_table(mission: Mission, search: SearchView, work: Work | None, reached_us: float) -> str:
-    """Return a table of the targets with their status.
+    """Return a table of the targets with their status, as Markdown.
 
-    In a rehearsal, no target is compared, because the targets are for different problems.
+    In a rehearsal, no time is compared with a target, because the problems are smaller.
     """
     if mission.rehearsal:
         rows = [(time_text(goal.time_us), goal.source, "not compared") for goal in mission.goals]
@@ -294,10 +294,7 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
 
 
 def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Return the status of a target.
-
-    A time that was reached counts as possible, even if the datasheet's rates imply a longer time.
-    """
+    """Return the status of a target. A target that was reached is never impossible, whatever the datasheet implies."""
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: the time is {factor_text(reached_us / goal.time_us)} the goal"

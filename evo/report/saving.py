@@ -1,4 +1,4 @@
-"""Compares a kernel with the fastest baseline. All reports use these times and this ratio."""
+"""Compares a kernel with the fastest baseline, in the same way for all reports."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from evo.text.wording import factor_interval_text, factor_text, processes_text, 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """A kernel compared with the fastest baseline. The ratio is measured separately from the two times.
+    """Times of a kernel and of the fastest baseline. `factor` may differ from the ratio of the two times.
 
     Attributes:
         baseline: name of the baseline.
         reached_us: the kernel's time in µs.
-        baseline_us: the baseline's time in µs, in the rounds that timed the kernel. If these samples are not stored, or
-            nothing was confirmed, it is the median from the baseline's own job.
+        baseline_us: the baseline's median in µs, from the rounds that also timed the kernel. If these samples are not
+            stored or nothing was confirmed, it is from the baseline's own job.
         factor: the confirmed speed-up or, without a confirmation, the ratio of the two times.
-        source: text on where the two times come from.
+        source: text that states how the two times were measured, e.g. ``by quick samples``.
         verdict: verdict with the confirmed speed-up; None if nothing was confirmed.
     """
 
@@ -30,12 +30,12 @@ class Saving:
 
     @property
     def saved_us(self) -> float:
-        """Difference of the two times in µs; negative if the baseline is faster."""
+        """The baseline's time minus the kernel's time, in µs."""
         return self.baseline_us - self.reached_us
 
     @property
     def faster(self) -> bool:
-        """True if the kernel is faster by the ratio, in which disturbances of both kernels cancel."""
+        """True if `factor` is above 1. Disturbances that affect both kernels cancel in it."""
         return self.factor > 1.0
 
     @property
@@ -44,12 +44,12 @@ class Saving:
 
     @property
     def times(self) -> str:
-        """Text with both times, and where they come from."""
+        """Text with both times and their source."""
         return f"{time_text(self.reached_us)} compared with {time_text(self.baseline_us)} {self.source}"
 
     @property
     def as_fast(self) -> str:
-        """Text with the ratio, its interval and its origin, e.g. ``2.4× (2.3 to 2.5) as fast as numpy over 5 …``."""
+        """Text with the speed-up, e.g. ``2.4× (2.3 to 2.5) as fast as numpy over 5 processes``."""
         return f"{self._ratio} as fast as {self.baseline} {self._where}"
 
     @property
@@ -72,7 +72,10 @@ class Saving:
 def saving(search: SearchView, champion: ChampionView | None, reached_us: float | None) -> Saving | None:
     """Return the comparison with the fastest baseline; None if there is no baseline or no time.
 
-    The comparison is from the confirmation or, without one, from the search's own jobs.
+    The times are from the confirmation or, without one, from quick samples.
+
+    Args:
+        reached_us: time of the kernel in µs; None if nothing was measured.
     """
     if reached_us is None:
         return None
@@ -95,10 +98,7 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
 
 
 def _of_refused_trial(search: SearchView, best: BestView) -> Saving | None:
-    """Return the comparison for a trial that was confirmed but not promoted.
-
-    The baseline's time is from its own job.
-    """
+    """Return the comparison for a confirmed, not promoted trial. The baseline's time is from its own job."""
     found = [each.verdict for each in search.challenges if each.trial == best.number and each.verdict.challenger]
     speedup = best.speedup
     baseline = None if speedup is None else speedup.against

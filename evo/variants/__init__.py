@@ -1,1 +1,1 @@
-"""Proposers of variants: folders, language models, and agents over the Model Context Protocol."""
+"""Programs that submit variants: folders, language models, and agents over the Model Context Protocol."""

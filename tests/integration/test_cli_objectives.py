@@ -59,7 +59,7 @@ def test_trials_tables_and_champion_of_a_metric_search_use_the_metric(line: Comm
 @pytest.mark.parametrize(
     ("objective", "said"),
     [
-        ("minimise: registers", "--objective: `registers`: there is no `registers`. Figures of a trial here: A, N, "),
+        ("minimise: registers", "--objective: `registers`: there is no `registers`. Names that a metric can use here: A, N, "),
         ("maximise: N", "--objective: `N` is the same for every config; use one of: "),
         ("maximise", "--objective: 'maximise' is neither `time` nor a direction with a metric"),
     ],

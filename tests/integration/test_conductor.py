@@ -255,7 +255,7 @@ def test_rolled_back_kernel_is_not_promoted_again_and_the_reason_is_given(stage:
     list(stage.play())
     first, second, *_ = stage.view(again).challenges
     assert first.verdict.summary.startswith(
-        "Not promoted. This same kernel was champion 1, which was rolled back: wrong"
+        "Not promoted. This kernel was champion 1, which was rolled back: wrong"
     )
     assert second.verdict.promote
     champion = stage.view(again).champion

@@ -10,7 +10,7 @@ __all__ = ["RULES", "Confirmation", "Marked", "discovered"]
 
 
 def discovered() -> tuple[Marked, ...]:
-    """Return the rules of this package's modules, in the order of their ranks."""
+    """Return the rules of all modules of this package, sorted by rank."""
     import_modules(__name__, __path__)
     return tuple(marked for _, marked in sorted(MARKED.items(), key=lambda each: (each[1].rank, each[0])))
 

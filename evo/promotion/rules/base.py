@@ -37,7 +37,7 @@ class Noise:
     """Difference between two series of one kernel, taken in the same rounds.
 
     Attributes:
-        differ: largest distance from 1 within the interval of the ratio over rounds.
+        differ: largest distance from 1 in the confidence interval of the ratio over rounds.
         medians: relative difference between the two medians.
     """
 
@@ -55,11 +55,11 @@ class Known:
     """Facts about challenger and incumbent that the confirmation's report does not contain.
 
     Attributes:
-        rolled_back: the rolled-back champion with the same kernel, and the reason, as text; None if there is none.
-        before: times of the incumbent in its own confirmation; None if unknown or if there is no incumbent.
+        rolled_back: text that names the rolled-back champion with the challenger's kernel, and the reason; None if
+            there is none.
+        before: timing of the incumbent in its own confirmation; None if unknown or if there is no incumbent.
         quick: measurements of the search before the confirmation; None if unknown.
-        costs: converts times of challenger and incumbent to costs under the search's metric; None if the objective is
-            the time.
+        costs: converts times of challenger and incumbent to costs; None if the search has no metric.
     """
 
     rolled_back: str | None = None
@@ -75,9 +75,9 @@ class Confirmation(Known):
     Attributes:
         report: the report, with samples in µs.
         policy: thresholds of the search.
-        ours, theirs: times of challenger and incumbent or, in a search with a metric, their costs. `theirs` is None if
-            there is no incumbent.
-        words: words for the compared quantity in the texts of rules.
+        ours, theirs: samples of challenger and incumbent: times or, in a search with a metric, costs. `theirs` is None
+            if there is no incumbent.
+        words: words for the compared quantity, used in the texts of rules.
         challengers: number of challengers that the search has confirmed, including this one.
         prediction: speed-ups over fresh processes; None if only one process compared the challenger.
         speedup: speed-up over the incumbent, over all processes; None if there is no incumbent.
@@ -102,7 +102,7 @@ class Confirmation(Known):
 
 
 Judge: TypeAlias = Callable[[Confirmation], Iterable[Rule]]
-"""Judges one condition of a promotion. It returns no rule if the condition does not apply."""
+"""Judges one condition of a promotion. The result is empty if the condition does not apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,15 +125,15 @@ def rule(
 
     Args:
         name: name of the rule. A function that yields several rules is registered under the name of one of them.
-        about: ``kernel`` if no speed-up outweighs the rule, so that a failure is the only rule in the summary;
-            ``rounds`` if the rule judges the rounds of the first process, so that its failure is not conclusive if
-            further processes find enough gain.
-        rank: rules are applied and shown by rank, then by name.
+        about: ``kernel`` for a rule that no speed-up outweighs. If it fails, the summary shows only this rule.
+            ``rounds`` for a rule about the rounds of the first process. Its failure is not conclusive if further
+            processes find enough gain. ``other`` for all remaining rules.
+        rank: position of the rule. Rules are applied and shown in the order of ranks, then of names.
         threshold: default threshold of the rule. A policy's table ``thresholds`` can override it by the rule's name;
             see `Policy.threshold`.
 
     Raises:
-        ValueError: another function has the name. The decorator raises the error when it is applied.
+        ValueError: a rule with this name is already registered. The error is raised when the decorator is applied.
     """
 
     def add(judge: Judge) -> Judge:

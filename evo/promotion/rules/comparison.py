@@ -49,7 +49,7 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     """Require statistical significance.
 
-    Bonferroni's correction is used because, unlike Holm's, it does not need the number of later challengers.
+    The p-value is corrected with Bonferroni's method, because Holm's method needs the number of later challengers.
     """
     policy, challengers, theirs = confirmation.policy, confirmation.challengers, confirmation.theirs
     if theirs is None:
@@ -82,7 +82,7 @@ def noise_between(one: Timing, again: Timing | None, policy: Policy, rng: np.ran
 
 @rule("incumbent", about="kernel", rank=70)
 def incumbent_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a promotion if the incumbent is much slower than in its own confirmation; its slowest process counts."""
+    """Refuse a promotion if the incumbent, in any process, is much slower than in its own confirmation."""
     report, before, policy = confirmation.report, confirmation.before, confirmation.policy
     if before is None or report.incumbent is None or confirmation.theirs is None:
         return ()

@@ -11,7 +11,7 @@ from evo.trial.results import ConfirmReport
 
 @rule("processes", rank=140)
 def prediction_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that the challenger is faster on average over fresh processes, with the policy's certainty."""
+    """Require that the challenger is faster on average over fresh processes, by the sequential test."""
     report, policy, words, prediction = (
         confirmation.report,
         confirmation.policy,
@@ -66,9 +66,9 @@ def _decided(at: SequentialState, policy: Policy, found: str, words: Words) -> R
 
 @rule("agreement", rank=150)
 def agreement_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Warn if the first process disagrees with the other processes.
+    """Warn if the first process disagrees with the later processes.
 
-    For valid challengers, this happens in one of twenty cases (decision 51).
+    One of twenty valid challengers gets this warning (decision 51).
     """
     prediction = confirmation.prediction
     if prediction is None or prediction.others is None:
@@ -100,7 +100,7 @@ def baseline_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("baselines", rank=180)
 def alone_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Report that no baseline was timed, and why. Recordings are skipped; they have no baselines and no cases."""
+    """Report that no baseline was timed, with the reason. Recordings are skipped, because they have no baselines."""
     report = confirmation.report
     if report.baselines or not report.cases:
         return ()

@@ -36,7 +36,7 @@ GATES = (
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
     """Return the policy's profiler gates that the challenger does not meet; None if the policy has no profiler gates.
 
-    Gates on a change apply only if there is an incumbent. A counter that was not measured does not meet its gate.
+    Gates on a change apply only if there is an incumbent. A gate on a counter that was not measured is not met.
     """
     demands = [(gate, getattr(policy, gate.field)) for gate in GATES if getattr(policy, gate.field) is not None]
     if not demands:
@@ -64,7 +64,10 @@ def _unmet_gate(gate: Gate, least: float, challenger: Profiled | None, incumbent
 
 
 def profile_rows(profiles: Mapping[str, Profiled]) -> list[tuple[str, str, str, str]]:
-    """Return title, challenger's value, incumbent's value and change of every counter that at least one kernel has."""
+    """Return title, challenger's value, incumbent's value and change of each counter, as texts.
+
+    Counters that were measured for neither kernel are omitted.
+    """
     sides = [profiles[side].figures if side in profiles else {} for side in ("challenger", "incumbent")]
     rows = []
     for name, figure in FIGURES.items():

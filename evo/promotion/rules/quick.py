@@ -40,7 +40,7 @@ def _change(ratio: float) -> str:
 
 
 def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -> str:
-    """Return likely causes and advice. They depend on whether the baselines changed in the same way."""
+    """Return likely causes and advice, which depend on whether the baselines changed in the same way."""
     shift = _shift(quick, report)
     if shift is None:
         return f"No baseline ran in both sessions, so the cause is open. {_likely_causes(ratio)}"
@@ -69,7 +69,7 @@ def _likely_causes(ratio: float) -> str:
 
 
 def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
-    """Return the fastest baseline that both timed, and the ratio of its confirmed to its quick time."""
+    """Return the fastest baseline of both sessions, and its confirmed time divided by its earlier time."""
     both = [name for name in report.baselines if name in quick.baselines]
     name = min(both, key=lambda each: report.baselines[each].median_us, default=None)
     return None if name is None else (name, report.baselines[name].median_us / quick.baselines[name].median_us)

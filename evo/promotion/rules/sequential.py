@@ -5,9 +5,9 @@ rounds do not average them out. The test therefore uses one speed-up per process
 is open.
 
 The rounds within one process end when its speed-up is precise enough. Further rounds would only add time, because the
-verdict depends on differences between processes. The end depends on how much the ratios vary, not on their size. A
-first process ends earlier if it cannot lead to a promotion: if the challenger is certainly too slow, or if there is no
-incumbent.
+verdict depends on differences between processes. This depends only on the spread of the ratios, not on their size. A
+first process ends earlier if it cannot lead to a promotion, because the challenger is certainly too slow, or if there
+is no incumbent.
 """
 
 import math
@@ -29,9 +29,9 @@ class SequentialState:
     """State of the sequential test after a number of processes.
 
     Attributes:
-        decision: ``faster`` if `low` is above 1 and the mean reaches `needed`; ``too little`` if the mean will not
-            reach `needed`; ``open`` if a later decision point may decide; ``cannot tell`` if the last decision point
-            did not decide.
+        decision: ``faster`` if `low` is above 1 and the mean reaches `needed`; ``too little`` if `high` is below
+            `needed`; ``open`` if a later decision point may decide; ``cannot tell`` if the last decision point did not
+            decide.
         processes: number of processes.
         mean: geometric mean of the speed-ups of the processes.
         low: one-sided lower bound of the mean; None if no decision is due at this number of processes.
@@ -64,8 +64,9 @@ def looks(policy: Policy) -> tuple[int, ...]:
 def levels(policy: Policy) -> tuple[float, ...]:
     """Return the error probability of each decision point. The sum is `Policy.false_promotion` (Bonferroni).
 
-    The k-th decision point gets a share proportional to k². Early decision points get less because few processes give a
-    poor estimate of the spread, and the t bound is then least accurate if the speed-ups are not normally distributed.
+    The probability of the k-th decision point is proportional to k². It is small for early decision points because the
+    spread over few processes is poorly known, and the t bound is then least accurate for speed-ups that are not
+    normally distributed.
     """
     weights = [float(number**2) for number in range(1, len(looks(policy)) + 1)]
     return tuple(policy.false_promotion * weight / sum(weights) for weight in weights)
@@ -74,7 +75,7 @@ def levels(policy: Policy) -> tuple[float, ...]:
 def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialState:
     """Apply the sequential test to the speed-ups of all processes.
 
-    The bounds use Student's t on the logarithms.
+    The bounds use Student's t distribution on the logarithms of the speed-ups.
 
     Args:
         speedups: incumbent's time divided by the challenger's time, in each of one or more processes.
@@ -104,10 +105,10 @@ def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialSta
 def shrunk(at: SequentialState, policy: Policy) -> float:
     """Return the speed-up of a promoted challenger, corrected for half of the selection bias.
 
-    A challenger is promoted only if its mean exceeds a limit: the minimum gain, and the bound at the last decision
-    point. Promoted means are therefore too large on average. The conditional maximum-likelihood estimate, given that
-    the mean exceeds the limit, overcorrects this bias. The midpoint of this estimate and the mean has the smallest
-    error.
+    A challenger is promoted only if its mean exceeds the minimum gain and the bound of the test. The means of promoted
+    challengers are therefore too large on average. The maximum-likelihood estimate that is conditional on exceeding
+    this limit overcorrects the bias. The average of this estimate and the mean has the smallest error, on a logarithmic
+    scale.
 
     Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
     """
@@ -121,7 +122,7 @@ def shrunk(at: SequentialState, policy: Policy) -> float:
 
 
 def _conditional(mean: float, limit: float, error: float) -> float:
-    """Return θ ≥ 0 such that a normal variable with mean θ, given that it exceeds `limit`, has the mean `mean`.
+    """Return θ ≥ 0 for which a normal variable with mean θ, conditional on exceeding `limit`, has the mean `mean`.
 
     The result is 0 if there is no such θ.
     """
@@ -152,14 +153,13 @@ def _decision(
 
 
 STEP = 10
-"""Number of rounds between two checks. It equals a batch of `median_error`, and is even so that the orders of calls
-stay balanced.
+"""Number of rounds between two checks, equal to the batch size of `median_error`.
+
+It is even so that both orders of the calls in a round are equally frequent.
 """
 
 _MEDIAN, _QUARTILES = math.sqrt(math.pi / 2), 1.349
-"""For a normal distribution: standard error of the median divided by that of the mean, and distance of the quartiles in
-standard deviations.
-"""
+"""Standard errors of median and mean as a ratio, and quartile distance in standard deviations (normal distribution)."""
 
 
 def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
@@ -172,7 +172,7 @@ def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
 def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
     """Return True if further rounds of a first process cannot lead to a promotion over the incumbent.
 
-    Ending early in this case causes no false promotion, because the challenger is not promoted.
+    Stopping these rounds causes no false promotion, because the challenger is not promoted.
     """
     if policy.hopeless_errors is None or not _due(own, policy):
         return False
@@ -183,7 +183,7 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
 def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
     """Return True if the error of the speed-up over the fastest baseline is small relative to the speed-up.
 
-    This rule ends the rounds of a first process without an incumbent, because these rounds decide no promotion.
+    If there is no incumbent, the rounds of the first process then end, because they decide no promotion.
     """
     if policy.first_round_error is None or not baselines or not _due(own, policy):
         return False
@@ -199,9 +199,8 @@ def _due(own: Samples, policy: Policy) -> bool:
 def _error(logs: NDArray[np.float64]) -> float:
     """Return the standard error of the median, as the larger of two estimates.
 
-    The estimate from batch means includes drift, but may be small by chance with only three batches. The other estimate
-    assumes independent normal samples and computes their spread from the quartiles, which a few interrupted rounds do
-    not affect.
+    The estimate from batch medians includes drift, but may be small by chance with only three batches. The estimate
+    from the quartiles assumes independent normal samples; a few interrupted rounds do not affect it.
     """
     low, high = np.percentile(logs, [25, 75])
     alone = _MEDIAN * float(high - low) / _QUARTILES / math.sqrt(len(logs))

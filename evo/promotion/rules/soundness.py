@@ -16,7 +16,7 @@ def rolled_back_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     if rolled_back is None:
         return ()
     text = (
-        f"This same kernel was {rolled_back}. No search promotes it again; `kernel-evo champion restore` brings that "
+        f"This kernel was {rolled_back}. No search promotes it again; `kernel-evo champion restore` brings that "
         "champion back."
     )
     return (Rule(name="rolled back", passed=False, figure=1.0, threshold=0.0, text=text),)
@@ -37,7 +37,7 @@ def correctness_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("answers", about="kernel", rank=30)
 def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel with a wrong output, and state which error rate the right outputs exclude.
+    """Refuse a kernel with a wrong output. If all outputs are right, report which error rate this excludes.
 
     Recordings are skipped because their outputs are not checked.
     """
@@ -54,7 +54,7 @@ def answers_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 
 def _right_text(answers: OutputChecks, policy: Policy) -> str:
-    """State that all checked outputs were right, and which error rate this excludes."""
+    """Return a text that all checked outputs were right, with the error rate that this excludes."""
     calls = at_most_one_in(answers.judged, policy.confidence)
     inputs = at_most_one_in(answers.inputs, policy.confidence)
     text = f"All {answers.judged:,} timed calls that were judged gave the right answer"
@@ -67,7 +67,7 @@ def _right_text(answers: OutputChecks, policy: Policy) -> str:
 
 
 def _bound_rule(answers: OutputChecks, policy: Policy) -> tuple[Rule, ...]:
-    """Apply the policy's limit on the error rate. A strict limit may need more checked calls than the default."""
+    """Require that the checked calls exclude the policy's error rate, if it has one."""
     needed = policy.min_calls_per_error
     if needed is None:
         return ()

@@ -12,7 +12,7 @@ _QUIET = "Search again while fewer other programs run on the machine."
 
 
 def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
-    """Return the ratio of the call times on overwritten outputs and on outputs that hold the result.
+    """Return the call time on overwritten outputs divided by the call time on outputs that hold the result.
 
     The ratio is the median over rounds, with its interval.
     """
@@ -20,14 +20,14 @@ def rework(check: OverwriteCheck, confidence: float = CONFIDENCE) -> Interval:
 
 
 def straddles(check: OverwriteCheck, policy: Policy) -> bool:
-    """Return True if the rounds so far do not decide whether calls skip more work than the policy allows."""
+    """Return True while the rounds do not decide whether calls skip more work than the policy allows."""
     most = 1.0 + policy.max_skipped
     return rework(check, policy.skip_confidence).low <= most < rework(check).high
 
 
 @rule("work", about="kernel", rank=40)
 def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel whose calls skip work; an undecided result does not pass. Recordings are skipped."""
+    """Refuse a kernel if its calls skip work, or if the rounds do not decide it. Recordings are not checked."""
     report, policy = confirmation.report, confirmation.policy
     if report.overwrite_check is None:
         text = "Whether calls do less work if their outputs already hold the answer was not checked."
@@ -54,7 +54,7 @@ def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("rework", about="rounds", rank=130)
 def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require that the gain over the incumbent remains if the work that calls may have skipped is added."""
+    """Require that the gain over the incumbent is large enough after adding the work that calls may have skipped."""
     report, policy, speedup, costs = (
         confirmation.report,
         confirmation.policy,

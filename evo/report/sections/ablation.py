@@ -1,4 +1,4 @@
-"""Report section on the ablation of the champion: the effect of each change, largest first."""
+"""Report section on the ablation of the champion: the effect of each change, largest slowdown first."""
 
 from collections.abc import Iterator, Sequence
 
@@ -55,13 +55,13 @@ def by_effect(found: Sequence[AblationView]) -> list[AblationView]:
 
 
 def sentence(timed: Sequence[AblationView]) -> str:
-    """Return the sentence that replaces the chart in formats that have no charts."""
+    """Return the sentence that formats without charts show in place of the chart."""
     parts = [f"{change_text(each.change)} {_ratio(each.effect.ratio.estimate)}" for each in timed if each.effect]
     return f"Time relative to the champion: {', '.join(parts)}."
 
 
 def row(view: AblationView) -> tuple[str, str, str, str, str]:
-    """Return the cells of a table row. `HEAD` contains the column titles."""
+    """Return the cells of a table row, in the order of `HEAD`."""
     name, effect, changed = change_text(view.change), view.effect, view.ablated.changed if view.ablated else None
     if effect is None or changed is None:
         return name, without_figure(view), "–", "–", "–"
@@ -71,13 +71,13 @@ def row(view: AblationView) -> tuple[str, str, str, str, str]:
 
 
 def change_text(change: Change) -> str:
-    """Describe a change: ``SOFTMAX exact → lazy (with STAGES=1)``."""
+    """Return a change as text, e.g. ``SOFTMAX exact → lazy (with STAGES=1)``."""
     tied = f" (with {settings_text(change.also)})" if change.also else ""
     return f"{change.tunable} {value_text(change.instead_of)} → {value_text(change.value)}{tied}"
 
 
 def without_figure(view: AblationView) -> str:
-    """Return the reason why a change has no time."""
+    """Return the reason why a change was not timed."""
     if view.change.config is None:
         return f"not possible: it violates {view.change.reason}"
     if view.ablated is None:

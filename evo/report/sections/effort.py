@@ -1,4 +1,4 @@
-"""Report section on the time and cost of a search, and on the use of the kernel that repays them."""
+"""Report section on the time and cost of a search, and on how soon the kernel saves as much time."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,11 +15,12 @@ STAGES = {
     "measure_s": "measuring",
     "wait_s": "waiting",
 }
-"""Fields of `Stages` that add up to a job's time. A job waits for the device or for other jobs of its batch."""
+"""Fields of `Stages` whose sum is a job's time. ``wait_s`` is the time waiting for the device or for jobs of its batch.
+"""
 
 ON_DEVICE = ("verify_s", "measure_s")
 AFTERWARDS = "ablate"
-"""Kind of jobs that run after a search has ended. Its time and cost do not include them."""
+"""Kind of jobs that run after a search has ended. The time and cost of the search exclude them."""
 
 DAY_S = 86_400.0
 
@@ -62,7 +63,7 @@ def _by_stage(material: Material, cost: float | None) -> Listed:
 
 
 def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
-    """Yield the time saved per call compared with the fastest baseline, and the search's cost per saved second."""
+    """Yield a text about the time that a call saves over the fastest baseline, and about the cost of this saving."""
     search, calls, saving = material.search, terms.calls_per_second, material.saving
     if saving is None or search.estimated:
         return
@@ -87,9 +88,9 @@ def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Blo
 
 
 def _in_use(saving: Saving, calls: float) -> str:
-    """Describe the savings at a rate of calls.
+    """Return a text about the savings at `calls` calls per second.
 
-    The savings are stated as time of one device or, if one is not enough, as a number of devices.
+    It states saved hours of one device or, if the baseline needs more than one, saved devices.
     """
     own, theirs, saved = (us * 1e-6 * calls for us in (saving.reached_us, saving.baseline_us, saving.saved_us))
     if theirs <= 1.0:
@@ -101,7 +102,7 @@ def _in_use(saving: Saving, calls: float) -> str:
 
 
 def _regained(material: Material, saved_s_per_s: float) -> str:
-    """Return how long the kernel must be used until it has saved as much device time as the search took."""
+    """Return a text for how long the kernel must be used until it has saved as much time as the search took."""
     return duration_text(material.search.elapsed_s / saved_s_per_s)
 
 

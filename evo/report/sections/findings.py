@@ -18,14 +18,11 @@ WORDS = {
     "unclear": "the pairs do not decide",
     "hurts": "saves time",
 }
-"""Statement about a value, by the finding on the winner's value."""
+"""Text about a value that was tried, by the finding about the winner's value."""
 
 
 def importance_blocks(material: Material) -> Iterator[Block]:
-    """Yield the importance of each tunable.
-
-    The importance states how well a tunable's value separates the fastest tenth of the trials from all trials.
-    """
+    """Yield the importance of each tunable: how well its value separates the fastest tenth from all trials."""
     if not material.importances:
         yield Text("Too few measured trials with different settings for importances.")
         return
@@ -40,7 +37,7 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 
 
 def negative_blocks(material: Material) -> Iterator[Block]:
-    """Yield the values that were tried and caused no gain or a loss, with their measured ratios."""
+    """Yield the values that brought no gain over the winner's values, with their measured ratios."""
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:
@@ -82,7 +79,7 @@ def never_blocks(material: Material) -> Iterator[Block]:
 
 
 def outcome_blocks(material: Material) -> Iterator[Block]:
-    """Yield the number of trials of each outcome, with one example of each."""
+    """Yield the number of trials of each kind of outcome, with one example of each kind."""
     search, rows = material.search, []
     for kind, count in search.counts.items():
         example = material.examples.get(kind)
@@ -107,7 +104,7 @@ def _never(material: Material) -> Iterator[Block]:
 
 
 def _ablated(material: Material) -> Effects:
-    """Return the ablation's findings about changes of a single tunable."""
+    """Return the effects that the ablation measured for changes of a single tunable."""
     return {
         (each.change.tunable, each.change.value): each.effect
         for each in material.ablations

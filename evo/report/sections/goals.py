@@ -18,11 +18,11 @@ class GoalResult:
     """Status of a target time or of a target speed-up.
 
     Attributes:
-        found: measured value that is compared with the target, as text.
-        missing: factor by which the kernel must become faster; at most 1 if the target is reached.
-        time_us: time in µs that would reach the target on this device.
+        found: measured value, as text.
+        missing: factor by which the kernel must become faster to reach the target; at most 1 if it is reached.
+        time_us: time in µs that reaches the target. For a speed-up, it is computed from the baseline's time.
         words: status as text.
-        everywhere: True if the prediction for a further process also reaches the target.
+        everywhere: True if the whole prediction interval for a further process reaches the target.
     """
 
     goal: Goal
@@ -34,7 +34,7 @@ class GoalResult:
 
 
 def goal_blocks(material: Material, terms: Terms) -> Iterator[Block]:
-    """Yield each target with its status, then the decision and the gains of the search."""
+    """Yield a table of the targets, the decision, and the gains of the search."""
     if terms.goals:
         rows = tuple(_row(goal, material) for goal in terms.goals)
         yield Listed(("target", "wanted", "found", ""), rows)
@@ -60,7 +60,7 @@ def judged(goal: Goal, material: Material) -> GoalResult | None:
 
 
 def decision(material: Material, terms: Terms) -> str:
-    """Return the decision as text of one or two sentences."""
+    """Return a text that recommends to keep the champion, to use the baseline, or to continue."""
     search, champion = material.search, material.champion
     if search.estimated:
         return "none: nothing was run. Search on a device of this kind."
@@ -88,7 +88,7 @@ def _relative(saving: Saving) -> str:
 
 
 def _next(material: Material, terms: Terms) -> str:
-    """Return text on the missed targets, and on whether the device can reach them."""
+    """Return a text about missed targets: what to try next, and which ones the device cannot reach."""
     known = [each for goal in terms.goals if (each := judged(goal, material)) is not None]
     if not known:
         return ""
@@ -110,7 +110,7 @@ def _next(material: Material, terms: Terms) -> str:
 
 
 def _next_attempt(material: Material) -> str:
-    """Suggest how a faster kernel may be found."""
+    """Return a clause that suggests how to find a faster kernel."""
     search = material.search
     if search.reason == "exhausted":
         return "every valid config was tried, so give the template more values or another algorithm"
@@ -146,9 +146,9 @@ def _judged(result: GoalResult, material: Material) -> GoalResult:
 
 
 def _reached(result: GoalResult, material: Material) -> str:
-    """Return the status of a reached target, by the prediction for a further process.
+    """Return the status of a reached target as text.
 
-    Without a prediction, the text states the measurement on which the status is based.
+    It states whether a further process will reach the target too or, without a prediction, what was measured.
     """
     verdict = None if material.champion is None else material.champion.verdict
     if verdict is None or verdict.challenger is None:
@@ -172,7 +172,7 @@ def _one_more(span: str) -> str:
 
 
 def _predicted(goal: Goal, material: Material) -> Interval | None:
-    """Return the prediction, for a further process, of the value to compare with the target; None if there is none."""
+    """Return the prediction of the goal's time or speed-up in a further process; None if there is no prediction."""
     champion, saving = material.champion, material.saving
     verdict = None if champion is None else champion.verdict
     if champion is None or verdict is None:

@@ -16,10 +16,11 @@ FAILURES = (
 """Outcomes that the config can cause."""
 
 FEW = 6
-"""Minimum number of pairs for which the median has a 95 % interval. With fewer pairs, their range is reported."""
+"""Minimum number of pairs for a 95 % interval of the median. With fewer pairs, the range of their ratios is reported.
+"""
 
 LEAST = 2
-"""Minimum number of pairs for a finding. A single pair does not show how much two sessions differ."""
+"""Minimum number of pairs for a finding. A single pair does not show by how much ratios vary between sessions."""
 
 Binary: TypeAlias = str | int
 
@@ -29,11 +30,11 @@ class Comparison:
     """A value of a tunable compared with the winner's value, in pairs of trials that are otherwise equal.
 
     Attributes:
-        pairs: number of pairs of measured binaries. Configs that compile to the same binary count once.
-        same_binary: number of pairs of trials that compile to one binary, so that the value made no difference.
-        ratio: time with the value divided by the time with the winner's value; above 1, the value is slower. With fewer
-            than `FEW` pairs, the interval is the range. None if there are no pairs.
-        direct_ratio: ratio of the trial that differs from the winner only in this value; None if not measured.
+        pairs: number of different pairs of binaries with a measured time ratio.
+        same_binary: number of pairs of trials whose binaries are equal, so that the value makes no difference.
+        ratio: median over pairs of the time with the value divided by the time with the winner's value; above 1, the
+            value is slower. With fewer than `FEW` pairs, the interval is the range. None if there are no pairs.
+        direct_ratio: ratio of the pair in which one config is the winner; None if this pair was not measured.
     """
 
     tunable: str
@@ -50,11 +51,11 @@ class Comparison:
         return self.pairs >= LEAST
 
     def finding(self, least: float) -> Finding | None:
-        """Return the finding, by the same rule as for an ablation; None if there are too few pairs."""
+        """Return the finding by the rule of `evo.promotion.ablation.finding`; None if there are too few pairs."""
         return finding(self.ratio, least=least) if self.is_conclusive and self.ratio is not None else None
 
     def negative(self, gain: float) -> bool:
-        """Return True if the value may have gained less than the minimum gain of a promotion."""
+        """Return True if the interval does not show a gain of at least `gain`."""
         return self.ratio is None or self.ratio.low > 1.0 - gain
 
 
@@ -68,9 +69,10 @@ class NeverMeasured:
 
 
 def comparisons(found: Sequence[Found], winner: Config, confidence: float) -> list[Comparison]:
-    """Compare the values of each tunable with the winner's value; slowest first.
+    """Compare each value with the winner's value of its tunable, by pairs of trials that differ only in this tunable.
 
-    The comparisons use pairs of trials that differ only in this tunable.
+    Returns:
+        The comparisons, slowest value first.
     """
     measured = [each for each in found if each.time_us is not None]
     made = [each for name in winner for each in _of_tunable(name, measured, winner, confidence)]
@@ -114,7 +116,7 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
 
 @dataclass
 class _Met:
-    """Pairs of a trial with a value and a trial with the winner's value, with the ratio of their times."""
+    """Pairs of a trial with one value and a trial with the winner's value. `ratios` is by the binaries of a pair."""
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)
     same_binary: int = 0
@@ -130,7 +132,7 @@ class _Met:
 
 
 def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dict[Value, Found]]:
-    """Group trials that differ only in this tunable. Each value occurs at most once per group."""
+    """Return groups of trials that differ only in the tunable `name`, by its value."""
     groups: dict[tuple[Value, ...], dict[Value, Found]] = {}
     for each in measured:
         groups.setdefault(_other_values(name, each.config), {})[each.config[name]] = each
@@ -142,5 +144,5 @@ def _other_values(name: str, config: Config) -> tuple[Value, ...]:
 
 
 def _binary(found: Found) -> Binary:
-    """Return the key of the measured binary. A trial whose binary is unknown counts as a separate binary."""
+    """Return the binary's digest or, if it is unknown, the trial's number, which equals no digest."""
     return found.number if found.binary is None else found.binary

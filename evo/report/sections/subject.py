@@ -1,4 +1,4 @@
-"""Report sections on the search's terms, its environment, and the command that repeats it."""
+"""Report sections on what was searched, the environment, and the command that repeats the search."""
 
 import json
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ LEFT_OUT = (
     "negatives. An estimate does not model bank conflicts, caches or instruction mixes: values with equal estimates "
     "may differ on the GPU, so none of them is known to have no benefit."
 )
-"""Shown in an estimate's report in place of the sections that it names."""
+"""Text that a report on estimates shows in place of the omitted sections."""
 
 
 def subject_blocks(material: Material) -> Iterator[Block]:
-    """Yield the terms of the search, and its result."""
+    """Yield a table with the problem, settings and result of the search."""
     search, space = material.search, material.search.space
     size = f"{space.product_size:,} combinations, too many to count the valid ones"
     if space.valid_count is not None:
@@ -56,7 +56,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
 
 
 def _winner(material: Material) -> str:
-    """Return the winner's config as text; for estimates, with the number of other configs with the same estimate."""
+    """Return the winner's config as text. For estimates, add how many more configs have the same estimate."""
     best = material.search.best
     if material.winner is None or best is None:
         return "none" if material.winner is None else spaced_text(material.winner)
@@ -75,7 +75,7 @@ def _time(best: BestView) -> str:
 
 
 def environment_blocks(material: Material) -> Iterator[Block]:
-    """Yield the environment of the measurements, as reported by workers."""
+    """Yield a table of the device, its software, and the environment that workers reported."""
     search, champion = material.search, material.champion
     facts = {"device": search.device.model, "unit": search.device.uuid, **search.device.software}
     facts |= {} if material.best is None else material.best.environment
@@ -131,7 +131,7 @@ def command_text(material: Material) -> str:
 
 
 def _is_named(policy: Policy) -> bool:
-    """Return True if the policy equals the known policy with its name."""
+    """Return True if the policy equals the built-in policy of the same name."""
     try:
         return policy_from(policy.name) == policy
     except InvalidInput:

@@ -17,7 +17,7 @@ CACHES = ("hot", "cold")
 
 
 def progress_blocks(material: Material) -> Iterator[Block]:
-    """Yield the chart of the best time over the course of the search."""
+    """Yield the chart of the best time during the search."""
     if material.progress:
         yield Picture("progress", material.progress)
     else:
@@ -25,7 +25,7 @@ def progress_blocks(material: Material) -> Iterator[Block]:
 
 
 def sample_blocks(material: Material) -> Iterator[Block]:
-    """Yield the distribution of the samples of champion, incumbent and baselines."""
+    """Yield a chart and a table of the samples: of champion, incumbent and baselines, or of the best trial."""
     series, confidence = material.samples, material.search.policy.confidence
     if not series:
         yield Text("There are no samples.")
@@ -57,7 +57,10 @@ def sample_blocks(material: Material) -> Iterator[Block]:
 
 
 def verdict_blocks(material: Material) -> Iterator[Block]:
-    """Yield all challenges: the rules of the decisive challenge, and the failed rules of the others."""
+    """Yield the verdicts of all challenges and their unmet rules.
+
+    For the promotion or, without one, for the last challenge, all rules are listed.
+    """
     challenges = material.search.challenges
     if not challenges:
         yield Text(material.search.unchallenged or "No trial challenged.")
@@ -80,7 +83,7 @@ def _ruled(rules: Sequence[Rule]) -> Listed:
 
 
 def limit_blocks(material: Material) -> Iterator[Block]:
-    """Yield the fraction of the device's limit that the best trial reaches, for a hot and a cold cache."""
+    """Yield a table of the device's limit and the fraction of it that the best trial reaches, by cache mode."""
     rows = [row for cache in CACHES if (row := _limit(material, cache)) is not None]
     if rows:
         fastest = "lowest estimate" if material.search.estimated else "best trial"
@@ -109,7 +112,7 @@ def _limit(material: Material, cache: str) -> tuple[str, ...] | None:
 
 
 def _quick_us(material: Material, cache: str) -> float | None:
-    """Return the quick time or estimate of the best trial for a cache mode; None if there is none."""
+    """Return the best trial's quick time or estimate for a cache mode in µs; None if there is none."""
     outcome, own = None if material.best is None else material.best.outcome, material.search.objective.cache
     if isinstance(outcome, Estimated):
         return outcome.time_us if cache == own else None

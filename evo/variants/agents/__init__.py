@@ -1,1 +1,1 @@
-"""Tools of the Model Context Protocol, with which agents evolve kernels on a service."""
+"""Tools with which agents submit variants to a service, over the Model Context Protocol."""

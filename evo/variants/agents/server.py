@@ -21,7 +21,7 @@ INSTRUCTIONS = (
 def server(tools: Tools) -> MCPServer:
     """Return a server that offers each tool under its method's name.
 
-    It logs only warnings, because agents show what a server writes to standard error.
+    The server logs only warnings, because agents show its standard error to the user.
     """
     made = MCPServer("kernel-evo", instructions=INSTRUCTIONS, log_level="WARNING")
     for tool in tools.all:
@@ -30,7 +30,7 @@ def server(tools: Tools) -> MCPServer:
 
 
 def _explained(tool: Callable[..., str]) -> Callable[..., str]:
-    """Return a tool that raises errors as ToolError. The agent gets its text; the SDK hides other exceptions."""
+    """Return the tool with each EvoError raised as ToolError, because the SDK hides messages of other exceptions."""
 
     @wraps(tool)
     def explained(*arguments: object, **named: object) -> str:
@@ -43,11 +43,11 @@ def _explained(tool: Callable[..., str]) -> Callable[..., str]:
 
 
 _PARAMETERS = {"document": "table", "search_id": "search", "number": "variant"}
-"""Name of the tool's parameter, by the name of the request's field that gets its value."""
+"""Names of tool parameters, by the name of the request field that contains the parameter's value."""
 
 
 def _text(error: EvoError) -> str:
-    """Return the message of an error, with the name of the tool's parameter in place of the request's field."""
+    """Return the message of an error. It names the tool's parameter instead of the request field."""
     if not isinstance(error, InvalidInput):
         return str(error)
     field, dot, rest = error.field.partition(".")

@@ -1,4 +1,4 @@
-"""Tools for agents that work with variants. Each method is one tool, and its docstring is the tool's description."""
+"""Tools for agents that work with variants. The docstring of each method in `Tools.all` is the tool's description."""
 
 import difflib
 import time
@@ -31,15 +31,13 @@ class Tools:
         self._author = author
 
     def searches(self) -> str:
-        """List the newest searches with their family, problem, device and state. Variants belong to a search."""
+        """List the newest searches: id, family, problem, device and state. Each variant belongs to a search."""
         found = self._service().searches(limit=50).items
         lines = [f"{each.id}: {each.subject} {each.problem_key} on {each.place}, {each.state}" for each in found]
         return visible("\n".join(lines) or "There is no search yet; start one with `kernel-evo search FAMILY`.")
 
     def brief(self, search: int, most_tokens: int = MOST_TOKENS) -> str:
-        """Return the brief for the author of a variant: contract, device, best variants with their sources, and
-        failures.
-        """
+        """Return what a variant's author needs: contract, device, best variants with sources, and failed variants."""
         if most_tokens < LEAST_TOKENS:
             raise InvalidInput(
                 "most_tokens", f"{most_tokens} is too few for the contract; accepted: {LEAST_TOKENS} or more"
@@ -58,18 +56,19 @@ class Tools:
         trials: int | None = None,
         wait_s: float = 300.0,
     ) -> str:
-        """Submit a variant. `files` contains source texts by name, `table` the keys that differ from the parent's.
+        """Submit a variant. The service compiles it, checks it on every case, times it and tunes it.
 
-        The keys are those of [cpu] or [cuda] in a family.toml. The variant is compiled, checked on every case, timed
-        and tuned. The tool returns the results, or why the variant failed. `parents` contains numbers of variants; 0 is
-        the family's own implementation. If the variant takes longer than `wait_s` seconds, call `result` later.
+        `files` contains source texts by file name. `table` contains the keys of [cpu] or [cuda] in family.toml that
+        differ from the parent's. `parents` contains the numbers of the parent variants; 0 is the family's own
+        implementation. The tool returns the results, or why the variant failed. If it takes longer than `wait_s`
+        seconds, call `result` later.
         """
         document = {**(table or {}), "idea": idea, "author": self._author} | ({"name": name} if name else {})
         view = self._service().submit_variant(search, files, document=document, parents=parents or [0], trials=trials)
         return self.result(view.search_id, view.number, wait_s=wait_s)
 
     def result(self, search: int, variant: int, wait_s: float = 0.0) -> str:
-        """Return the progress of a variant: its state, best config and time, and why its trials failed."""
+        """Return the state of a variant, its best config and time, and the reasons why trials failed."""
         deadline = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         view = self._service().variant(search, variant)
         while not view.ended and time.monotonic() < deadline:
@@ -78,7 +77,7 @@ class Tools:
         return feedback(view)
 
     def compare(self, search: int, one: int, other: int) -> str:
-        """Compare two variants: their results, and the difference between their sources."""
+        """Return the results of two variants, and a diff of their sources."""
         client = self._service()
         views = [client.variant(search, number) for number in (one, other)]
         difference = "".join(differences(*(client.variant_source(search, number) for number in (one, other))))
@@ -86,7 +85,7 @@ class Tools:
         return f"{figures}\n\n```diff\n{visible(difference)}```"
 
     def source(self, search: int, variant: int) -> str:
-        """Return the files of a variant, and the table of its implementation."""
+        """Return the source files of a variant, and its table (the keys of [cpu] or [cuda] in family.toml)."""
         found = self._service().variant_source(search, variant)
         texts = "\n".join(f"### {name}\n```\n{text}\n```" for name, text in found.files.items())
         return visible(f"table: {dict(found.table)}\n\n{texts}")
@@ -97,7 +96,7 @@ class Tools:
 
 
 def feedback(view: VariantView) -> str:
-    """Return a variant's state and results, and why its trials failed, as text."""
+    """Return a text with the state and results of a variant, and the reasons why trials failed."""
     return visible("\n".join(_feedback(view)))
 
 
@@ -114,7 +113,7 @@ def _feedback(view: VariantView) -> Iterator[str]:
     if view.share is not None:
         yield f"It reaches {percent_text(view.share)} of the limit of the device."
     if view.champion:
-        yield "It holds the champion of the problem."
+        yield "Its best config is the champion of the problem."
     for failure in view.failures:
         counted = count_text(failure.count, "trial")
         first = settings_text(failure.config)

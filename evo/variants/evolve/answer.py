@@ -1,4 +1,4 @@
-"""Reads a variant from a model's answer, which contains one JSON object anywhere in its text."""
+"""Reads a variant from a model's answer: a text that contains one JSON object."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -34,17 +34,17 @@ class Idea:
     files: Mapping[str, str]
 
     def document(self, author: str) -> dict[str, Any]:
-        """Return the variant as the document to submit."""
+        """Return the document that describes the variant in a submission."""
         return {**self.table, "name": self.name, "idea": self.idea, "author": author}
 
 
 def read_idea(text: str) -> Idea:
-    """Return the variant in an answer.
+    """Return the variant that a model's answer contains.
 
     Raises:
-        InvalidInput: the text has no JSON object of the required form. The message explains the fault to the model.
+        InvalidInput: the text contains no JSON object with the fields of `SHAPE`. The message is sent to the model.
     """
-    refusal = InvalidInput("answer", "holds no JSON object; answer with one object of the given shape")
+    refusal = InvalidInput("answer", "contains no JSON object; answer with one object of the given shape")
     for candidate in _objects(text):
         try:
             return _idea(read_json(candidate, "answer"))
@@ -54,7 +54,7 @@ def read_idea(text: str) -> Idea:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Yield the parts of a text that may be the JSON object, longest first."""
+    """Yield the parts of a text that may be the variant's JSON object, longest first."""
     decoder, place, found = json.JSONDecoder(), 0, []
     while (start := text.find("{", place)) >= 0:
         try:
@@ -79,13 +79,13 @@ def _idea(value: Any) -> Idea:
             raise InvalidInput(f"answer.{name}"[:80], f"is not expected; fields are {', '.join(_FIELDS)}")
     files, table = value.get("files"), value.get("table", {})
     if not isinstance(files, dict) or not files or not all(isinstance(each, str) for each in files.values()):
-        raise InvalidInput("answer.files", "must be an object of file name and whole text")
+        raise InvalidInput("answer.files", "must be an object that maps file names to whole source texts")
     if not isinstance(table, dict):
         raise InvalidInput("answer.table", "must be an object")
     texts = {name: value.get(name, "") for name in ("name", "idea", "insight")}
     for name, each in texts.items():
         if not isinstance(each, str):
-            raise InvalidInput(f"answer.{name}", "must be a text")
+            raise InvalidInput(f"answer.{name}", "must be a string")
     return Idea(
         name=texts["name"], idea=texts["idea"], insight=texts["insight"][:MOST_INSIGHT], table=table, files=files
     )

@@ -1,4 +1,4 @@
-"""Chat with a language model, through an OpenAI-compatible or Anthropic's protocol."""
+"""Requests to a language model, over OpenAI's or Anthropic's protocol."""
 
 import os
 import time
@@ -19,7 +19,7 @@ KEYS: Mapping[Protocol, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHRO
 """Environment variables that contain the keys. Keys are only sent, never stored or logged."""
 
 KEY_VARIABLE = "KERNEL_EVO_MODEL_KEY"
-"""Environment variable with the key for the service at --base-url."""
+"""Environment variable that contains the key for the service at --base-url."""
 
 ATTEMPTS = 5
 MOST_WAIT_S = 120.0
@@ -29,7 +29,7 @@ MOST_ANSWER_BYTES = 8 << 20
 
 
 class ModelFailed(EvoError, RuntimeError):
-    """The model's service gave no usable answer. `charged` is True if it may have charged for the request."""
+    """Raised if the model's service gave no usable answer. `charged` is True if the request may cost money."""
 
     def __init__(self, reason: str, *, charged: bool) -> None:
         super().__init__(reason)
@@ -44,7 +44,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A model's answer. The token counts are None if the service did not state them."""
+    """A model's answer, with the token counts of request and answer; None if the service did not state them."""
 
     text: str
     tokens_in: int | None
@@ -53,7 +53,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """Prices in USD per million tokens."""
+    """Prices of a request and of its answer in USD per million tokens."""
 
     tokens_in: float = 0.0
     tokens_out: float = 0.0
@@ -65,13 +65,13 @@ class Prices:
 
 @dataclass(frozen=True, kw_only=True)
 class Chat:
-    """A model of one service.
+    """Sends requests to one model of a service.
 
     Attributes:
         base_url: address of the API, ending in its version, e.g. ``http://127.0.0.1:11434/v1``.
         key: key that is sent with each request; None if no key is sent.
         most_tokens: maximum length of an answer in tokens.
-        timeout_s: a request fails if no byte of its answer arrives for this many seconds.
+        timeout_s: seconds without a byte of the answer after which a request fails.
         sleep: function that waits; tests replace it.
     """
 
@@ -95,21 +95,23 @@ class Chat:
 
     @property
     def longest_s(self) -> float:
-        """Number of seconds after which a request has certainly ended, with or without an answer."""
+        """Seconds after which `ask` has certainly returned or raised an exception."""
         return ATTEMPTS * (self.timeout_s + MOST_WAIT_S)
 
     def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
-        """Return the maximum cost of a request in USD, assuming one token per byte."""
+        """Return the maximum cost of a request with its answer in USD, for one token per byte of the messages."""
         longest = sum(len(each.text.encode()) + 16 for each in messages)
         return prices.of(longest, self.most_tokens)
 
     def ask(self, messages: Sequence[Message]) -> Answer:
         """Return the model's answer.
 
-        If the service is busy or fails, the request is repeated, after the pause that the service requests.
+        If the service is busy or has an internal error, the request is repeated after the pause that the service
+        demands.
 
         Raises:
-            ModelFailed: there is no answer after `ATTEMPTS` requests, or the service refuses the request.
+            ModelFailed: the service refuses the request, cannot be reached in `ATTEMPTS` attempts, or sends no usable
+                answer.
         """
         reason = ""
         for attempt in range(ATTEMPTS):
@@ -131,7 +133,7 @@ class Chat:
                 self.sleep(_wait_s(response, attempt))
                 continue
             self.sleep(FIRST_WAIT_S * 2**attempt)
-        raise ModelFailed(f"the model's service refused: {reason}", charged=False)
+        raise ModelFailed(f"the request to the model's service failed: {reason}", charged=False)
 
     def _without_key(self, text: str) -> str:
         return text if self.key is None else text.replace(self.key, "…")
@@ -176,10 +178,10 @@ class Chat:
 
 
 def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:
-    """Return the chat with a model. A provider's key is sent only to that provider.
+    """Return the chat with a model, with the key of the provider or, for another `base_url`, of `KEY_VARIABLE`.
 
     Raises:
-        InvalidInput: the provider's own service needs a key, and the environment contains none.
+        InvalidInput: `base_url` is None and the environment contains no key for the provider.
     """
     key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None
     if base_url is None and key is None:
@@ -193,7 +195,7 @@ def _count(value: object) -> int | None:
 
 
 def _wait_s(response: httpx.Response, attempt: int) -> float:
-    """Return the seconds to wait before the next request: the time that the service requests, at most `MOST_WAIT_S`."""
+    """Return the pause before the next request in seconds: as long as the service demands, at most `MOST_WAIT_S`."""
     try:
         asked = float(response.headers.get("retry-after", ""))
     except ValueError:

@@ -33,7 +33,7 @@ EARLIER_SEARCHES = 20
 
 MOST_INSIGHTS = 8
 MODEL_FAILURES = 3
-"""Number of consecutive requests without an answer after which the run ends."""
+"""Maximum number of consecutive requests without an answer before the run ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class Limits:
     """Limits of an evolution; None means no limit.
 
     Attributes:
-        proposals: maximum number of requests to the model, including repairs, over all runs on the search.
-        usd: maximum cost of all requests on the search in US dollars. A request that could exceed it is not sent.
-        minutes: maximum running time of this run.
-        share: fraction of the roofline limit at which the evolution ends.
-        repairs: maximum number of requests to repair one idea.
+        proposals: maximum number of requests to the model over all runs on the search. Repairs count, too.
+        usd: maximum cost of all requests for the search in US dollars. A request that could exceed it is not sent.
+        minutes: maximum duration of this run.
+        share: the run ends when a variant reaches this fraction of the roofline limit.
+        repairs: maximum number of repair requests per idea.
         trials: maximum number of trials of each variant.
     """
 
@@ -59,13 +59,13 @@ class Limits:
 
 @dataclass(kw_only=True)
 class Evolution:
-    """One run of the evolution on a search. The service stores its whole state, so a later run can continue.
+    """One run of the evolution of a search's variants. A later run can continue, because the service stores all state.
 
     Attributes:
         service: returns the current client. It is called for each request, because the service's address may change
             when it restarts.
-        report: called with each proposal that was answered or has failed, and with its variant, if any.
-        wait: waits until the trials of a variant have ended, and returns the variant.
+        report: called with each proposal after its answer or failure, and with its variant; None if it has none.
+        wait: waits until all trials of a variant have ended, and returns its new state.
     """
 
     service: Callable[[], Client]
@@ -85,7 +85,7 @@ class Evolution:
         return self.service()
 
     def run(self) -> End:
-        """Propose variants until a limit is reached. Return that limit.
+        """Propose variants until a limit is reached. Return the name of the limit.
 
         Raises:
             EvoError: the service is unavailable, or refuses the caller.
@@ -97,10 +97,10 @@ class Evolution:
         return end
 
     def _finish_earlier(self) -> None:
-        """Submit an answer that an earlier run received but did not submit, and wait for its variant.
+        """Submit answers that an earlier run received but did not submit, and wait for their variants.
 
-        A request to the model is marked as abandoned once it is older than the longest time that a request may take.
-        Its price remains the maximum possible price, but it no longer counts as one of the allowed proposals.
+        A request of an earlier run without an answer is marked as abandoned when it is older than `Chat.longest_s`. It
+        keeps its maximum cost, but no longer counts for `Limits.proposals`.
         """
         now = datetime.now(UTC)
         for proposal in self.client.proposals(self.search_id):
@@ -124,7 +124,7 @@ class Evolution:
         return None
 
     def _idea(self) -> End | None:
-        """Request one idea, and repair it while it fails. Return the limit that was reached; None if none was."""
+        """Request one idea and, if it fails, repairs. Return the limit that was reached; None if none was."""
         proposals, variants = self.client.proposals(self.search_id), self.client.variants(self.search_id)
         ideas = ideas_in(proposals)
         operator = operator_of(ideas, variants)
@@ -152,9 +152,7 @@ class Evolution:
         return None
 
     def _insights(self, proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> list[str]:
-        """Return insights of this search, then of earlier ones, except those that this search's measurements
-        contradict.
-        """
+        """Return insights of this search and then of earlier searches, without those that this search contradicts."""
         refuted = contradicted(proposals, variants)
         found = {**insights(proposals, variants)}
         found |= {text: how for text, how in self._earlier.items() if text not in found and text not in refuted}
@@ -162,7 +160,7 @@ class Evolution:
 
     @cached_property
     def _earlier(self) -> dict[str, str]:
-        """Insights of earlier searches of this family on devices of this model, with their measurements."""
+        """Insights of earlier searches of the family on the same device model, with their measurements."""
         mine = self.client.search(self.search_id)
         page = self.client.searches(
             family=mine.family, device=mine.device.model, archived="any", limit=EARLIER_SEARCHES
@@ -186,7 +184,7 @@ class Evolution:
     def _ask(
         self, operator: str, messages: Sequence[Message], *, repairs: int | None
     ) -> tuple[ProposalView, Answer | None]:
-        """Store the maximum possible cost of a request, then send it to the model."""
+        """Record a request with its maximum cost, send it to the model, and record the answer."""
         most_usd = self.chat.most_cost(messages, self.prices)
         proposal = self.client.add_proposal(
             self.search_id,
@@ -220,7 +218,7 @@ class Evolution:
         return known, answer
 
     def _try(self, proposal: ProposalView, text: str, parents: Sequence[int]) -> str | None:
-        """Submit the variant in an answer and wait for its trials. Return why it does not work; None if it works."""
+        """Submit the variant in an answer and wait for its trials. Return the reason if it fails, else None."""
         try:
             idea = read_idea(text)
             view = self._submitted(proposal, idea, parents)
@@ -263,7 +261,7 @@ class Evolution:
         return self.client.answer_proposal(self.search_id, number, **answer)
 
     def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
-        """Return the parents that an earlier run chose. They depend only on earlier proposals."""
+        """Return the parents that an earlier run chose for a proposal. They follow from the proposals before it."""
         earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
         if proposal.repairs is not None:
             earlier = [each for each in earlier if each.number < proposal.repairs]
@@ -274,5 +272,5 @@ class Evolution:
 
 
 def _age_s(proposal: ProposalView, now: datetime) -> float:
-    """Return a request's age in seconds on the service's clock, or on this machine's clock if it is not stated."""
+    """Return the age of a request in seconds, by the service's clock or, if unknown, by this machine's clock."""
     return (now - proposal.asked_at).total_seconds() if proposal.asked_s is None else proposal.asked_s

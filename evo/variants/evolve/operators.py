@@ -1,7 +1,7 @@
 """Operators that request a new variant from a model, and the information that the request contains.
 
-Both follow EvoEngineer (arXiv 2510.03760). It separates the information (the task, the best solutions, insights) from
-the kind of change that is requested.
+Operators and information follow EvoEngineer (arXiv 2510.03760), which separates the kind of change that is requested
+from the information that is given: the task, the best solutions, and insights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,21 +30,21 @@ ELITES = 3
 
 
 STALE = 4
-"""Number of consecutive variants without a new best variant, after which models are asked for different algorithms."""
+"""Number of consecutive variants without a new best variant after which the model must try different algorithms."""
 
 
 def stagnates(variants: Sequence[VariantView]) -> bool:
-    """Return True if none of the last `STALE` ended variants of a search is better than the best earlier variant."""
+    """Return True if none of the last `STALE` ended variants is better than the best variant before them."""
     costs = [None if each.best is None else each.best.rank for each in variants if each.ended or each.number == 0]
     known, last = [cost for cost in costs[:-STALE] if cost is not None], costs[-STALE:]
     return bool(known) and len(last) == STALE and all(cost is None or cost >= min(known) for cost in last)
 
 
 def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
-    """Return the operator of the next idea. It depends only on the number of ideas and on the variants so far.
+    """Return the operator of the next idea.
 
     Args:
-        ideas: number of earlier proposals that were not repairs.
+        ideas: number of earlier proposals, without repairs.
         variants: variants of the search by number, including the family's own implementation.
     """
     usable = sum(each.usable for each in variants)
@@ -59,8 +59,8 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
     """Return the numbers of the parents of an idea.
 
-    The best variants of the niches take turns, followed by the next fastest variants. In a search that stagnates, newer
-    variants come first.
+    Parents are chosen in turn from at most `ELITES` variants: the best variant of each niche, then the fastest
+    remaining variants. If the search stagnates, newer variants come first.
     """
     leaders = elites(variants)
     timed = sorted((each for each in variants if each.best is not None), key=lambda each: each.rank)
@@ -76,15 +76,14 @@ def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) 
 
 
 def ideas_in(proposals: Sequence[ProposalView]) -> int:
-    """Return the number of proposals that were new ideas."""
+    """Return the number of proposals that are not repairs."""
     return sum(each.repairs is None for each in proposals)
 
 
 def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> dict[str, str]:
     """Return the models' insights of one search, latest first, each with the measurement that supports it.
 
-    An insight is contradicted, and left out, if its variant was slower than the family's own implementation or never
-    worked.
+    An insight is omitted if its variant was slower than the family's own implementation or never worked.
     """
     kept: dict[str, str] = {}
     for proposal, variant in _tested(proposals, variants):
@@ -99,14 +98,14 @@ def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView])
 
 
 def contradicted(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> set[str]:
-    """Return the insights of one search that a measurement contradicts."""
+    """Return the insights whose variants were slower than the family's own implementation or never worked."""
     return {proposal.insight for proposal, variant in _tested(proposals, variants) if _contradicts(variant)}
 
 
 def _tested(
     proposals: Sequence[ProposalView], variants: Sequence[VariantView]
 ) -> Iterator[tuple[ProposalView, VariantView]]:
-    """Yield the proposals with an insight and the variants that tested it, latest first."""
+    """Yield each proposal with an insight and its ended variant, latest first."""
     by_number = {each.number: each for each in variants}
     for proposal in reversed(proposals):
         if proposal.insight and proposal.variant in by_number and by_number[proposal.variant].ended:
@@ -140,8 +139,8 @@ def idea_messages(
     """Return the messages that request a new variant.
 
     Args:
-        information: ``task`` shows only the family's own implementation; ``elites`` also shows the best and the failed
-            variants; ``insights`` also shows the models' insights.
+        information: what the model sees. ``task`` is only the family's own implementation, ``elites`` adds the best and
+            the failed variants, and ``insights`` also adds insights.
     """
     shown = brief
     if information == "task":
@@ -164,7 +163,7 @@ def repair_message(reason: str) -> Message:
 
 
 def failure_of(view: VariantView) -> str | None:
-    """Return the reason why no config of a variant was measured; None if at least one was."""
+    """Return the reason why no config of a variant was measured; None if at least one config was measured."""
     if view.best is not None:
         return None
     found = [f"{each.count} × {each.outcome}: {each.detail}" for each in view.failures[:2]]

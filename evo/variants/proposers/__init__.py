@@ -17,10 +17,10 @@ GROUP = "kernel_evo.proposers"
 
 
 def _discovered() -> dict[str, Factory]:
-    """Return the proposers by kind: first the built-in ones, then those of other packages.
+    """Return all proposers by kind: first the built-in proposers, then those of installed packages.
 
     Raises:
-        EvoError: a class of another package cannot be imported, or its kind is already used.
+        EvoError: a proposer of an installed package cannot be imported, or its kind is already used.
     """
     import_modules(__name__, __path__)
     found = dict(sorted(MARKED.items()))
@@ -34,13 +34,13 @@ PROPOSERS = _discovered()
 
 
 def build(text: str, context: Context) -> Proposer:
-    """Build the proposer for a text of the form ``KIND:ARGUMENT``, as in the option ``--proposer``.
+    """Return the proposer for a text of the form ``KIND:ARGUMENT``, as in the option ``--proposer``.
 
     Args:
-        context: input of the proposer. Its `argument` is replaced by the argument in the text.
+        context: input of the proposer. The argument in `text` replaces `context.argument`.
 
     Raises:
-        InvalidInput: the kind is unknown, or the argument is missing or refused.
+        InvalidInput: the kind is unknown, or the argument is missing or not accepted by the proposer.
     """
     kind, _, argument = text.partition(":")
     if kind not in PROPOSERS or not argument:

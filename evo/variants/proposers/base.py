@@ -13,11 +13,11 @@ from evo.variants.evolve.evolution import Limits
 
 @dataclass(frozen=True, kw_only=True)
 class VariantFiles:
-    """A variant on disk.
+    """A variant, as read from disk.
 
     Attributes:
-        document: content of variant.toml; empty if the variant is a single source.
-        files: texts of the other files, by name relative to the folder.
+        document: content of variant.toml; empty if the variant is a single source file.
+        files: texts of all files except variant.toml, by path relative to the variant's folder.
     """
 
     document: Mapping[str, Any]
@@ -31,11 +31,11 @@ class Context:
     Attributes:
         argument: text after the kind in ``--proposer KIND:ARGUMENT``; not empty.
         trials: maximum number of trials of each variant.
-        say: prints a line of the transcript.
-        read: reads a variant on disk; raises NotFound or InvalidInput.
+        say: prints a line for the user.
+        read: reads a variant from a file or folder; raises NotFound or InvalidInput.
         base_url: address of a language model's API; None for the provider's own address.
         prices: prices of a language model.
-        limits: limits of a language model's use.
+        limits: limits for requests to a language model.
     """
 
     argument: str
@@ -50,9 +50,9 @@ class Context:
 class Proposer(Protocol):
     """Submits variants to a search.
 
-    A proposer uses only the client, like an external program. It yields while it waits, so that several problems can be
-    worked on at the same time, and returns when it has no further variant. If it raises an `EvoError`, the error is
-    reported and the work on this problem ends.
+    A proposer uses only the client, like an external program. It yields while it waits, so that a program can work on
+    several problems at the same time. It returns when it has no further variant. If it raises an `EvoError`, the error
+    is reported and the work on the problem ends.
     """
 
     def propose(self, client: Callable[[], Client], search_id: int, problem: str) -> Iterator[None]:
@@ -78,6 +78,6 @@ def proposer(kind: str) -> Callable[[_Factory], _Factory]:
     """Return a decorator that registers a class as the proposer of this kind.
 
     Raises:
-        ValueError: another class has the kind.
+        ValueError: a class is already registered for the kind.
     """
     return mark(MARKED, kind, "proposers")

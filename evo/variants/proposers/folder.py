@@ -1,4 +1,4 @@
-"""``folder:PATH`` submits the variants in PATH/PROBLEM, one after the other in the order of their names."""
+"""``folder:PATH`` submits the variants in the folder PATH/PROBLEM, one after another in the order of their names."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from evo.variants.proposers.base import Context, proposer
 
 @proposer("folder")
 class FolderProposer:
-    """Submits the files and folders in a folder that has the problem's name."""
+    """Submits each file and folder in PATH/PROBLEM as a variant."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""``openai:MODEL`` and ``anthropic:MODEL`` ask a language model, as `kernel-evo evolve` does."""
+"""``openai:MODEL`` and ``anthropic:MODEL`` request variants from a language model, like `kernel-evo evolve`."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +14,9 @@ LOOK_S = 0.5
 
 
 class ModelProposer:
-    """Asks a language model for variants.
+    """Requests variants from a language model.
 
-    The proposer waits without yielding, so problems are worked on one after the other.
+    The proposer waits without yielding, so problems are processed one after another.
     """
 
     def __init__(self, context: Context, provider: Protocol) -> None:
