@@ -1,7 +1,7 @@
-"""Packs the folder of a family as a ZIP for upload (a bundle), and checks bundles when they are unpacked.
+"""Packs the folder of a family as a ZIP file (a bundle) for upload, and unpacks and checks bundles.
 
-Bundles come from untrusted users. Only regular files with plain names below the family's folder are unpacked, and their
-sizes are limited. The digest of the family depends on every byte of the files.
+Bundles come from untrusted users. Only regular files with plain relative names are unpacked, and their number and size
+are limited. The digest of the family depends on every byte of the files.
 """
 
 import io
@@ -31,12 +31,12 @@ from templates.registry import (
 from templates.render import check_source
 
 SCHEME = "bundle:"
-"""Prefix of a location that consists of the digest of an artefact instead of a path."""
+"""Prefix of a family's location if the location is the digest of an artefact, not a path."""
 
 MAX_SPEC_BYTES = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-"""A part of a file's path in a family."""
+"""Pattern of a folder name or file name in a family."""
 
 _BROKEN = (
     zipfile.BadZipFile,
@@ -49,16 +49,16 @@ _BROKEN = (
     NotImplementedError,
     OverflowError,
 )
-"""Errors that `zipfile` raises for invalid files."""
+"""Exceptions that `zipfile` raises for invalid ZIP files."""
 
 WHERE = "bundle"
 
 
 def pack(package: Package) -> bytes:
-    """Return the ZIP of a family's own files. Equal files give equal ZIPs.
+    """Return the bundle of a family's own files. Equal files give equal bundles.
 
     Raises:
-        InvalidInput: the family is a recording, or has a file name that `unpack` would refuse.
+        InvalidInput: the family is a recording, or a file has a name that `unpack` refuses.
     """
     if package.recording is not None:
         raise InvalidInput(WHERE, f"{package.path} is a recording; store it where the workers can read it")
@@ -77,8 +77,8 @@ def unpack(content: bytes) -> dict[str, bytes]:
     """Return the files of a bundle by name.
 
     Raises:
-        InvalidInput: the ZIP is invalid or too large, or contains an entry that is not a regular file with a plain
-            name.
+        InvalidInput: the bundle is not a valid ZIP file, is too large, lacks a required file, or contains an entry that
+            is not a regular file with a plain name.
     """
     try:
         with open_zip(content, most_files=MAX_FILES) as archive:
@@ -90,7 +90,7 @@ def unpack(content: bytes) -> dict[str, bytes]:
     except DirectoryTooLarge:
         raise InvalidInput(WHERE, f"contains more than {MAX_FILES} files") from None
     except _BROKEN as error:
-        raise InvalidInput(WHERE, f"is not a ZIP that can be read: {error}") from error
+        raise InvalidInput(WHERE, f"is not a valid ZIP file: {error}") from error
     for name in (SPEC, REFERENCE):
         if name not in files:
             raise InvalidInput(WHERE, f"contains no {name}; pack the family's folder itself, not its parent folder")
@@ -98,15 +98,15 @@ def unpack(content: bytes) -> dict[str, bytes]:
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:
-    """Return the digest of the family with these files and the shared includes of this version."""
+    """Return the digest of a family with these files, including the shared includes of this version."""
     return files_digest(files)
 
 
 def family_of(files: Mapping[str, bytes]) -> Family:
-    """Return the family that the family.toml among the given files declares. No other file is read.
+    """Return the family that `files` declares in family.toml. No file on disk is read.
 
     Raises:
-        InvalidInput: the document is invalid, or names a missing file.
+        InvalidInput: family.toml is invalid, or names a file that is missing.
     """
     if len(files[SPEC]) > MAX_SPEC_BYTES:
         raise InvalidInput(SPEC, f"is larger than {MAX_SPEC_BYTES >> 20} MiB")
@@ -124,12 +124,12 @@ def family_of(files: Mapping[str, bytes]) -> Family:
 
 
 def check_sources(family: Family, files: Mapping[str, bytes]) -> None:
-    """Check that plain sources use the names that their document declares.
+    """Check that plain and Triton sources use the names that family.toml declares.
 
     Templates are checked when they are rendered.
 
     Raises:
-        InvalidInput: a source does not use a declared name.
+        InvalidInput: a tunable has no effect, or a source redefines a macro.
     """
     package = package_of(family, files)
     for kind in family.implementations:

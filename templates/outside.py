@@ -1,12 +1,11 @@
-"""Refuses sources of variants that read files outside the family's folder and the compiler's headers.
+"""Refuses variants whose sources read files outside the family's folder and the compiler's headers.
 
 Compilers print lines of the files that they include, so an untrusted source could reveal files of the worker's machine.
-The check covers all ways to name a file. It cannot resolve names that macros form, so it refuses an include by a macro.
-Comments and strings are searched like code, because only a complete preprocessor can tell them apart. Otherwise a
-string that contains the start of a comment could hide a directive. All patterns take linear time.
+The check covers all ways to name a file. It cannot resolve file names that are formed by macros, so it refuses an
+include of a macro. Comments and strings are searched like code. Only a complete preprocessor could exclude them, and in
+a simple check a string that contains the start of a comment would hide a directive. All patterns take linear time.
 
-Compiler flags of variants must be in a list of accepted flags, because compilers have hundreds of options that read,
-write or run files.
+Variants may use only listed compiler flags, because compilers have hundreds of options that read, write or run files.
 """
 
 import re
@@ -32,7 +31,7 @@ _CODE = (
     r"|delete-null-pointer-checks|(?:asynchronous-)?unwind-tables|permissive|signed-char|unsigned-char|short-enums"
     r"|template-depth|constexpr-[a-z-]+|max-errors|concepts|coroutines|PIC|pic|lto)(?:=[\w.,+-]+)?"
 )
-"""Accepted options after ``-f``: they change the generated code or the language, and name no file."""
+"""Accepted options after ``-f``. They change the generated code or the language, and name no file."""
 
 _ACCEPTED = re.compile(
     rf"-O(?:[0-3sgz]|fast)?|-f{_CODE}|-m(?!llvm|specs|relax-cmpxchg)[a-z0-9.-]+(?:=[\w.,+-]+)?|-?-std=[\w+]+"
@@ -51,12 +50,12 @@ _PAIRED = ("-D", "-U", "-I", "-l")
 
 
 def outside(text: str) -> str | None:
-    """Return the reason if a C or C++ source may read files outside the family, or None if it does not."""
+    """Return the reason why a C or C++ source may read files outside the family; None if it cannot."""
     return next(_faults(_SPLICED.sub("", text)), None)
 
 
 def outside_flag(flags: Sequence[str]) -> str | None:
-    """Return the first compiler flag that variants may not use, or None if all are accepted."""
+    """Return the first compiler flag that variants may not use; None if all flags are accepted."""
     for option in options(flags):
         paired = len(option.flags) == 2 and option.name in _PAIRED
         word = f"{option.name}{option.value}" if paired else " ".join(option.flags)
@@ -69,12 +68,12 @@ def _faults(plain: str) -> Iterator[str]:
     for directive in _INCLUDE.finditer(plain):
         named = _NAMED.match(directive[1])
         if named is None:
-            yield f"`{directive[0].strip():.80}` names no file: include files by their names, not by macros"
+            yield f"`{directive[0].strip():.80}` names no file; include files by their names, not by macros"
             continue
         name = named[1] or named[2] or ""
         if name.startswith(("/", "~")) or ".." in name.split("/") or "\\" in name or ":" in name:
-            yield f"`{directive[0].strip():.80}` names a file outside the family: put headers next to the source"
+            yield f"`{directive[0].strip():.80}` names a file outside the family; put headers next to the source"
     if (found := _ASSEMBLED.search(plain)) is not None:
-        yield f"`{found[0].strip():.80}` reads or looks for files, which the source of a variant may not do: remove it"
+        yield f"`{found[0].strip():.80}` reads or looks for files, which the source of a variant may not do; remove it"
     if (found := _HIDDEN.search(plain)) is not None:
-        yield f"`{found[0].strip():.80}` can hide a directive: write it without the comment or trigraph"
+        yield f"`{found[0].strip():.80}` can hide a directive; write it without the comment or trigraph"

@@ -1,4 +1,4 @@
-"""Reads results for other problems of a family from the built-in recordings."""
+"""Reads measured results of a family from the built-in recordings."""
 
 import gzip
 import json
@@ -15,9 +15,10 @@ from templates.registry import find, recordings
 
 
 def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
-    """Return the built-in recordings of a family on a device model that used the same objective.
+    """Return the results of a family on a device model from the built-in recordings.
 
-    Recordings with a different timing protocol are included, because times are compared only within one recording.
+    The result is empty unless the objective is the default objective, which the recordings used. The timing protocol
+    may differ, because times are compared only within one recording.
     """
     usual = Objective(deterministic=objective.deterministic, protocol=objective.protocol)
     if objective.first != usual:
@@ -30,7 +31,7 @@ def shipped(family: str, device: Device, objective: Objective) -> list[Earlier]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """Family, device model, problem and measured results of one recording. Configs include the fixed tunables."""
+    """Measured results of one recording: pairs of config and time in µs. Configs include the fixed tunables."""
 
     family: str
     model: str

@@ -1,4 +1,4 @@
-"""Determines from the source text of a reference.py which inputs it creates, before it is executed."""
+"""Finds the inputs that a reference.py creates in its source text, without executing it."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -10,14 +10,14 @@ _FUNCTION = "inputs"
 
 
 def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, file: str) -> None:
-    """Refuse an argument that `inputs()` never creates.
+    """Refuse arguments that the function `inputs` of reference.py does not create.
 
     Args:
-        source: text of reference.py. If the inputs cannot be determined from the text, no argument is refused.
-        spec, file: names of family.toml and reference.py, used in the error message.
+        source: text of reference.py. If the text does not show which inputs are created, no argument is refused.
+        spec, file: names of family.toml and reference.py in the error message.
 
     Raises:
-        InvalidInput: an argument is not created.
+        InvalidInput: `inputs` does not create an argument that the kernel reads.
     """
     made = returned_names(source)
     for number, argument in enumerate(arguments):
@@ -34,9 +34,7 @@ def require_inputs(arguments: Sequence[Argument], source: bytes, *, spec: str, f
 
 
 def returned_names(source: bytes) -> frozenset[str] | None:
-    """Return the keys of all dicts that the function `inputs` returns, or None if the keys cannot be determined from
-    the text.
-    """
+    """Return the keys of the dicts that `inputs` returns; None if the text does not show them."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,5 +1,6 @@
-"""Finds families by name or path. Families are built-in folders, folders of installed packages, folders of users, and
-recording files.
+"""Finds families by name or path.
+
+A family is a built-in folder, a folder of an installed package, a folder of a user, or a recording file.
 """
 
 import gzip
@@ -44,14 +45,14 @@ MAX_RECORDING_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Package:
-    """A family with all files from which its candidates are built. The files are read once.
+    """A family with the contents of its files, as read from disk.
 
     Attributes:
         path: path of the family's folder or of the recording file.
         digest: SHA-256 over `files`, which changes when a file is edited.
-        files: contents by path relative to the folder. The header files that all families share are under ``include/``.
-        location: absolute path of the family. None for built-in families.
-        recording: recorded space, if the family is a recording file.
+        files: contents by path relative to the folder. ``include/`` contains the headers that all families share.
+        location: absolute path of the family; None for built-in families.
+        recording: the recorded space; None if the family is a folder.
     """
 
     path: Path
@@ -64,7 +65,7 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """A family that cannot be read. `reason` includes the position of the fault."""
+    """A family that cannot be read. `reason` contains the position of the fault."""
 
     name: str
     reason: str
@@ -76,14 +77,14 @@ def names() -> list[str]:
 
 
 def builtin() -> list[Package]:
-    """Return the readable built-in families, by name. `broken` returns the unreadable ones."""
+    """Return the built-in families that can be read, sorted by name."""
     return [each for each in _survey() if isinstance(each, Package)]
 
 
 def builtin_digests() -> dict[str, str]:
     """Return the digests of the built-in families by name.
 
-    No family is parsed, so this is ten times faster than `builtin`.
+    No family.toml is parsed, so this function is ten times faster than `builtin`.
     """
     shared = _state(INCLUDE)
     return {name: _read_digest(path, (*_state(path), *shared)) for name, path in _builtin_folders().items()}
@@ -109,13 +110,13 @@ def _survey() -> Iterator[Package | Broken]:
 
 
 def find(name_or_path: str) -> Package:
-    """Return a family by its name, or by the path of its folder or recording.
+    """Return the family with a name or path.
 
-    A name selects a built-in family or recording, or a family in an installed package.
+    A name selects a built-in family or recording, or a family of an installed package.
 
     Raises:
         NotFound: the family does not exist.
-        InvalidInput: a field of the document is invalid.
+        InvalidInput: the family cannot be read, or a field of its document is invalid.
     """
     if is_path(name_or_path):
         return _at(_resolved(name_or_path))
@@ -133,18 +134,18 @@ def find(name_or_path: str) -> Package:
 
 
 def own_files(package: Package) -> dict[str, bytes]:
-    """Return the files of a package, without the shared includes of this version."""
+    """Return the files of a package that are not shared includes of this version."""
     shared = {f"include/{name}": content for name, content in _read_files(INCLUDE)}
     return {name: content for name, content in package.files.items() if shared.get(name) != content}
 
 
 def files_digest(files: Mapping[str, bytes]) -> str:
-    """Return the digest of a folder with these files."""
+    """Return the digest of a family whose folder contains these files."""
     return _digest({f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files))
 
 
 def package_of(family: Family, files: Mapping[str, bytes]) -> Package:
-    """Return the package that a folder with these files would give. No folder is written."""
+    """Return the package of a family with these files, without writing them to disk."""
     contents = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | dict(files)
     return Package(path=Path(family.name), family=family, digest=_digest(contents), files=contents, location=None)
 
@@ -197,23 +198,20 @@ def _folder(path: Path, *, built_in: bool) -> Package:
 
 
 def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Return a value that changes when a file is edited, added or removed.
-
-    Computing this value is much faster than reading the files.
-    """
+    """Return a value that changes when a file below `path` is edited, added or removed, without reading the files."""
     stats = ((file, file.stat()) for file in _paths(path))
     return tuple((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in stats)
 
 
 @lru_cache(maxsize=64)
 def _read_digest(path: Path, state: object) -> str:
-    """Return the digest of a family's folder. It is cached while `state` is the same."""
+    """Return the digest of a family's folder. The result is cached until `state` changes."""
     return files_digest(dict(_read_files(path)))
 
 
 @lru_cache(maxsize=32)
 def _read_folder(path: Path, built_in: bool, state: object) -> Package:
-    """Return the family in a folder. It is cached while `state` is the same, because workers need it for every job."""
+    """Return the family in a folder. The result is cached until `state` changes."""
     own = dict(_read_files(path))
     family, own = (_read_family(path), own) if PYTHON_SPEC not in own else _read_python(path, own)
     files = {f"include/{name}": content for name, content in _read_files(INCLUDE)} | own
@@ -245,8 +243,9 @@ def _read_family(path: Path) -> Family:
 
 
 def _read_python(path: Path, own: Mapping[str, bytes]) -> tuple[Family, dict[str, bytes]]:
-    """Return the family that a class in family.py describes, and its files. The files that the class describes take the
-    place of family.py.
+    """Return the family that a class in family.py describes, and its files.
+
+    The files that the class describes, including family.toml, replace family.py.
     """
     files = {name: content for name, content in own.items() if name != PYTHON_SPEC}
     document, made = read_family(_utf8(path / PYTHON_SPEC))
@@ -271,9 +270,7 @@ def _utf8(path: Path) -> str:
 
 
 def _common_name(family: Family, path: Path) -> str:
-    """Return advice on how to make the names of family and folder equal. If the folder's name is not a valid family
-    name, the advice is to rename the folder.
-    """
+    """Return advice on how to make the names of family and folder equal."""
     if WORD.fullmatch(path.name):
         return f"make both {path.name}"
     return f"rename the folder to {family.name}, because {path.name!r} is not a valid family name"
@@ -287,7 +284,7 @@ def _check_files(package: Package) -> None:
 
 
 def _check_instances(package: Package) -> None:
-    """Check that the family's files define the template of which `entry` names an instance."""
+    """Check that the family's files define the C++ template if `entry` names an instance of one."""
     for kind, implementation in package.family.implementations.items():
         texts = [content.decode(errors="replace") for name, content in package.files.items() if name != SPEC]
         for entry in filter(is_instance, implementation.entries):
@@ -309,9 +306,9 @@ def _read_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _paths(path: Path) -> list[Path]:
-    """Return the files of a family in a fixed order. Hidden files, caches and backup files of editors are not included.
+    """Return the paths of a family's files in sorted order.
 
-    Symbolic links to files and folders are followed.
+    Hidden files, caches and backup files of editors are omitted. Symbolic links are followed.
     """
     if path.is_file():
         return [path]
@@ -322,11 +319,10 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _walked(folder: Path, top: Path, above: frozenset[Path]) -> Iterator[Path]:
-    """Yield the relevant files of a folder. A symbolic link to a parent folder is skipped, because following it would
-    never end.
+    """Yield the paths of all files below a folder. Symbolic links to its parent folders are skipped.
 
     Args:
-        above: the parent folders, with symbolic links resolved.
+        above: parent folders of `folder`, with symbolic links resolved.
     """
     above = above | {folder.resolve()}
     for path in folder.iterdir():
@@ -351,9 +347,9 @@ def _matters(path: Path) -> bool:
 
 
 def _digest(files: Mapping[str, bytes]) -> str:
-    """Return a digest of the names and contents of files.
+    """Return the SHA-256 of the names and contents of files.
 
-    Each name and each content is hashed separately, so that different folders have different digests.
+    Each name and each content is hashed separately, so that no two folders give the same input.
     """
     digest = hashlib.sha256()
     for name in sorted(files):

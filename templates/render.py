@@ -1,4 +1,4 @@
-"""Generates the source of a config, by rendering a template in a sandbox or by adding macros before a plain source."""
+"""Generates the source of a config: renders a template in a sandbox, or puts macros in front of a plain source."""
 
 import re
 import traceback
@@ -19,19 +19,19 @@ from evo.text.suggestion import unknown
 from evo.trial import Config, Value
 from templates import triton
 from templates.registry import Package
-from templates.source import Fate, all_read, fates, near_miss, words_of
+from templates.source import MacroUse, all_read, macro_uses, near_miss, words_of
 
 MAX_SOURCE_CHARACTERS = 8 << 20
 
 
 def render(package: Package, kind: DeviceKind, config: Config, problem: Problem, derived: Mapping[str, Value]) -> str:
-    """Return the source of one config for one problem. Equal arguments give equal text.
+    """Return the source of a config for a problem. Equal arguments give equal text.
 
     Args:
-        derived: derived values of the implementation, as `Family.candidate` returns them.
+        derived: derived values by name, as `Family.candidate` returns them.
 
     Raises:
-        RenderError: the template is invalid.
+        RenderError: the template or source is invalid.
     """
     implementation = package.family.implementation(kind)
     variables = {**problem, **config, **derived}
@@ -47,12 +47,13 @@ def render(package: Package, kind: DeviceKind, config: Config, problem: Problem,
 
 
 def check(package: Package, kind: DeviceKind) -> None:
-    """Check that a template or source uses the names that its document declares. For recordings, which have no source,
-    nothing is checked.
+    """Check that a template or source uses the names that family.toml declares.
+
+    Recordings have no source and always pass.
 
     Raises:
-        RenderError: a template uses a name that is not declared, a tunable has no effect and therefore only enlarges
-            the space, or the source redefines a macro.
+        RenderError: a template uses a name that is not declared, a tunable has no effect, or a source redefines a
+            macro.
     """
     implementation = package.family.implementation(kind)
     if kind_of(kind).runs == "recordings":
@@ -75,8 +76,9 @@ def check(package: Package, kind: DeviceKind) -> None:
 
 
 def check_source(package: Package, kind: DeviceKind) -> None:
-    """Call `check` for a plain or Triton source. A template may be valid only for some configs, so templates are
-    checked when they are rendered.
+    """Check a plain or Triton source; see `check`.
+
+    Templates are checked when they are rendered, because a template may be valid only for some configs.
 
     Raises:
         RenderError: a tunable has no effect, or the source redefines a macro.
@@ -86,9 +88,9 @@ def check_source(package: Package, kind: DeviceKind) -> None:
 
 
 def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
-    """Return the free variables of a template, or the identifiers in a source. Included files are searched as well.
+    """Return the free variables of a template, or the identifiers in a source, including those in included files.
 
-    Variables that the family does not declare are left out if the template has a default for them.
+    Variables that have a default in the template and are not declared by the family are omitted.
     """
     implementation = package.family.implementation(kind)
     if implementation.mode == "triton":
@@ -102,17 +104,17 @@ def used_names(package: Package, kind: DeviceKind) -> frozenset[str]:
 
 
 def _declared(package: Package, implementation: Implementation) -> frozenset[str]:
-    """Return the names that the family declares for a template."""
+    """Return the names of the family's tunables, problem fields and derived values."""
     tunables = (tunable.name for tunable in implementation.tunables)
     fields = (field.name for field in package.family.fields)
     return frozenset((*tunables, *fields, *implementation.derived))
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
-    """Return the names for which a macro is needed, or None if all macros are needed.
+    """Return the names that must become macros; None if all names must.
 
-    All macros are needed if family.toml lists the macros, or if files outside the family may use them. A macro that the
-    source does not use is left out, because a system header may use the same name for something else.
+    All names become macros if family.toml lists the macros, or if files outside the family may use them. Otherwise
+    names that the source does not use are omitted, because a system header may use such a name for something else.
     """
     texts = _texts(package)
     if implementation.macros is not None or not all_read(texts, implementation):
@@ -127,27 +129,27 @@ def _check_source(package: Package, implementation: Implementation, tunables: Se
     kinds = {field.name: "problem field" for field in package.family.fields}
     kinds |= dict.fromkeys(implementation.derived, "derived value") | dict.fromkeys(tunables, "tunable")
     macros = {implementation.macro(name): name for name in kinds if implementation.becomes_macro(name)}
-    found = fates(texts, implementation, list(macros))
-    for macro, fate in found.items():
-        if fate.state == "redefined":
+    found = macro_uses(texts, implementation, list(macros))
+    for macro, use in found.items():
+        if use.state == "redefined":
             meant = f"the {kinds[macros[macro]]} {macros[macro]}"
             raise RenderError(
-                f"{fate.place}: `{fate.text}` overrides {meant}, so its value has no effect on the "
+                f"{use.place}: `{use.text}` overrides {meant}, so its value has no effect on the "
                 f"kernel; write `#ifndef {macro}` in the line before and `#endif` in the line after it"
             )
-    used = {macros[macro] for macro, fate in found.items() if fate.state == "used"}
+    used = {macros[macro] for macro, use in found.items() if use.state == "used"}
     used |= {macros[macro] for entry in implementation.entries for macro in macros if re.search(rf"\b{macro}\b", entry)}
     for name in tunables:
         if name not in used | implementation.reach(used) and all_read(texts, implementation):
-            fate_of = found.get(implementation.macro(name)) if implementation.becomes_macro(name) else None
-            raise RenderError(_unused(name, fate_of, texts, implementation))
+            use_of = found.get(implementation.macro(name)) if implementation.becomes_macro(name) else None
+            raise RenderError(_unused(name, use_of, texts, implementation))
 
 
-def _unused(name: str, fate: Fate | None, texts: Mapping[str, str], implementation: Implementation) -> str:
+def _unused(name: str, use: MacroUse | None, texts: Mapping[str, str], implementation: Implementation) -> str:
     where = f"{implementation.file}: the tunable {name} has no effect: "
-    if fate is None:
+    if use is None:
         return f"{where}it is not among the `macros` of family.toml; add it there, or remove the tunable"
-    if fate.state == "tested":
+    if use.state == "tested":
         return f"{where}it is always defined, and the source only tests whether it is; use its value, or remove it"
     meant = near_miss(implementation.macro(name), texts, implementation)
     hint = f", did you mean `{meant}`?" if meant else ":"
@@ -164,11 +166,11 @@ def _texts(package: Package) -> dict[str, str]:
 
 
 _SHARED = ("include", "include/row", "include/number")
-"""Folders of shared includes that are searched for a name, so that a template need not write them."""
+"""Folders of shared includes. A template may omit them from the name of an included file."""
 
 
 class _Files(BaseLoader):
-    """Jinja2 loader for the files of a package. Files of the family take precedence over shared includes."""
+    """Jinja2 loader for the files of a package. The family's own files take precedence over shared includes."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
@@ -190,7 +192,7 @@ def _environment(package: Package) -> ImmutableSandboxedEnvironment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    # no randomness: the same config must give the same source
+    # not random: equal configs must give equal sources
     del environment.globals["lipsum"], environment.filters["random"]
     environment.globals |= {"min": min, "max": max, "abs": abs, "gcd": gcd, "ceil_div": lambda a, b: -(-a // b)}
     return environment
@@ -225,7 +227,7 @@ def _rendered(package: Package, name: str, variables: Mapping[str, Value]) -> st
 
 
 def _line(error: BaseException, package: Package, name: str) -> str:
-    """Return ``file:line`` of the innermost template frame. Jinja2 adds template lines to the traceback."""
+    """Return the position of an error in a template as ``file:line``, from the traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in package.files]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
 
@@ -245,13 +247,13 @@ def _undeclared(package: Package, implementation: Implementation) -> frozenset[s
 
 
 def _optional(package: Package, implementation: Implementation) -> frozenset[str]:
-    """Return the names with a default in the template. A family need not declare them."""
+    """Return the names that have a default in the template, so that the family need not declare them."""
     filters = (each for tree in _trees(package, implementation) for each in tree.find_all(nodes.Filter))
     return frozenset(each.node.name for each in filters if each.name == "default" and isinstance(each.node, nodes.Name))
 
 
 def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.Template]:
-    """Yield the syntax trees of a template, and of the files that it includes or imports."""
+    """Yield the syntax trees of a template and of all files that it includes or imports."""
     environment = _environment(package)
     waiting, seen = [implementation.file], set[str]()
     while waiting:
@@ -268,7 +270,7 @@ def _trees(package: Package, implementation: Implementation) -> Iterator[nodes.T
 
 
 def _referenced(tree: nodes.Template) -> list[str]:
-    """Return the included or imported files, from both branches of a condition."""
+    """Return the names of the files that a template includes or imports, from all branches of conditions."""
     waiting: list[nodes.Node] = [each.template for each in tree.find_all(nodes.Include)]
     waiting += [each.template for each in tree.find_all(nodes.Import)]
     waiting += [each.template for each in tree.find_all(nodes.FromImport)]

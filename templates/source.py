@@ -1,7 +1,7 @@
 """Analyses how a plain source uses its macros, without compiling it.
 
-The analysis is a simple preprocessor. It removes comments, inserts included files of the family at their position, and
-evaluates only conditions on a single name. If the analysis is uncertain, a macro counts as used.
+The analysis is a simple preprocessor. It removes comments, inserts included files of the family, and evaluates only
+conditions on a single name. If the result is uncertain, a macro counts as used.
 """
 
 import posixpath
@@ -24,27 +24,29 @@ _INCLUDED = re.compile(r"""\s*(?:"([^"]+)"|<([^>]+)>)""")
 _TESTED = re.compile(r"defined\s*+\(?+\s*+(\w+)(?:\s*+\))?+")
 _UNLESS = re.compile(r"\s*+!\s*+defined\s*+\(?+\s*+(\w+)\s*+\)?+\s*+")
 _NEAR = 100
-"""Number of characters before a string that are searched for ``#include``. Without a limit, the time is quadratic."""
+"""Number of characters before a string that are searched for ``#include``. Without this limit, the time is quadratic.
+"""
 
 _HEADER_FLAGS = ("-include", "--include", "--pre-include", "-imacros")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A logical line of the source or a header, without comments. `place` is ``file:line``."""
+    """A logical line of a source or header, without comments. `place` is its position as ``file:line``."""
 
     text: str
     place: str
 
 
 @dataclass(kw_only=True)
-class Fate:
-    """How the source uses one macro.
+class MacroUse:
+    """Use of one macro in a source and its headers.
 
     Attributes:
-        state: ``used``, ``redefined`` (before any use), ``tested`` (only by ``#ifdef`` or ``#ifndef``), or ``unused``.
-        place: position of the redefinition, as ``file:line``.
-        text: text of the directive that redefines the macro.
+        state: ``used``, ``redefined`` (before its first use), ``tested`` (only by ``#ifdef`` or ``#ifndef``), or
+            ``unused``.
+        place: position of the redefinition as ``file:line``; empty if there is none.
+        text: the directive that redefines the macro; empty if there is none.
     """
 
     state: Literal["used", "redefined", "unused", "tested"] = "unused"
@@ -53,15 +55,15 @@ class Fate:
 
 
 @dataclass(kw_only=True)
-class _Reading:
-    """State of the preprocessor scan.
+class _Scan:
+    """State of the preprocessor while it reads lines.
 
-    `conditions` has one entry per open ``#if``, ``#ifdef`` or ``#ifndef``. The entry is the macro name if the condition
-    tests that the macro is not defined, an empty string for the include guard of a header, and None for all other
-    conditions.
+    `conditions` has one entry per open ``#if``, ``#ifdef`` or ``#ifndef``. The entry is the name of a macro if the
+    condition tests that the macro is not defined. It is empty for the include guard of a header, and None for all
+    remaining conditions.
     """
 
-    fates: dict[str, Fate]
+    uses: dict[str, MacroUse]
     conditions: list[str | None] = field(default_factory=list)
 
     def take(self, line: Line) -> None:
@@ -91,8 +93,8 @@ class _Reading:
     def _test(self, kind: str, rest: str) -> None:
         tested = _WORD.findall(rest) if kind.endswith("def") else _TESTED.findall(rest)
         for name in tested:
-            if name in self.fates and self.fates[name].state == "unused":
-                self.fates[name].state = "tested"
+            if name in self.uses and self.uses[name].state == "unused":
+                self.uses[name].state = "tested"
         if not kind.endswith("def"):
             self._use(_TESTED.sub(" ", rest))
 
@@ -102,36 +104,37 @@ class _Reading:
             return
         name, body = match[0], rest.strip()[match.end() :]
         if name in self.conditions:
-            if name not in self.fates:  # the include guard of a header
+            if name not in self.uses:  # the include guard of a header
                 self.conditions[self.conditions.index(name)] = ""
-        elif name in self.fates and self.fates[name].state in ("unused", "tested"):
-            fate = self.fates[name]
-            fate.place, fate.text = line.place, f"#{kind} {name}"
+        elif name in self.uses and self.uses[name].state in ("unused", "tested"):
+            use = self.uses[name]
+            use.place, use.text = line.place, f"#{kind} {name}"
             certain = all(condition == "" for condition in self.conditions)
-            fate.state = "redefined" if certain else "used"
+            use.state = "redefined" if certain else "used"
         if kind == "define":
             self._use(body)
 
     def _use(self, text: str) -> None:
         for name in _WORD.findall(text):
-            if name in self.fates and self.fates[name].state in ("unused", "tested"):
-                self.fates[name].state = "used"
+            if name in self.uses and self.uses[name].state in ("unused", "tested"):
+                self.uses[name].state = "used"
 
 
-def fates(files: Mapping[str, str], implementation: Implementation, names: Collection[str]) -> dict[str, Fate]:
-    """Return how a source and the headers of its family use each macro.
+def macro_uses(files: Mapping[str, str], implementation: Implementation, names: Collection[str]) -> dict[str, MacroUse]:
+    """Return the use of each macro in a source and the headers of its family, by macro.
 
     Args:
         files: texts of the family's files by file name.
+        names: names of the macros.
     """
-    reading = _Reading(fates={name: Fate() for name in names})
+    scan = _Scan(uses={name: MacroUse() for name in names})
     for line in lines_of(files, implementation):
-        reading.take(line)
-    return reading.fates
+        scan.take(line)
+    return scan.uses
 
 
 def lines_of(files: Mapping[str, str], implementation: Implementation) -> Iterator[Line]:
-    """Yield the logical lines of a source. Headers of the family are read where they are included, each once."""
+    """Yield the logical lines of a source, with each header of the family inserted where it is first included."""
     seen: set[str] = set()
     for header in _headers_of_flags(implementation.flags):
         yield from _read(files, _find(files, header, ""), seen)
@@ -144,13 +147,13 @@ def words_of(files: Mapping[str, str], implementation: Implementation) -> frozen
 
 
 def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
-    """Return True if no word can come from other files (headers outside the family) or from pasted tokens."""
+    """Return True if no name can come from headers outside the family or from pasted tokens."""
     outside = any(flag.startswith(("-I", "-include", "-iquote", "-isystem", "--")) for flag in implementation.flags)
     return not outside and not any("##" in line.text for line in lines_of(files, implementation))
 
 
 def near_miss(name: str, files: Mapping[str, str], implementation: Implementation) -> str | None:
-    """Return the word of the source that is most similar to a name, or None if no word is."""
+    """Return the word of the source that is most similar to a name; None if no word is similar."""
     found = get_close_matches(name, sorted(words_of(files, implementation)), n=1, cutoff=0.7)
     return found[0] if found else None
 
@@ -171,7 +174,7 @@ def _read(files: Mapping[str, str], name: str | None, seen: set[str]) -> Iterato
             yield line
         elif (included := _INCLUDED.match(directive[2])) is not None:
             yield from _read(files, _find(files, included[1] or included[2], posixpath.dirname(name)), seen)
-        else:  # an include by a macro may read any header of the family
+        else:  # the include of a macro may read any header of the family
             for each in sorted(files):
                 if each.endswith((".h", ".hpp", ".cuh", ".inc", ".hh", ".inl")):
                     yield from _read(files, each, seen)
@@ -200,11 +203,10 @@ def _logical_lines(text: str, name: str) -> Iterator[Line]:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Return a space and the line breaks in place of a comment, or an empty string literal in place of a string
-    literal.
+    """Return the text that replaces a comment or string literal.
 
-    The string of an ``#include`` is kept. The words of a ``_Pragma`` are also kept, because compilers expand macros in
-    them.
+    A comment becomes a space with its line breaks, a literal becomes empty. The string of an ``#include`` is kept. The
+    words of a ``_Pragma`` are kept, because compilers expand macros in them.
     """
     found = match[0]
     if found.startswith("/"):

@@ -1,4 +1,4 @@
-"""Finds built-in suites by name, and suites of users by the path of a TOML file."""
+"""Finds built-in suites by name, and users' suites by the path of a TOML file."""
 
 from pathlib import Path
 

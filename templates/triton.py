@@ -1,4 +1,4 @@
-"""Generates the source of a Triton config. It contains the code that the kernel needs, and the compile settings."""
+"""Generates the source of a config of a Triton kernel: the code that the kernel needs, and the compile settings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ BUILD = "# kernel-evo build: "
 """Start of the last line of a generated source, which contains the compile settings as JSON."""
 
 DESCRIBED = "kernel_evo_described"
-"""Name in a generated source for the user's kernel, if it takes tensor descriptors."""
+"""Name of the user's kernel in a generated source if the kernel takes tensor descriptors."""
 
 DIVISIBLE = 16
-"""Alignment in bytes that Triton can use for optimisations."""
+"""Alignment of addresses in bytes that Triton uses for optimisations."""
 
 TYPES: Mapping[str, str] = {
     "float64": "fp64",
@@ -38,15 +38,14 @@ TYPES: Mapping[str, str] = {
     "uint8": "u8",
     "bool": "i1",
 }
-"""Triton's names of dtypes."""
+"""Triton's names of dtypes, by dtype."""
 
 
 def rendered(text: str, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]) -> str:
-    """Return the source of one config. It contains the code that the kernel needs, and the compile settings in the last
-    line.
+    """Return the source of one config, with the compile settings in the last line.
 
     Raises:
-        RenderError: the file lacks the kernel, or the kernel's parameters differ from the declared arguments.
+        RenderError: the file does not define the kernel, or the kernel's parameters differ from the declared arguments.
     """
     try:
         kernel, source = _kernel(text, implementation), sliced(text, implementation.entry, implementation.file)
@@ -58,11 +57,10 @@ def rendered(text: str, implementation: Implementation, problem: Problem, variab
 
 
 def check(text: str, implementation: Implementation, declared: Sequence[str]) -> None:
-    """Refuse a file that lacks the kernel, whose kernel has a parameter without a value, or in which a tunable has no
-    effect.
+    """Check a file with a Triton kernel.
 
     Raises:
-        RenderError: the file is refused.
+        RenderError: the file does not define the kernel, a parameter gets no value, or a tunable has no effect.
     """
     try:
         kernel = _kernel(text, implementation)
@@ -88,7 +86,7 @@ def names_of(text: str, implementation: Implementation) -> frozenset[str]:
 
 
 def _described(implementation: Implementation) -> dict[str, DescriptorFormula]:
-    """Return the descriptor formulas of the arguments that the kernel takes as tensor descriptors, by argument."""
+    """Return the formulas of tensor descriptors by the argument for which the kernel takes a descriptor."""
     geometry = implementation.geometry
     return {} if geometry is None else {each.of: each for each in geometry.descriptors}
 
@@ -101,12 +99,11 @@ def _names_of_descriptors(implementation: Implementation) -> set[str]:
 def _making_descriptors(
     kernel: Kernel, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]
 ) -> str:
-    """Return the source of a kernel that creates the tensor descriptors and calls the user's kernel, or an empty string
-    if there are no descriptors.
+    """Return the source of a kernel that creates the tensor descriptors and calls the user's kernel.
 
-    The new kernel has the name of the user's kernel. The launch passes addresses on every architecture. On GPUs without
-    a tensor memory accelerator, Triton converts descriptors back to addresses. On all other GPUs, Triton writes the
-    descriptors to scratch memory at the start of each program.
+    The source is empty if there are no descriptors. The new kernel has the name of the user's kernel. The launch passes
+    addresses on every architecture. On GPUs without a tensor memory accelerator, Triton converts descriptors back to
+    addresses. On all other GPUs, Triton writes the descriptors to scratch memory at the start of each program.
     """
     described = _described(implementation)
     call = [each for each in implementation.arguments if each.present(problem)]
@@ -166,8 +163,9 @@ def _build(
 def _passed(
     kernel: Kernel, implementation: Implementation, call: Sequence[Any], known: Sequence[str] | Mapping[str, Value]
 ) -> list[Parameter]:
-    """Return the kernel parameters for which the launch passes an argument. All other parameters get their value from a
-    problem field, a tunable, a derived value or a default.
+    """Return the kernel parameters for which the launch passes an argument.
+
+    The remaining parameters get their values from problem fields, tunables, derived values or defaults.
     """
     passed = [each for each in kernel.parameters if each.name not in known and not _has_default(each)]
     for each in passed:

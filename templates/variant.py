@@ -1,7 +1,8 @@
-"""Composes variants, which are further implementations of a family with the same contract.
+"""Composes the files of a variant: a further implementation of a family with the same contract.
 
-The files of a variant are in a folder of their own, so that they replace no file of the family. A variant changes only
-the table of one device kind. Problem, arguments, cases, tolerances, baselines and reference are those of the family.
+A variant changes only the table of one device kind in family.toml. Problem, arguments, cases, tolerances, baselines and
+reference are those of the family. Submitted files are stored in a subfolder, so that they replace no file of the
+family.
 """
 
 import re
@@ -26,17 +27,17 @@ MAX_FILES = 32
 MAX_BYTES = 1 << 20
 SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu")
 TRITON = "kernel.py"
-"""Required name of a Triton source. Another Python file could replace a module."""
+"""Required name of a Triton source. Under another name, it could replace a Python module."""
 
 HEADERS = (".h", ".hh", ".hpp", ".cuh", ".inc", ".inl")
 TEMPLATE = ".j2"
 
 ABOUT = ("name", "author", "idea")
 CONTRACT = ("requires", "defaults", "notes", "reentrant")
-"""Keys of an implementation that belong to the contract. A variant has the values of the family."""
+"""Keys of an implementation's table that belong to the contract. A variant takes their values from the family."""
 
 DEPENDENT = ("constraints", "derived", "starts", "macros")
-"""Keys that refer to tunables. A variant that declares its own tunables does not inherit them."""
+"""Keys that refer to tunables. A variant that declares tunables does not inherit these keys."""
 
 _NAME = re.compile(VARIANT_NAME)
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(?:\.[A-Za-z0-9_+-]+)*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
@@ -48,7 +49,7 @@ class Proposal:
 
     Attributes:
         note: name, author and idea of the variant.
-        table: changed keys of the implementation's table. All other keys are taken from the parent.
+        table: changed keys of the implementation's table. The remaining keys are those of the parent.
         files: texts of the submitted files by name.
     """
 
@@ -58,7 +59,7 @@ class Proposal:
 
 
 def read_proposal(document: Mapping[str, Any], files: Mapping[str, str], default_name: str) -> Proposal:
-    """Check a submitted document and its files, and return the proposal.
+    """Return the proposal in a submitted document and its files.
 
     Args:
         document: name, author and idea of the variant, and the keys of ``[cpu]`` or ``[cuda]`` whose values differ from
@@ -100,12 +101,12 @@ def composed(
     proposal: Proposal,
     kind: DeviceKind,
 ) -> dict[str, bytes]:
-    """Return the files of a family with the contract of the base family and the proposed implementation.
+    """Return the files of a family that has the contract of the base family and the proposed implementation.
 
     Args:
         base, base_document: files and document of the family that defines the contract.
-        parent, parent_document: files and document of the variant from which the new variant is derived. If there is no
-            such variant, those of the base family.
+        parent, parent_document: files and document of the variant from which the new variant is derived, or of the base
+            family.
 
     Raises:
         InvalidInput: the parent has no implementation for the device kind, or the proposal has no main source.
@@ -119,7 +120,7 @@ def composed(
     inherited = {
         key: value for key, value in parent_document[parent_table].items() if key not in ("template", "source")
     }
-    if location != parent_table:  # another language has other parameters, launches and options
+    if location != parent_table:  # parameters, launches and options differ between languages
         inherited = {}
     if "tunables" in proposal.table:
         inherited = {key: value for key, value in inherited.items() if key not in DEPENDENT}
@@ -140,14 +141,12 @@ def composed(
 
 
 def table_of(document: Mapping[str, Any], kind: DeviceKind) -> str:
-    """Return the name of the table in a document that contains the implementation for a device kind. If there is no
-    such table, return the kind.
-    """
+    """Return the name of the table for the implementation of a device kind: ``triton`` or the kind."""
     return "triton" if kind == "cuda" and "cuda" not in document and "triton" in document else kind
 
 
 def _place(kind: DeviceKind, main: str) -> str:
-    """Return the table for a variant with this main source."""
+    """Return the name of the table for a variant with this main source."""
     if main != TRITON:
         return kind
     if kind != "cuda":
@@ -160,7 +159,7 @@ def _implements(table: Mapping[str, Any]) -> bool:
 
 
 def _main(proposal: Proposal) -> tuple[str, str]:
-    """Return ``template`` or ``source``, and the main file of the proposal."""
+    """Return the proposal's main file, preceded by the key that names it: ``template`` or ``source``."""
     keys = [key for key in ("template", "source") if key in proposal.table]
     if len(keys) == 2:
         raise InvalidInput("document.template", "cannot be combined with `source`; keep one")
@@ -177,7 +176,7 @@ def _main(proposal: Proposal) -> tuple[str, str]:
 
 
 def _check_flags(flags: object) -> None:
-    """Refuse compiler flags that do more than change the generated code. Other faults are found with the document."""
+    """Refuse compiler flags that do more than change the generated code."""
     if isinstance(flags, list | tuple) and (refused := outside_flag([str(each) for each in flags])) is not None:
         raise InvalidInput(
             "document.flags",

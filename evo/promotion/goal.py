@@ -133,7 +133,7 @@ class Goal:
             raise InvalidInput(self.called, f"`{self.expression.text}` needs energy, and {unmetered}")
         power = () if unmetered else POWER
         varying = {"time_us", *power, *rates[:2], *(RESOURCES if compiled else ()), *tunables}
-        self.expression.check_names(sorted({*varying, *rates, *self.problem}), "names that a metric can use here")
+        self.expression.check_names(sorted({*varying, *rates, *self.problem}), "usable names")
         if not self.expression.names & varying:
             remedy = f"use one of: {', '.join(sorted(varying))}"
             raise InvalidInput(self.called, f"`{self.expression.text}` is the same for every config; {remedy}")
@@ -153,7 +153,7 @@ class Goal:
             figures |= {"power_w": kernel.power_w, "energy_uj": kernel.power_w * time_us}
         figures |= {**self.problem, **kernel.config, "time_us": time_us}
         if not self.expression.names <= figures.keys():
-            self.expression.check_names(sorted(figures), "names that this trial defines")
+            self.expression.check_names(sorted(figures), "names of this trial")
         value = float(self.expression.number(figures))
         if not (math.isfinite(value) and value > 0.0):
             reason = f"`{self.expression.text}` is {value:g} here, but values are compared by their ratio"

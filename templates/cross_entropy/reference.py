@@ -1,5 +1,6 @@
-"""Inputs, reference, attainable accuracy and baselines for the cross entropy of rows of logits. Only runners execute
-it.
+"""Inputs, reference, yardstick and baselines for the cross entropy of rows of logits.
+
+Only runners execute this file.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +21,8 @@ IGNORED = -100
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw logits `x` of shape (rows, cols), and target columns of shape (rows,).
 
-    The targets include the first column, the last column and ignored rows, but no masked column. The distributions are
-    described in `logit_rows`.
+    Targets include the first and the last column, and rows to ignore, but no masked column. `logit_rows` describes the
+    distributions.
     """
     rows, columns = problem["rows"], problem["cols"]
     x = logit_rows(rng, (rows, columns), distribution)
@@ -34,18 +35,17 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return loss and lse, the logsumexp, (rows,) each, in float64."""
+    """Return `loss` and `lse` (the log-sum-exp), both of shape (rows,), in float64."""
     return _losses(problem, inputs, np.float64)
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the results in float32. The error of a kernel is compared with the error of these results."""
+    """Return the results, computed in float32. A kernel's error is compared with their error."""
     return _losses(problem, inputs, np.float32)
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` computes the plain formula. ``torch`` uses ``OMP_NUM_THREADS`` threads, or one thread if the variable is
     not set.

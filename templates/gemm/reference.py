@@ -1,4 +1,4 @@
-"""Inputs, reference, attainable accuracy and baselines for matrix products. Only runners execute it."""
+"""Inputs, reference, yardstick and baselines for matrix products. Only runners execute this file."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,11 +20,10 @@ BETWEEN_ROWS = 1000.0
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `a` of shape (M, K), `b` of shape (K, N) or (N, K), and `bias` of shape (N,), or with one element if it is
-    not used.
+    """Draw `a` of shape (M, K), `b` of shape (K, N) or (N, K), and `bias` of shape (N,).
 
-    The matrices of a batch are stacked to shape (batch M, K). Padding between rows is filled with large numbers, so
-    that a kernel that reads the padding gives a wrong answer.
+    A bias that is not used has one element. The matrices of a batch are stacked along the rows. Padding between rows is
+    filled with large numbers, so that a kernel that reads the padding gives a wrong answer.
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has means other than 0, so that results grow with K.
@@ -55,14 +54,13 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute in float32 and round to the dtype of the inputs. The error of a kernel is compared with this error."""
+    """Return the result, computed in float32 and rounded. A kernel's error is compared with its error."""
     dtype = problem["dtype"]
     return {"c": rounded(_product(problem, inputs, np.float32), dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` computes the plain formula. ``numpy-in-place`` allocates no temporary arrays. Both use NumPy's BLAS.
     ``torch`` uses ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.
@@ -160,13 +158,13 @@ def _matrices(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[st
 
 
 def _as_one(problem: Mapping[str, Any], product: Any) -> Any:
-    """Return the results of a batch, stacked along the rows."""
+    """Return the products of a batch, stacked along the rows."""
     return product.reshape(-1, problem["N"])
 
 
 def _product(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array:
     flops = 2.0 * problem.get("batch", 1) * problem["M"] * problem["N"] * problem["K"]
-    on_cores = problem["dtype"] == "float32"  # 16 bits are searched on GPUs only
+    on_cores = problem["dtype"] == "float32"  # 16-bit problems are searched only on GPUs
     elements = 0 if on_cores else sum(array.size for array in inputs.values())
     with computing(flops, large=math.inf if on_cores else LARGE_FLOPS, elements=elements) as library:
         codes = {name: library.asarray(array) for name, array in _matrices(problem, inputs).items()}

@@ -1,4 +1,4 @@
-"""Inputs, reference, attainable accuracy and baselines for products of E4M3 matrices. Only runners execute it."""
+"""Inputs, reference, yardstick and baselines for products of E4M3 matrices. Only runners execute this file."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -23,12 +23,12 @@ HEADROOM = 2**13
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
     """Draw `a` of shape (M, K) and `b` of shape (N, K), and quantise both to E4M3 codes with scales.
 
-    A scale maps the largest number to 448, the largest E4M3 number.
+    Scales map the largest number of a row or matrix to 448, the largest E4M3 number.
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has means other than 0. ``large`` draws N(0, 16) for `a` and
-            N(0, 1/16) for `b`. `a` has larger scales than needed, as in static quantisation, so many codes are
-            subnormal. ``unit`` gives results of N(0, 1). The bias has the standard deviation of the products.
+            N(0, 1/16) for `b`. The scales of `a` are then larger than needed, as in static quantisation, so that many
+            codes are subnormal. ``unit`` gives results of N(0, 1). The bias has the standard deviation of the products.
     """
     unit = problem["K"] ** -0.25
     deviations = {"normal": (1.0, 1.0), "offset": (1.0, 1.0), "large": (4.0, 0.25), "unit": (unit, unit)}[distribution]
@@ -53,13 +53,13 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the result in float32 and round it to its dtype."""
+    """Return the result, computed in float32 and rounded. A kernel's error is compared with its error."""
     rounded = encoded(_product(problem, inputs, np.float32), problem["out"])
     return {"c": decoded(rounded, problem["out"])}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each prepares its inputs and returns the timed call, which dequantises them."""
+    """Return CPU baselines by name. The timed calls include the dequantisation."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
@@ -97,7 +97,7 @@ def _with_torch(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], obje
 
 
 def _activation(problem: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    """Return PyTorch's activation for the problem's epilogue, or None if the epilogue has no activation."""
+    """Return PyTorch's activation function for the problem's epilogue; None if it has no activation."""
     import torch
 
     return {"bias_relu": torch.relu, "bias_gelu": torch.nn.functional.gelu}.get(problem["epilogue"])

@@ -1,5 +1,6 @@
-"""Inputs, reference, attainable accuracy and baselines for LayerNorm with an optional residual. Only runners execute
-it.
+"""Inputs, reference, yardstick and baselines for LayerNorm with an optional residual.
+
+Only runners execute this file.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,8 +26,9 @@ MEAN_AND_DEVIATION = {
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `x` and, if the problem has one, `residual`, both of shape (rows, cols), and weights around 1 and biases
-    around 0, both of shape (cols,).
+    """Draw `x` and an optional `residual` of shape (rows, cols), and weights and biases of shape (cols,).
+
+    Weights are around 1, biases around 0.
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has a large mean, which must cancel. With ``peaked``, a few
@@ -56,7 +58,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute statistics in float32, and scale, weight and shift elements in their own dtype."""
+    """Return the results, with statistics in float32 and all further steps in the dtype of the inputs."""
     dtype = problem["dtype"]
     x, weight, bias = (decoded(inputs[name], dtype) for name in ("x", "weight", "bias"))
     sums = {"sum": rounded(x + decoded(inputs["residual"], dtype), dtype)} if problem["residual"] else {}
@@ -64,8 +66,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` computes the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
     ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.
@@ -142,7 +143,7 @@ def _layernorm(total: Array, weight: Array, bias: Array) -> Array:
 
 
 def _scaled(total: Array) -> Array:
-    """Return rows with mean 0 and variance 1, in float64 for float64 and in float32 otherwise."""
+    """Return rows scaled to mean 0 and variance 1, in float64 for float64 inputs, else in float32."""
     wide: Array = total.astype(np.float64 if total.dtype == np.float64 else np.float32)
     wide -= wide.mean(axis=-1, keepdims=True)
     wide *= 1 / np.sqrt(np.square(wide).mean(axis=-1, keepdims=True) + wide.dtype.type(EPSILON))

@@ -1,4 +1,4 @@
-"""Inputs, reference, rounding error and baselines for quantisation to E4M3. Only runners execute it."""
+"""Inputs, reference, rounding error and baselines for quantisation to E4M3. Only runners execute this file."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -26,10 +26,10 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has mean 3. With ``outlier``, the last element of each head
-            is so large that nearly all other codes are subnormal. With ``outlier-8000`` these codes are below 1/4, and
-            with ``outlier-1000`` below 2. With ``everywhere``, the position of the largest element moves from head to
-            head. With ``zeros``, the last head is zero, and the first element of each other head is the largest.
-            ``large`` and ``small`` give scales far from 1.
+            is so large that nearly all other codes are subnormal. With ``outlier-8000``, the remaining codes are below
+            1/4, and with ``outlier-1000`` below 2. With ``everywhere``, the position of the largest element moves from
+            head to head. With ``zeros``, the last head is zero, and the first element of each other head is the
+            largest. ``large`` and ``small`` give scales far from 1.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
     x = normals(rng, shape) * np.float32(STANDARD_DEVIATION.get(distribution, 1.0))
@@ -47,20 +47,20 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the scales, and x divided by them before rounding, in float64."""
+    """Return `scale`, and as `codes` the quotients of `x` and its scale before rounding, in float64."""
     x = decoded(inputs["x"], problem["dtype"]).astype(np.float64)
     scale = np.abs(x).max(axis=(2, 3)) / LARGEST
     return {"codes": _laid_out(problem, x / _divisor(scale)), "scale": scale}
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the nearest E4M3 number to each element, computed in float32."""
+    """Return the scales, and the E4M3 number nearest to each element, computed in float32."""
     codes, scale = _quantised(problem, inputs)
     return {"codes": decoded(codes, E4M3), "scale": scale}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """Return CPU baselines by name. Each prepares its inputs, and returns a function whose calls are timed."""
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
@@ -79,7 +79,7 @@ def _quantised(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array
 
 
 def _divisor(scale: Array) -> Array:
-    """Scale each head. A head of zeros has scale 0 and stays zero."""
+    """Return the scales as divisors that broadcast. The divisor of a head of zeros is 1."""
     return np.where(scale > 0, scale, 1).astype(scale.dtype)[..., None, None]
 
 

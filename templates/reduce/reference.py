@@ -1,4 +1,4 @@
-"""Inputs, reference and baselines for sums and maxima of rows. Only runners execute it."""
+"""Inputs, reference and baselines for sums and maxima of rows. Only runners execute this file."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,20 +21,21 @@ MEAN_AND_DEVIATION = {
 }
 LEAST = 1500.0
 NEAR_LOWEST = 0.98
-"""Lowest element of inputs for maxima, as a fraction of the lowest number of the dtype. A running maximum that starts
-from a higher number may miss the largest element.
+"""Lowest element of inputs for maxima, as a fraction of the lowest number of the dtype.
+
+A running maximum that starts above these elements would give a wrong answer.
 """
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `x` of shape (rows, cols). No sum of a row is near zero, where a relative error would be meaningless.
+    """Draw `x` of shape (rows, cols). Sums of rows are not near zero, so relative errors are meaningful.
 
     Args:
         distribution: ``normal`` draws N(1, 1). With ``negative``, all elements are below zero and the first element is
             the largest, so that a running maximum must not start at zero. For maxima, these elements are near the
             lowest number of the dtype. With ``peaked``, a few columns are far larger than the rest, most of all the
-            last column. With ``everywhere``, each row has one such large element, one column further than in the
-            previous row, so that many rows cover every column. With ``large``, partial sums overflow float16. ``small``
+            last column. With ``everywhere``, each row has one such large element. Its column is one further than in the
+            previous row, so that many rows cover all columns. With ``large``, partial sums overflow float16. ``small``
             draws N(0.001, 0.001).
     """
     mean, deviation = MEAN_AND_DEVIATION[distribution]
@@ -45,7 +46,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     if distribution == "everywhere":
         x[range(len(x)), a_column_each(rng, *x.shape)] += 1000.0
     if distribution == "negative":
-        np.negative(np.abs(x), out=x)  # N(-2, 1) has a few above zero
+        np.negative(np.abs(x), out=x)  # N(-2, 1) would have a few elements above zero
         x -= LEAST
         x[:, 0] = 1.0 - LEAST
         if problem["op"] == "max":
@@ -63,7 +64,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the result in float32, sequentially."""
+    """Return the result, computed sequentially in float32."""
     x = decoded(inputs["x"], problem["dtype"])
     if problem["op"] == "max":
         return {"out": x.max(axis=-1).astype(np.float32)}
@@ -71,8 +72,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` computes the plain reduction. ``numpy-in-place`` writes to preallocated arrays, and computes sums as a
     product with ones. ``torch`` uses ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.
@@ -123,5 +123,5 @@ def _summed(x: Any) -> object:
 
 
 def _reduced(library: Any, problem: Mapping[str, Any], x: Any) -> Any:
-    """Reduce in float32, with NumPy or CuPy."""
+    """Return the reduction in float32, computed with NumPy or CuPy."""
     return x.max(axis=-1) if problem["op"] == "max" else x.sum(axis=-1, dtype=library.float32)

@@ -1,6 +1,4 @@
-"""Inputs, reference, attainable accuracy and baselines for RMSNorm with an optional residual. Only runners
-execute it.
-"""
+"""Inputs, reference, yardstick and baselines for RMSNorm with an optional residual. Only runners execute this file."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,8 +23,7 @@ MEAN_AND_DEVIATION = {
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `x` and, if the problem has one, `residual`, both of shape (rows, cols), and weights around 1 of shape
-    (cols,).
+    """Draw `x` and an optional `residual` of shape (rows, cols), and weights around 1 of shape (cols,).
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has a mean, which must not be subtracted. With ``peaked``, a
@@ -60,7 +57,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute sums in float32, and scale and weight elements in their own dtype."""
+    """Return the results, with sums in float32 and all further steps in the dtype of the inputs."""
     dtype = problem["dtype"]
     x, weight = (decoded(inputs[name], dtype) for name in ("x", "weight"))
     sums = {}
@@ -70,8 +67,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` computes the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
     ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.

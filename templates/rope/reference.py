@@ -1,4 +1,4 @@
-"""Inputs, reference, attainable accuracy and baselines for rotary position embedding. Only runners execute it."""
+"""Inputs, reference, yardstick and baselines for rotary position embedding. Only runners execute this file."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,8 +20,7 @@ NAMES = ("q", "k", "cos", "sin")
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `q` and `k` in the problem's layout, and the tables `cos` and `sin` of random positions, both of shape (S,
-    D).
+    """Draw `q` and `k` in the problem's layout, and tables `cos` and `sin` of random positions, shape (S, D).
 
     Args:
         distribution: ``normal`` draws N(0, 1). ``offset`` has a mean other than 0. ``small`` draws N(0, 1) divided by
@@ -37,20 +36,19 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return q_out and k_out in float64."""
+    """Return `q_out` and `k_out` in float64."""
     return _turned(problem, {name: decoded(each, problem["dtype"]).astype(np.float64) for name, each in inputs.items()})
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute in float32, with products and results rounded to the inputs' dtype."""
+    """Return the results, computed in float32, with products and results rounded to the inputs' dtype."""
     dtype = problem["dtype"]
     numbers = {name: decoded(each, dtype).astype(np.float32) for name, each in inputs.items()}
     return _turned(problem, numbers, partial(rounded, dtype=dtype))
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` computes the plain formula. ``torch`` uses the formula of Hugging Face Transformers, on
     ``OMP_NUM_THREADS`` threads, or on one thread if the variable is not set.
@@ -61,7 +59,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return GPU baselines: the computation of transformers in PyTorch, eager and compiled."""
+    """Return GPU baselines: the formula of Hugging Face Transformers in PyTorch, eager and compiled."""
     return torch_baselines(_of_torch(problem), NAMES, dtype=problem["dtype"])
 
 
@@ -84,7 +82,7 @@ def _of_torch(problem: Mapping[str, Any]) -> Callable[..., object]:
 def _turned(
     problem: Mapping[str, Any], numbers: Arrays, rounded: Callable[[Array], Array] = lambda values: values
 ) -> dict[str, Array]:
-    head_axis = 1 if problem["layout"] == "bshd" else 0  # of a batch entry
+    head_axis = 1 if problem["layout"] == "bshd" else 0  # axis in one batch entry
     cos, sin = (np.expand_dims(numbers[name], head_axis) for name in ("cos", "sin"))
 
     def turned(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Inputs, reference, attainable accuracy and baselines for attention. Only runners execute it."""
+"""Inputs, reference, yardstick and baselines for attention. Only runners execute this file."""
 
 import math
 import os
@@ -28,10 +28,10 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `q`, `k` and `v` with `draw_heads`, and if the problem has them, the lengths of ragged sequences and the
-    slopes of ALiBi. The shapes are described in `_laid_out`.
+    """Draw `q`, `k` and `v` with `draw_heads`, in the shapes of `_laid_out`.
 
-    Packed sequences are drawn with S tokens each, and then cut to their own lengths.
+    If the problem has them, lengths of ragged sequences and slopes of ALiBi are drawn, too. Packed sequences are drawn
+    with S tokens each, and then cut to their lengths.
     """
     shapes = {"q": tuple(problem[name] for name in ("B", "H", "S", "D"))}
     shapes |= dict.fromkeys("kv", (problem["B"], _kv_heads(problem), _keys(problem), problem["D"]))
@@ -55,8 +55,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the result in the precision of the inputs. The error of a kernel is judged relative to the error of this
-    result.
+    """Return the result, computed in the inputs' precision. A kernel's error is compared with its error.
 
     For 16-bit dtypes, scores, weights and result are rounded to the dtype, and products accumulate in float32, as on
     tensor cores.
@@ -69,8 +68,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` computes the plain formula. ``numpy-in-place`` avoids temporary arrays. ``torch`` is PyTorch's fused
     kernel on ``OMP_NUM_THREADS`` threads, or on one thread if the variable is not set.
@@ -128,8 +126,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return GPU baselines by name: PyTorch's backends, kernels of other libraries, and ``naive``, the kernel in
-    ``naive.cu``.
+    """Return GPU baselines: PyTorch's backends, further libraries, and ``naive``, the kernel in ``naive.cu``.
 
     Packed sequences are padded for PyTorch and ``naive``. The padding is not timed.
     """
@@ -164,7 +161,7 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
 
 
 def _torch_heads(problem: Mapping[str, Any], inputs: Arrays, device: str) -> list[Any]:
-    """Return q, k and v in the shape (B, H, S, D) that PyTorch takes. Arrays with a different layout are not copied."""
+    """Return `q`, `k` and `v` as PyTorch tensors of shape (B, H, S, D), which are views for any layout."""
     import torch
 
     of = {
@@ -205,7 +202,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> dict[str, Array]:
-    """Compute attention on all cores or on a GPU.
+    """Return the result of attention, computed on all cores or on a GPU.
 
     Args:
         rounded: dtype to which scores and weights are rounded. If None, they are not rounded.
@@ -215,7 +212,7 @@ def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: 
         rows = {name: _packed_rows(array, inputs["cu_seqlens"]) for name, array in results.items()}
         return rows | {"out": np.ascontiguousarray(rows["out"].swapaxes(1, 2))}
     flops = 4.0 * problem["B"] * problem["H"] * problem["S"] * _keys(problem) * problem["D"]
-    large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # 16 bits are searched on GPUs only
+    large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # 16-bit problems are searched only on GPUs
     with computing(flops, large=large) as library:
         return _head_by_head(library, problem, inputs, dtype, rounded)
 
@@ -264,9 +261,7 @@ def _head_by_head(
 
 
 def _heads(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return views of `q` with shape (B, H, S, D), and of `k` and `v` with shape (B, KV, S_KV, D), of arrays or
-    tensors.
-    """
+    """Return views of arrays or tensors: `q` (B, H, S, D), and `k` and `v` (B, KV, S_KV, D)."""
     layout, heads, shared = problem.get("layout", "bhsd"), problem["H"], _kv_heads(problem)
     if layout == "qkv":
         qkv = tensors["qkv"]
@@ -279,9 +274,7 @@ def _heads(problem: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, 
 
 
 def _laid_out(problem: Mapping[str, Any], heads: Arrays) -> dict[str, Array]:
-    """Return the kernel's arguments for `q` of shape (B, H, S, D) and `k`, `v` of shape (B, KV, S_KV, D). Inverse of
-    `_heads`.
-    """
+    """Return the kernel's arguments for `q` (B, H, S, D), `k` and `v` (B, KV, S_KV, D). Inverse of `_heads`."""
     if _heads_first(problem):
         return dict(heads)
     parts = {name: np.ascontiguousarray(each.swapaxes(1, 2)) for name, each in heads.items()}
@@ -298,7 +291,7 @@ def _decoded_heads(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Arra
 
 
 def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
-    """Draw lengths that are spread evenly from one key to all keys, in random order."""
+    """Return sequence lengths that are spread evenly from one key to all keys, in random order."""
     shares = (2 * np.arange(problem["B"]) + 1) * _keys(problem) // (2 * problem["B"])
     lengths = np.maximum(shares, 1).astype(np.int32)
     lengths[-1] = _keys(problem) if problem["B"] > 1 else lengths[-1]
@@ -313,16 +306,14 @@ def _draw_slopes(problem: Mapping[str, Any], rng: np.random.Generator) -> dict[s
 
 
 def _distances(problem: Mapping[str, Any]) -> Array:
-    """Return the number of keys between the position of each query and each key, (S, S_KV). The last query is at the
-    last key.
-    """
+    """Return the distances between queries and keys, (S, S_KV). The last query is at the last key."""
     keys = _keys(problem)
     distances: Array = np.abs(np.arange(problem["S"])[:, None] + keys - problem["S"] - np.arange(keys))
     return distances
 
 
 def _bias(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Array | None:
-    """Return the bias that ALiBi subtracts from the scores, (H, S, S_KV), or None if there is none."""
+    """Return the bias that ALiBi subtracts from the scores, (H, S, S_KV); None without ALiBi."""
     if not problem.get("alibi"):
         return None
     bias: Array = inputs["slopes"][:, None, None].astype(dtype) * _distances(problem).astype(dtype)
@@ -343,8 +334,8 @@ def _adjustment(problem: Mapping[str, Any], inputs: Arrays, dtype: Any) -> Calla
 def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
     """Return the start index of each packed sequence, and the end index of the last sequence.
 
-    Lengths are spread evenly around their mean, as far as S permits, in random order. If there are at least three
-    sequences with at most S / 2 tokens on average, the shortest sequence is empty.
+    Lengths are spread evenly around their mean, as far as S permits, in random order. The shortest sequence is empty if
+    there are at least three sequences with at most S / 2 tokens on average.
     """
     count, longest, tokens = problem["B"], problem["S"], problem["tokens"]
     mean = tokens / count
@@ -358,17 +349,17 @@ def _draw_starts(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
 
 
 def _packed_rows(heads: Array, starts: Array) -> Array:
-    """Return the first rows of each sequence in an array (B, H, S, …), packed to the shape (1, H, tokens, …)."""
+    """Return the rows of sequences in an array (B, H, S, …), packed to the shape (1, H, tokens, …)."""
     return np.concatenate([heads[entry, :, :rows] for entry, rows in enumerate(np.diff(starts))], axis=1)[None]
 
 
 def _padded(problem: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the problem of the same sequences with S rows each."""
+    """Return the problem for packed sequences that are padded to S rows each."""
     return {**problem, "lengths": "ragged", "layout": "bhsd", "tokens": 0}
 
 
 def _padded_inputs(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the inputs of the same sequences, padded with zeros to S rows each. An empty sequence gets one key."""
+    """Return the inputs of packed sequences, padded with zeros to S rows each. An empty sequence gets one key."""
     starts = inputs["cu_seqlens"]
     padded = {}
     for name, packed in _heads(problem, inputs).items():
@@ -406,11 +397,12 @@ def _keys(problem: Mapping[str, Any]) -> int:
 
 
 def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dict[str, Any]:
-    """Return the arguments of PyTorch's attention function, except q, k and v. PyTorch's own causal mask begins at the
-    first key.
+    """Return the arguments of PyTorch's attention function, except q, k and v.
+
+    PyTorch's own causal mask aligns the first query with the first key.
 
     Raises:
-        ValueError: the problem caps scores, which PyTorch's function cannot do.
+        ValueError: the problem caps scores, which PyTorch's function does not support.
     """
     import torch
 
@@ -431,7 +423,7 @@ def _torch_terms(problem: Mapping[str, Any], inputs: Arrays, device: str) -> dic
 
 
 def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
-    """Return a mask (1 or B, 1, S, S_KV) that is True where a query must not attend, or None if there is no mask."""
+    """Return a mask (1 or B, 1, S, S_KV) that is True where a query must not attend; None without mask."""
     hidden: Array | None = None
     keys, window = np.arange(_keys(problem)), problem.get("window", 0)
     if problem["causal"]:
@@ -444,6 +436,6 @@ def _hidden_keys(problem: Mapping[str, Any], inputs: Arrays) -> Array | None:
             keys >= inputs["lengths"][:, None, None, None], (problem["B"], 1, problem["S"], len(keys))
         )
         hidden = beyond if hidden is None else hidden | beyond
-        if window:  # rows after a padded sequence may see no key: let them see all, as no one reads them
+        if window:  # padding rows may see no key: they get all keys, and their results are not used
             hidden = hidden & ~hidden.all(axis=-1, keepdims=True)
     return hidden

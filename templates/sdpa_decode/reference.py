@@ -1,4 +1,4 @@
-"""Inputs, reference, attainable accuracy and baselines for attention of few queries. Only runners execute it."""
+"""Inputs, reference, yardstick and baselines for attention of few queries. Only runners execute this file."""
 
 import math
 import os
@@ -32,8 +32,9 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `q` of shape (B, H, Q, D) and the cache with `draw_heads`, and the lengths if the batch is ragged. The shape
-    of the cache is described in `_laid_out`.
+    """Draw `q` of shape (B, H, Q, D) and the cache with `draw_heads`, and the lengths of a ragged batch.
+
+    `_laid_out` describes the shape of the cache.
     """
     fields = {"q": ("B", "H", "Q", "D"), "k": ("B", "KV", "S", "D"), "v": ("B", "KV", "S", "D")}
     shapes = {name: tuple(problem[field] for field in shape) for name, shape in fields.items()}
@@ -54,8 +55,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the result in the precision of the inputs. The error of a kernel is judged relative to the error of this
-    result.
+    """Return the result, computed in the inputs' precision. A kernel's error is compared with its error.
 
     For 16-bit dtypes, scores, weights and result are rounded to the dtype, and products accumulate in float32, as on
     tensor cores.
@@ -67,8 +67,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` repeats the cache for each query head. ``numpy-in-place`` joins the heads that share a cache to one
     matrix, and avoids temporary arrays. ``torch`` is PyTorch's fused kernel on ``OMP_NUM_THREADS`` threads, or on one
@@ -120,9 +119,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return GPU baselines by name: PyTorch's backends, kernels of other libraries, and ``naive``, the kernel in
-    ``naive.cu``.
-    """
+    """Return GPU baselines: PyTorch's backends, further libraries, and ``naive``, the kernel in ``naive.cu``."""
     backends = ("flash", "cudnn", "efficient", "math")
     on_torch = {f"torch-{name}": partial(_on_torch, problem, name) for name in backends}
     return {**on_torch, **rivals("sdpa_decode", problem), "naive": partial(_naive, problem)}
@@ -132,8 +129,8 @@ def _on_torch(problem: Mapping[str, Any], backend: str, inputs: Arrays) -> Calla
     """Return a call of one of PyTorch's attention backends.
 
     If a backend does not support shared heads, the query heads that share a head of the cache are passed as rows of one
-    head, with a mask for each row. Flash attention takes no mask, but has a built-in mask that ends at the last key.
-    All other backends get the mask as an argument.
+    head, with a mask for each row. Flash attention takes no mask, but its built-in causal mask ends at the last key.
+    The remaining backends get the mask as an argument.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.attention.bias import causal_lower_right
@@ -179,7 +176,7 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _cache(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
-    """Return `k` and `v` with shape (B, KV, S, D). If the cache has pages, they are gathered in copies."""
+    """Return `k` and `v` with shape (B, KV, S, D). They are copies if the cache has pages."""
     k, v = inputs["k"], inputs["v"]
     if problem.get("page"):
         shape = (problem["B"], -1, *k.shape[2:])
@@ -190,9 +187,7 @@ def _cache(problem: Mapping[str, Any], inputs: Arrays) -> tuple[Array, Array]:
 
 
 def _laid_out(problem: Mapping[str, Any], heads: Arrays, rng: np.random.Generator) -> dict[str, Array]:
-    """Return the cache arguments for `k` and `v` of shape (B, KV, S, D). Beyond S, the last page is filled with
-    `BEYOND`.
-    """
+    """Return the cache arguments for `k` and `v` (B, KV, S, D). Beyond S, the last page contains `BEYOND`."""
     k, v = heads["k"], heads["v"]
     if not problem.get("page") and problem.get("layout", "bhsd") == "bhsd":
         return {"k": k, "v": v}
@@ -213,9 +208,7 @@ def _laid_out(problem: Mapping[str, Any], heads: Arrays, rng: np.random.Generato
 
 
 def _grouped(problem: Mapping[str, Any], q: Array) -> Array:
-    """Return `q` with shape (B, KV, H / KV * Q, D), in which the query rows that share a head of the cache are
-    adjacent.
-    """
+    """Return `q` of shape (B, KV, H / KV * Q, D). Query rows that share a head of the cache are adjacent."""
     return q.reshape(problem["B"], problem["KV"], -1, problem["D"])
 
 
@@ -224,7 +217,7 @@ def _ragged(problem: Mapping[str, Any]) -> bool:
 
 
 def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array:
-    """Draw sequence lengths that are spread evenly from one key to S keys, in random order. The longest length is S.
+    """Return sequence lengths that are spread evenly from one key to S keys, in random order.
 
     If attention is causal, each batch entry has at least as many keys as queries.
     """
@@ -235,10 +228,10 @@ def _draw_lengths(problem: Mapping[str, Any], rng: np.random.Generator) -> Array
 
 
 def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
-    """Return a mask that is True for the keys that each query row sees. Its shape is (rows, S), or (B, 1, rows, S) if
-    the batch is ragged.
+    """Return a mask that is True for the keys that each query row sees.
 
-    The rows of several query heads may follow each other.
+    Its shape is (rows, S), or (B, 1, rows, S) if the batch is ragged. `rows` may contain the rows of several query
+    heads in sequence.
     """
     behind = problem["Q"] - 1 - np.arange(rows)[:, None] % problem["Q"] if problem["causal"] else 0
     keys, shape = np.arange(problem["S"]), (rows, problem["S"])
@@ -248,19 +241,19 @@ def _seen(problem: Mapping[str, Any], inputs: Arrays, rows: int) -> Array:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Compute attention on all cores or on a GPU.
+    """Return the result of attention, computed on all cores or on a GPU.
 
     Args:
         rounded: dtype to which scores and weights are rounded. If None, they are not rounded.
     """
     flops = 4.0 * problem["B"] * problem["H"] * problem["Q"] * problem["S"] * problem["D"]
-    large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # float32: on CPUs only
+    large = math.inf if problem["dtype"] == "float32" else LARGE_FLOPS  # float32 problems are searched only on CPUs
     with computing(flops, large=large) as library:
         return _head_by_head(library, problem, inputs, dtype, rounded)
 
 
 def _head_by_head(library: Any, problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any) -> Array:
-    """Compute attention for one head of the cache after the other."""
+    """Return the result of attention, computed for one head of the cache after another."""
     queries, (keys, values) = _grouped(problem, inputs["q"]), _cache(problem, inputs)
     out = np.empty(queries.shape, dtype)
     hidden = library.asarray(~_seen(problem, inputs, queries.shape[2]))

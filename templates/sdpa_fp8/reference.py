@@ -1,4 +1,4 @@
-"""Inputs, reference, attainable accuracy and baselines for attention on E4M3 inputs. Only runners execute it."""
+"""Inputs, reference, yardstick and baselines for attention on E4M3 inputs. Only runners execute this file."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,14 +26,13 @@ SCORES_BYTES = 1 << 30
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `q`, `k` and `v` of shape (B, H, S, D) with `draw_heads`, and quantise them to codes with scales of shape
-    (B, H).
+    """Draw `q`, `k` and `v` with `draw_heads`, and quantise them to codes (B, H, S, D) and scales (B, H).
 
     The scale of a head maps its largest number to 448, the largest E4M3 number.
 
     Args:
         distribution: a distribution of `draw_heads`, or ``zeros``. With ``zeros``, `q` of the first head and `k` of the
-            last head are zero and have the scale 0, so that all keys have equal weights. With ``small``, the scale of
+            last head are zero with the scale 0, so that all their keys have equal weights. With ``small``, the scale of
             `v` is larger than needed, as in static quantisation, so that its codes are subnormal.
     """
     shape = tuple(problem[name] for name in ("B", "H", "S", "D"))
@@ -60,7 +59,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute the result in float32, with weights rounded as the problem permits, and return it in float16.
+    """Return the result in float16, computed in float32 with weights rounded as the problem permits.
 
     If the accuracy is ``coarse``, the weights times 256 are rounded to 4 significant bits, as in E4M3. If it is
     ``fine``, they are rounded to 8 significant bits, as in bfloat16.
@@ -70,16 +69,16 @@ def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """Return CPU baselines by name. Each returns a function whose calls are timed, including the dequantisation."""
+    """Return CPU baselines by name. The timed calls include the dequantisation."""
     return {"numpy": partial(_with_numpy, problem), "torch": partial(_with_torch, problem)}
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Timed]:
-    """Return GPU baselines by name. PyTorch has no attention on E4M3.
+    """Return GPU baselines by name.
 
-    ``torch-dequantise-NAME`` converts the codes to FP16 and calls the backend NAME. Conversion and call are timed.
-    ``torch-fp16-NAME`` gets inputs that were converted to FP16 before the timing. ``naive`` is the kernel in
-    ``naive.cu``.
+    PyTorch has no attention on E4M3 inputs. ``torch-dequantise-NAME`` converts the codes to FP16 and calls the backend
+    NAME; conversion and call are timed. ``torch-fp16-NAME`` gets inputs that were converted to FP16 before the timing.
+    ``naive`` is the kernel in ``naive.cu``.
     """
     backends = ("flash", "cudnn", "efficient")
     both = {"torch-dequantise": True, "torch-fp16": False}
@@ -164,11 +163,11 @@ def _naive(problem: Mapping[str, Any], inputs: Arrays) -> Callable[[], object]:
 
 
 def _attention(problem: Mapping[str, Any], inputs: Arrays, dtype: Any, rounded: Any = None) -> Array:
-    """Compute attention on all cores or on a GPU.
+    """Return the result of attention, computed on all cores or on a GPU.
 
     Args:
-        rounded: function that rounds 256 times the weights before they are multiplied by `v`. The result is divided by
-            the sum of the unrounded weights. If None, the weights are not rounded.
+        rounded: function that rounds the weights, scaled by 256, before they are multiplied by `v`. The result is
+            divided by the sum of the unrounded weights. If None, the weights are not rounded.
     """
     with computing(4.0 * problem["B"] * problem["H"] * problem["S"] ** 2 * problem["D"]) as library:
         return _head_by_head(library, problem, inputs, dtype, rounded)
@@ -204,7 +203,7 @@ def _numbers(problem: Mapping[str, Any], inputs: Arrays, name: str, head: Any) -
 
 
 def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
-    """Round to `bits` significant bits. Exponents (as of frexp) are at least `least`."""
+    """Return values rounded to `bits` significant bits, with exponents (as of frexp) of at least `least`."""
     _, exponent = library.frexp(values)
     step = library.ldexp(values.dtype.type(1), library.maximum(exponent, least) - bits)
     rounded: Array = library.rint(values / step) * step
@@ -212,5 +211,5 @@ def _rounded(bits: int, least: int, library: Any, values: Array) -> Array:
 
 
 def _later_keys(problem: Mapping[str, Any]) -> Array | None:
-    """Return a mask (S, S) that is True where a query must not attend, or None if there is no mask."""
+    """Return a mask (S, S) that is True where a query must not attend; None without mask."""
     return np.triu(np.ones((problem["S"], problem["S"]), bool), 1) if problem["causal"] else None

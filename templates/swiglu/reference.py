@@ -1,4 +1,4 @@
-"""Inputs, reference, attainable accuracy and baselines for SwiGLU, SiLU(gate) times up. Only runners execute it."""
+"""Inputs, reference, yardstick and baselines for SwiGLU: SiLU(gate) times up. Only runners execute this file."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -36,15 +36,14 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 @by_rows
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Compute in float32, and round SiLU(gate) and the product to the inputs' dtype."""
+    """Return the result, computed in float32. SiLU(gate) and the product are rounded to the inputs' dtype."""
     dtype = problem["dtype"]
     gate, up = (decoded(inputs[name], dtype).astype(np.float32) for name in ("gate", "up"))
     return {"out": rounded(rounded(_silu(gate), dtype) * up, dtype)}
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` computes the plain formula. ``numpy-in-place`` writes to preallocated arrays. ``torch`` uses
     ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.

@@ -1,4 +1,4 @@
-"""Inputs, reference and baselines for transposition. Only runners execute it."""
+"""Inputs, reference and baselines for transposition. Only runners execute this file."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
     """Draw `x` of shape (rows, cols).
 
     Args:
-        distribution: ``normal`` draws N(0, 1). ``bits`` draws any finite numbers, because a transpose copies numbers
-            and does not compute. The sign of a zero is not compared.
+        distribution: ``normal`` draws N(0, 1). ``bits`` draws numbers with random finite bit patterns, because a
+            transpose only copies numbers. The sign of a zero is not compared.
     """
     shape, dtype = (problem["rows"], problem["cols"]), problem["dtype"]
     if distribution == "normal":
@@ -28,7 +28,7 @@ def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generat
 
 
 def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the transpose, (cols, rows). Copies are exact, so the tolerance is zero."""
+    """Return the transpose, of shape (cols, rows). The tolerance is zero, because copies are exact."""
     return _exact(problem, {"x": inputs["x"].T})
 
 
@@ -38,8 +38,7 @@ def _exact(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return CPU baselines by name. Each baseline prepares its inputs, and returns a function without arguments whose
-    calls are timed.
+    """Return CPU baselines by name. A baseline takes the inputs and returns the function whose calls are timed.
 
     ``numpy`` copies a transposed view. ``numpy-in-place`` and ``torch`` copy the view to preallocated arrays. ``torch``
     uses ``OMP_NUM_THREADS`` threads, or one thread if the variable is not set.

@@ -59,7 +59,7 @@ def test_trials_tables_and_champion_of_a_metric_search_use_the_metric(line: Comm
 @pytest.mark.parametrize(
     ("objective", "said"),
     [
-        ("minimise: registers", "--objective: `registers`: there is no `registers`. Names that a metric can use here: A, N, "),
+        ("minimise: registers", "--objective: `registers`: there is no `registers`. Usable names: A, "),
         ("maximise: N", "--objective: `N` is the same for every config; use one of: "),
         ("maximise", "--objective: 'maximise' is neither `time` nor a direction with a metric"),
     ],
@@ -73,7 +73,7 @@ def test_invalid_metric_is_refused_under_the_option_objective(line: CommandLine,
 @pytest.mark.parametrize(
     ("objectives", "said"),
     [
-        (("time", "minimise: registers"), "--objective (second): `registers`: there is no `registers`. Figures of"),
+        (("time", "minimise: registers"), "--objective (second): `registers`: there is no `registers`. Usable names"),
         (("maximise: gb_s", "maximise: gb_s"), "--objective (second): `gb_s` is the first objective, too"),
         (("time", "time"), "--objective (second): `time_us` is the first objective, too"),
         (("time", "maximise: gb_s", "minimise: WIDTH"), "--objective: was given 3 times, and a search has at most 2"),

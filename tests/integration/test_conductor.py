@@ -254,9 +254,7 @@ def test_rolled_back_kernel_is_not_promoted_again_and_the_reason_is_given(stage:
     again = stage.submit(seed=5)
     list(stage.play())
     first, second, *_ = stage.view(again).challenges
-    assert first.verdict.summary.startswith(
-        "Not promoted. This kernel was champion 1, which was rolled back: wrong"
-    )
+    assert first.verdict.summary.startswith("Not promoted. This kernel was champion 1, which was rolled back: wrong")
     assert second.verdict.promote
     champion = stage.view(again).champion
     assert champion is not None

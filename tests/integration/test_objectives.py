@@ -89,7 +89,7 @@ def test_trial_cost_is_computed_by_the_service_not_the_worker(stage: Stage) -> N
 @pytest.mark.parametrize(
     ("objective", "text"),
     [
-        ({"metric": "registers"}, "there is no `registers`. Names that a metric can use here: BLOCK, N, UNROLL, bytes"),
+        ({"metric": "registers"}, "there is no `registers`. Usable names: BLOCK, N, UNROLL, bytes"),
         ({"metric": "N * 2"}, "is the same for every config"),
         ({"metric": "time_us +"}, "not an expression"),
         ({"direction": "maximise"}, "requires a metric"),
@@ -210,7 +210,7 @@ def test_two_objective_search_proposes_the_same_trials_after_restarts(locations:
 @pytest.mark.parametrize(
     ("objective", "field", "text"),
     [
-        ({"second_metric": "registers"}, "second_metric", "there is no `registers`. Names that a metric can use here: BLOCK"),
+        ({"second_metric": "registers"}, "second_metric", "there is no `registers`. Usable names: BLOCK"),
         ({"second_metric": "N * 2"}, "second_metric", "is the same for every config"),
         ({"second_metric": "time_us"}, "second_metric", "is the first objective, too"),
         ({"second_metric": "energy_uj"}, "second_metric", "needs energy, and"),

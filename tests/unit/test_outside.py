@@ -8,7 +8,7 @@ from evo.errors import InvalidInput
 from templates import registry
 from templates.bundle import family_of
 from templates.outside import outside, outside_flag
-from templates.source import fates
+from templates.source import macro_uses
 from templates.variant import read_proposal
 from tests.unit.test_variant_composition import FILES
 
@@ -193,4 +193,4 @@ def test_hostile_variant_sources_are_checked_without_excessive_time(text: str) -
     package = registry.package_of(family_of(FILES), {**FILES, "kernel.c": text.encode()})
     implementation = replace(package.family.implementation("cpu"), mode="source", file="kernel.c")
     outside(text)
-    fates({"kernel.c": text}, implementation, ["N", "WIDTH"])
+    macro_uses({"kernel.c": text}, implementation, ["N", "WIDTH"])

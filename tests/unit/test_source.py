@@ -7,7 +7,7 @@ import pytest
 
 from evo.family import Family
 from evo.family.implementation import Implementation
-from templates.source import all_read, fates, near_miss, words_of
+from templates.source import all_read, macro_uses, near_miss, words_of
 from tests.unit.family_document import document
 
 FILE = "kernel.c"
@@ -17,9 +17,9 @@ def implementation(*flags: str) -> Implementation:
     return replace(Family.from_document(document(), "family.toml").implementation("cpu"), file=FILE, flags=flags)
 
 
-def fate(source: str, *flags: str, **headers: str) -> tuple[str, str]:
+def macro_use(source: str, *flags: str, **headers: str) -> tuple[str, str]:
     files = {FILE: source, **{name.replace("__", "."): text for name, text in headers.items()}}
-    found = fates(files, implementation(*flags), ["TILE"])["TILE"]
+    found = macro_uses(files, implementation(*flags), ["TILE"])["TILE"]
     return found.state, found.place
 
 
@@ -48,7 +48,7 @@ def fate(source: str, *flags: str, **headers: str) -> tuple[str, str]:
     ],
 )
 def test_macro_in_code_or_condition_counts_as_used(source: str) -> None:
-    assert fate(source, size__h="#define SIZE TILE\n")[0] == "used"
+    assert macro_use(source, size__h="#define SIZE TILE\n")[0] == "used"
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,20 @@ def test_macro_in_code_or_condition_counts_as_used(source: str) -> None:
     ],
 )
 def test_macro_redefined_before_any_use_counts_as_redefined(source: str, line: int) -> None:
-    assert fate(source) == ("redefined", f"{FILE}:{line}")
+    assert macro_use(source) == ("redefined", f"{FILE}:{line}")
 
 
 def test_macro_used_in_a_header_of_a_subfolder_counts_as_used() -> None:
     files = {FILE: '#include "deep/size.h"', "deep/size.h": '#include "more.h"', "deep/more.h": "int x = TILE;"}
-    assert fates(files, implementation(), ["TILE"])["TILE"].state == "used"
+    assert macro_uses(files, implementation(), ["TILE"])["TILE"].state == "used"
 
 
 def test_macro_redefined_by_a_header_counts_as_redefined() -> None:
-    assert fate('#include "size.h"\nint x = TILE;', size__h="#pragma once\n#define TILE 4") == ("redefined", "size.h:2")
-    assert fate("int x = TILE;", "-include", "size.h", size__h="#define TILE 4") == ("redefined", "size.h:1")
+    assert macro_use('#include "size.h"\nint x = TILE;', size__h="#pragma once\n#define TILE 4") == (
+        "redefined",
+        "size.h:2",
+    )
+    assert macro_use("int x = TILE;", "-include", "size.h", size__h="#define TILE 4") == ("redefined", "size.h:1")
 
 
 @pytest.mark.parametrize(
@@ -90,14 +93,14 @@ def test_macro_redefined_by_a_header_counts_as_redefined() -> None:
     ],
 )
 def test_macro_only_in_comments_or_strings_counts_as_unused(source: str) -> None:
-    assert fate(source)[0] == "unused"
+    assert macro_use(source)[0] == "unused"
 
 
 @pytest.mark.parametrize(
     "source", ["#ifdef TILE\nint x;\n#endif", "#ifndef TILE\n#define TILE 1\n#endif", "#if defined TILE\n#endif"]
 )
 def test_macro_only_tested_for_definition_counts_as_tested(source: str) -> None:
-    assert fate(source)[0] == "tested"
+    assert macro_use(source)[0] == "tested"
 
 
 def test_suggested_macro_names_exclude_comments() -> None:
@@ -117,10 +120,10 @@ def test_source_with_unknown_headers_or_pasted_tokens_is_not_completely_read() -
 )
 def test_hostile_line_is_read_in_linear_time(text: str) -> None:
     begun_s = time.process_time()
-    fates({FILE: f"{text}\nint x = TILE;\n"}, implementation(), ["TILE"])
+    macro_uses({FILE: f"{text}\nint x = TILE;\n"}, implementation(), ["TILE"])
     words_of({FILE: text}, implementation())
     assert time.process_time() - begun_s < 2.0
 
 
 def test_unclosed_text_ends_with_its_line() -> None:
-    assert fate("#error it's \"not closed\nint x = TILE;")[0] == "used"
+    assert macro_use("#error it's \"not closed\nint x = TILE;")[0] == "used"
