@@ -1,4 +1,4 @@
-"""Base classes of the errors that this project raises deliberately. Most also inherit the matching builtin class."""
+"""Base classes of the errors that kernel-evo raises. Most of them also inherit from the matching builtin class."""
 
 from typing import ClassVar
 

@@ -154,9 +154,9 @@ BETWEEN = re.compile(r"[\s=:,]+")
 
 FIXED_TEXTS: Mapping[str, tuple[str, ...]] = {
     "pruned": ("stopped after", "samples at", "the slowest elite's time × the"),
-    "impossible": ("but the work takes", "at least: it did not do it"),
+    "impossible": ("but the work takes at least", "so it was not done"),
     "over_resources": ("of at most",),
-    "timed_out": ("the", "stage ran past"),
+    "timed_out": ("the", "stage exceeded"),
     "crashed": ("while in",),
     "abandoned": ("lost with its worker", "times"),
 }

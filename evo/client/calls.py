@@ -1,4 +1,4 @@
-"""Base class of all groups of requests of the client."""
+"""Base class of the client's groups of requests."""
 
 import uuid
 from typing import Any, TypeVar
@@ -34,10 +34,10 @@ class Calls:
         """Send a request that changes the service's state.
 
         Args:
-            repeat: True if it is harmless when the service executes the request twice.
-            once: True to send an idempotency key, with which the service executes a request that arrives twice only
-                once.
-            seen: entity tag of the state on which the caller's decision is based; None if it is not checked.
+            repeat: True if the service may execute the request twice.
+            once: True to send an idempotency key. The service then executes a repeated request only once.
+            seen: entity tag of the state that the caller knows. The service refuses the request if its state differs.
+                None if the state does not matter.
             timeout_s: seconds to wait for the response; None for the client's default.
         """
         options: dict[str, Any] = {} if timeout_s is None else {"timeout": patience(timeout_s)}

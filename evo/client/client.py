@@ -1,4 +1,4 @@
-"""Typed client of the REST API, used by workers, the command line and users, and the small groups of its requests."""
+"""Typed client of the REST API, and its requests about champions, tokens, families, artefacts and the service."""
 
 import hashlib
 import time
@@ -31,7 +31,7 @@ class Champions(Calls):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[ChampionView]:
-        """Return one page of champions. With `history`, it includes replaced and rolled-back champions."""
+        """Return one page of champions. With `history`, the page includes replaced and rolled-back champions."""
         wanted = {"family": family, "problem": problem, "device": device, "history": history}
         return self._get("/champions", Page[ChampionView], **wanted, sort=sort, cursor=cursor, limit=limit)
 
@@ -43,7 +43,7 @@ class Champions(Calls):
         return self._transport.request("GET", f"/champions/{champion_id}/report.html").content
 
     def rollback(self, champion_id: int, *, reason: str, seen: str | None = None) -> ChampionView:
-        """Retire the current champion. `seen` is the entity tag of the state on which the decision is based."""
+        """Retire the current champion, if its entity tag is still `seen` or `seen` is None."""
         path = f"/champions/{champion_id}/rollback"
         return parse(self._send("POST", path, {"reason": reason}, once=True, seen=seen), ChampionView)
 
@@ -74,17 +74,17 @@ class Tokens(Calls):
     def create_token(
         self, name: str, roles: Sequence[Role], *, worker_id: str | None = None, expires_in_s: float | None = None
     ) -> IssuedToken:
-        """Create a token. Only this response contains its secret."""
+        """Create a token. Only this response contains the token's secret."""
         body = {"name": name, "roles": list(roles), "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens", body, repeat=False), IssuedToken)
 
     def create_join_token(self, name: str, *, worker_id: str | None = None, expires_in_s: float) -> IssuedToken:
-        """Create a join token. A new worker exchanges it once for its own token."""
+        """Create a join token, which a new worker exchanges once for a token of its own."""
         body = {"name": name, "worker_id": worker_id, "expires_in_s": expires_in_s}
         return parse(self._send("POST", "/tokens/join", body, repeat=False), IssuedToken)
 
     def rotate_token(self, token_id: str, *, grace_s: float = 0.0) -> IssuedToken:
-        """Replace a token by a new one with the same roles. The old token is refused after `grace_s` seconds."""
+        """Replace a token with a new token of the same roles. The old token is refused after `grace_s` seconds."""
         answer = self._send("POST", f"/tokens/{quote(token_id, safe='')}/rotate", {"grace_s": grace_s}, repeat=False)
         return parse(answer, IssuedToken)
 
@@ -103,7 +103,7 @@ class Upkeep(Calls):
         return self._get("/health", dict[str, Any])
 
     def answers(self) -> bool:
-        """Return True if the service is up. Unlike other requests, this one is not repeated if it fails."""
+        """Return True if the service answers. The request is not repeated if it fails."""
         return self._transport.reached("/health")
 
     def ready(self) -> Mapping[str, Any]:
@@ -112,9 +112,9 @@ class Upkeep(Calls):
     def collect(
         self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
     ) -> Collected:
-        """Delete searches and artefacts beyond the given limits, or with `dry_run` only report them.
+        """Delete searches that ended more than `keep_days` days ago, and artefacts beyond `artefact_limit_gb`.
 
-        The evidence of champions is always kept.
+        The evidence of champions is always kept. With `dry_run`, nothing is deleted, but the numbers are returned.
         """
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
         return parse(self._send("POST", "/collect", body), Collected)
@@ -128,7 +128,7 @@ class Families(Calls):
         self._send("PUT", f"/families/{digest}", body)
 
     def upload_family(self, digest: str, bundle: bytes) -> FamilyView:
-        """Upload a family packed by `templates.bundle.pack`. Its code will run on the workers."""
+        """Upload a family packed by `templates.bundle.pack`. The workers will run its code."""
         sent = self._transport.request(
             "PUT", f"/families/{digest}/bundle", content=bundle, headers={"Content-Type": "application/zip"}
         )
@@ -169,8 +169,8 @@ class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, 
     While the service cannot be reached or reports that it is busy, requests that may be executed twice are repeated
     after growing, random pauses. Other requests are repeated only if they were never sent.
 
-    Services on this machine are reached directly. For others, the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is
-    used, unless NO_PROXY excludes them.
+    Services on this machine are reached directly. Other services are reached through the proxy in HTTP_PROXY,
+    HTTPS_PROXY or ALL_PROXY, unless NO_PROXY excludes them.
 
     Args:
         url: URL of the service, e.g. ``http://127.0.0.1:8765``.

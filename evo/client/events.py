@@ -10,7 +10,7 @@ from evo.messages.event import EVENTS, Event
 STREAM = "text/event-stream"
 
 QUIET_S = 45.0
-"""Seconds without data after which a stream counts as dead. The service sends a comment every 15 seconds."""
+"""Seconds without data after which a stream is considered interrupted. The service sends a comment every 15 seconds."""
 
 
 class Events(Calls):

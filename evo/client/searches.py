@@ -182,9 +182,9 @@ class Variants(Calls):
             files: texts of the files, by name.
             document: name, author and idea, and the keys that differ from the first parent's table ``[cpu]`` or
                 ``[cuda]``.
-            parents: numbers of the variants from which it is derived; 0 is the family's own implementation.
+            parents: numbers of the variants from which the variant is derived; 0 is the family's own implementation.
             trials: maximum number of trials of the variant.
-            proposal: number of the proposal that the variant comes from.
+            proposal: number of the request to a model whose answer contains the variant. None if no model wrote it.
         """
         body: dict[str, Any] = {"files": files, "document": document or {}, "parents": parents, "trials": trials}
         body |= {} if proposal is None else {"proposal": proposal}

@@ -22,7 +22,7 @@ ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_WAIT_S = 30.0
-"""Longest `Retry-After`, in seconds, for which a request waits. A longer one is reported as an error."""
+"""Longest `Retry-After`, in seconds, for which a request waits. A longer time is reported as an error."""
 _LONGEST_ASKED_S = 86_400
 """Longest accepted `Retry-After`; longer values are limited to it."""
 
@@ -30,7 +30,7 @@ _LONGEST_ASKED_S = 86_400
 TOKEN_FORM = "as `kev_…`"
 EXAMPLE = "http://127.0.0.1:8765"
 _AWAY = {408, 425, 429, 502, 503, 504}
-"""HTTP statuses of a service, or of a proxy before it, that is temporarily unavailable."""
+"""HTTP statuses of a temporarily unavailable service, or of a proxy in front of the service."""
 
 CONNECT_S = 5.0
 """Timeout for connecting in seconds, even if a request may wait longer for its response."""
@@ -41,7 +41,7 @@ class ServiceUnreachable(EvoError, ConnectionError):
 
 
 class ServiceAway(ServiceUnreachable):
-    """The service, or a proxy before it, reported that it is temporarily unavailable.
+    """The service is temporarily unavailable, as reported by the service or a proxy in front of it.
 
     Attributes:
         again_s: seconds to wait before the next request (`Retry-After`); 0 if not stated.
@@ -61,7 +61,7 @@ class ForeignService(ServiceError):
 
 
 class TooLarge(ServiceError):
-    """The request is too large for the service or for a proxy before it."""
+    """The request is too large for the service or for a proxy in front of it."""
 
 
 class AccessDenied(EvoError, PermissionError):
@@ -246,9 +246,8 @@ def _too_large(response: httpx.Response, problem: Mapping[str, Any]) -> TooLarge
     """Return the error for a request that is too large, with advice for the service or the proxy that refused it."""
     asked = response.request
     size = f"{int(asked.headers.get('content-length', 0)):,} bytes"
-    detail = (
-        problem.get("detail") or "a proxy before it accepts less; let it accept 64 MiB (nginx: client_max_body_size)"
-    )
+    remedy = "raise the limit of the proxy in front of it to 64 MiB (nginx: client_max_body_size)"
+    detail = problem.get("detail") or remedy
     return TooLarge(f"{asked.method} {asked.url.path} with {size} is too large for the service: {detail}")
 
 
@@ -277,7 +276,7 @@ def retry_after_s(response: httpx.Response) -> float:
 
 
 def _date(response: httpx.Response) -> datetime:
-    """Return the time of the response on the sender's clock or, if it is missing, on this machine's clock."""
+    """Return the `Date` of a response or, if it is missing or invalid, the time of this machine's clock."""
     try:
         return parsedate_to_datetime(response.headers["date"])
     except (KeyError, ValueError):

@@ -73,7 +73,7 @@ class Workers(Calls):
         self._send("DELETE", f"/workers/{_part(worker_id)}{speaker}")
 
     def drain(self, worker_id: str) -> WorkerView:
-        """Drain a worker: it finishes its work and gets no further work."""
+        """Drain a worker, which then finishes its work and gets no further work."""
         return parse(self._send("POST", f"/workers/{_part(worker_id)}/drain"), WorkerView)
 
     def resume_worker(self, worker_id: str) -> WorkerView:
@@ -112,7 +112,7 @@ class Leases:
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """Response to an accepted report. `repeated` is True if the report was already accepted before."""
+    """Response to an accepted report. `repeated` is True if the same report had been accepted before."""
 
     accepted: bool = True
     repeated: bool = False
@@ -139,11 +139,11 @@ class Work(Calls):
         unable: Sequence[int] = (),
         incarnation: str | None = None,
     ) -> Leases:
-        """Claim up to `count` jobs. Wait up to `wait_s` seconds for the first one.
+        """Claim up to `count` jobs. Wait up to `wait_s` seconds for the first job.
 
         Args:
-            holding: ids of the attempts that the worker already has. A lease that the worker does not have, because its
-                response was lost, is granted again.
+            holding: ids of the attempts that the worker already has. Other leases of this device, whose
+                response was lost, are granted again. None to grant no lease again.
             unable: ids of searches on which this worker cannot work.
             incarnation: value with which the worker registered.
 
@@ -165,7 +165,7 @@ class Work(Calls):
         """Deliver a result.
 
         Raises:
-            Conflict: the lease is stale. Another worker has the job now, and this result is discarded.
+            Conflict: the lease is stale, e.g. because another worker has the job now. The result is discarded.
         """
         body = {"token": token, "report": to_json(report, Report)}
         return parse(self._send("POST", f"/attempts/{attempt_id}/result", body), Acceptance)
@@ -196,7 +196,7 @@ class Work(Calls):
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial with the same binary, of this search or its variants; else None."""
+        """Return the report of an earlier trial of this search or its variants with this binary; None without one."""
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)
         except NotFound:

@@ -14,16 +14,16 @@ class Ceilings:
     """Physical limits of a device, from which a roofline is computed.
 
     Attributes:
-        flops_per_s: peak arithmetic operations per second, by dtype (``float32``, ``float16`` …); of one thread for a
-            CPU.
+        flops_per_s: peak arithmetic operations per second, by dtype (``float32``, ``float16`` …). For a CPU, the rate
+            of one thread.
         bytes_per_s: sustained copy bandwidth of main memory in bytes per second, reads plus writes.
         source: ``measured`` if the limits were measured on this device, ``table`` if they are from a datasheet.
         bytes_source: source of `bytes_per_s`, None if it equals `source`.
         cache_bytes_per_s: bandwidth of a GPU's L2 cache, summed over all multiprocessors; None if unknown.
-        special_per_s: results per second of exponentials, divisions and conversions; of one thread for a CPU.
+        special_per_s: exponentials, divisions and conversions per second, by name. For a CPU, the rates of one thread.
         copies: pairs of the size of a repeated copy in bytes and its rate in bytes per second (reads plus writes),
-            ascending by size; of one thread for a CPU. A stream whose size is between two entries is at most as fast as
-            the smaller entry.
+            ascending by size. For a CPU, the rates of one thread. A stream whose size is between two entries is at most
+            as fast as the smaller entry.
     """
 
     flops_per_s: Mapping[str, float]

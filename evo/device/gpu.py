@@ -19,15 +19,15 @@ _PER_CLOCK: Mapping[int, Mapping[str, int]] = {
 }
 
 
-# Results per multiprocessor and clock. Exponentials in base 2 and reciprocals are computed by its special function
-# units. A division needs a reciprocal. Equal from compute capability 7.5 to 12.0. Source: CUDA C++ Programming
-# Guide, "Throughput of Native Arithmetic Instructions".
+# Results per multiprocessor and clock. Exponentials in base 2 and reciprocals are computed by special function
+# units. A division needs a reciprocal. The values are equal from compute capability 7.5 to 12.0. Source: CUDA C++
+# Programming Guide, "Throughput of Native Arithmetic Instructions".
 _SPECIAL_PER_CLOCK: Mapping[str, int] = {"exponentials": 16, "divisions": 16, "conversions": 64}
 
 _CACHE_BYTES_PER_CLOCK = 32
-"""Number of bytes that each multiprocessor reads from the L2 cache per clock, as a rough value between two known ones.
+"""Assumed number of bytes that each multiprocessor reads from the L2 cache per clock.
 
-Reads of 37 MB on an H100 reached 17, including launch gaps. No GPU reaches more than 64 (NVIDIA's white papers).
+Reads of 37 MB on an H100 reached 17 bytes, including launch gaps. The white papers of NVIDIA state at most 64 bytes.
 """
 
 

@@ -39,7 +39,8 @@ class Kind:
         on_host: True if kernels run on the CPU cores of the machine. The objective's ``threads`` then apply, and
             compilers avoid the measuring core.
         last_cache: name of the limit that holds the size of the last-level cache.
-        separation: True if runners report how the candidate is isolated from the judge; a promotion then requires it.
+        separation: True if runners report how the candidate is isolated from the process that verifies it. A policy can
+            then require a level of isolation.
         suffixes: file suffixes of a stored source and of a stored binary.
     """
 

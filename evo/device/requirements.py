@@ -48,7 +48,7 @@ class Requirements:
     def words(self) -> tuple[str, ...]:
         """Each requirement as text, e.g. ``22 GB of memory`` or ``cuda 12.4 or newer``."""
         memory = () if self.memory_gb is None else (f"{self.memory_gb:g} GB of memory",)
-        sandbox = ("a sandbox for proposed code",) if self.sandbox else ()
+        sandbox = ("a sandbox for unreviewed code",) if self.sandbox else ()
         return (*memory, *(f"{name} {version} or newer" for name, version in self.toolkit.items()), *sandbox)
 
     def lacking(self, device: Device) -> str | None:

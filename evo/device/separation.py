@@ -1,4 +1,4 @@
-"""Levels of isolation between the candidate's process and the judge; a policy can demand one."""
+"""Levels of isolation between the candidate's process and the judge, the process that verifies the candidate."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -16,11 +16,11 @@ or seccomp, ``user`` runs as another user, and ``full`` has all three.
 
 
 def level(reported: str) -> Separation:
-    """Return the isolation level that the reported mechanisms provide, for several processes the lowest level.
+    """Return the isolation level that the reported mechanisms provide. Of several processes, the lowest level counts.
 
     Args:
-        reported: isolation mechanisms as recorded by measurements, separated by commas; processes are separated by
-            semicolons. Empty if unknown.
+        reported: isolation mechanisms as recorded by measurements, separated by commas. Semicolons separate processes.
+            Empty if unknown.
     """
     return min((_level(each) for each in reported.split(";")), key=LEVELS.index)
 

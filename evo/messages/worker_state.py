@@ -33,9 +33,7 @@ def silence(worker: WorkerView, now: datetime | None = None) -> float:
 
 
 def is_interrupted(search: SearchView, workers: Sequence[WorkerView]) -> bool:
-    """Return True if a search should make progress, but no connected worker has a device for it. Its worker was killed
-    or has left.
-    """
+    """Return True if a search should make progress, but no connected worker has a device for it."""
     connected = (each for each in workers if each.left_at is None and silence(each) <= SILENT_S)
     served = any(search.fits(device) for worker in connected for device in worker.devices)
     return search.state in {"running", "stopping", "ablating"} and not served
@@ -76,10 +74,10 @@ def worker_obstacle(
         return None
     there = [worker for worker in offering if worker.left_at is None]
     if not there:
-        return "Its worker has left: nothing is measured until one is back."
+        return "Its worker has left: nothing is measured until a worker connects."
     silence_s = min(silence(worker, now) for worker in there)
     if silence_s > SILENT_S:
-        return f"No worker has sent a message for {silence_s:.0f} s: nothing is measured until one is back."
+        return f"No worker has sent a message for {silence_s:.0f} s: nothing is measured until a worker connects."
     reachable = [worker for worker in there if silence(worker, now) <= SILENT_S]
     lacking = [requirements.lacking(each) for worker in reachable for each in worker.devices if _same(each, device)]
     if None not in lacking:

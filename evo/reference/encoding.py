@@ -111,7 +111,7 @@ def encoded(values: Array, dtype: str) -> Array:
 
 
 def rounded(values: Array, dtype: str) -> Array:
-    """Return numbers as an array of the dtype stores them: rounded, and as float32 if NumPy lacks the dtype."""
+    """Return numbers rounded to a dtype. The result is float32 if NumPy lacks the dtype."""
     return decoded(encoded(values, dtype), dtype)
 
 
@@ -177,7 +177,7 @@ def _rounded(magnitudes: Array, form: Format) -> Array:
 
 @cache
 def _numbers(dtype: str) -> Array:
-    """Return the table of numbers, indexed by code."""
+    """Return the number of each code, indexed by code."""
     form = FORMATS[dtype]
     codes = np.arange(1 << form.bits)
     magnitude = codes & ((1 << (form.bits - 1)) - 1)

@@ -38,12 +38,12 @@ def draw_heads(
     Args:
         distribution: name of the distribution:
             ``normal``: N(0, 1).
-            ``offset``: numbers with a mean. The mean of k must cancel in the softmax, the mean of v must be kept.
+            ``offset``: numbers with a mean. The mean of k must cancel in the softmax. The mean of v must be kept.
             ``peaked``: a late key has a high score for nearly all queries (an attention sink), so that the running
                 maximum must rise. For some rows of q, this score is `EXTREME`, so that the maximum must be exact. For
                 other rows, all scores are `EXTREME` below zero, so that the running maximum must not start at zero.
             ``large``: scores with a standard deviation of 16, so that only a few keys contribute.
-            ``small``: nearly equal weights.
+            ``small``: scores near zero, so that all keys have nearly equal weights.
         least_deviation: minimum standard deviation of the drawn numbers.
     """
     deviation = np.float32(max({"large": LARGE, "small": SMALL}.get(distribution, 1.0), least_deviation))

@@ -32,7 +32,7 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
     """Raise the first, the last and two random columns, so that a kernel that skips one of them gives wrong results."""
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
-    if 1 < len(raised) == columns:  # if all were raised, none would dominate
+    if 1 < len(raised) == columns:  # if all columns were raised, none would dominate
         raised = np.delete(raised, rng.integers(columns))
     x[:, raised] += np.float32(by)
 
@@ -40,7 +40,7 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
 def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.int64]:
     """Return one column index per row, increasing from row to row, with gaps of at most ``2 * columns / rows``.
 
-    The position within a row's share of the columns is random, because kernels may skip columns at powers of two.
+    Each index is random within its row's share of the columns, because kernels may skip columns at powers of two.
     """
     return np.arange(rows) * columns // rows + rng.integers(max(1, columns // rows), size=rows)
 
@@ -64,7 +64,7 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
     Args:
         distribution: name of the distribution:
             ``normal``: N(0, 1).
-            ``offset``: numbers with a mean that must cancel. It is so far below zero that its exp is 0.
+            ``offset``: numbers with a mean that must cancel. The exp of the mean underflows to 0 in float32.
             ``peaked``: in each row, a different column dominates so much that exp overflows unless the row's exact
                 maximum is subtracted. In every second row, at least an eighth of the columns is masked with -inf.
             ``falling``: a few columns dominate, including the first and the last.

@@ -345,7 +345,7 @@ def _floating(value: object) -> bool:
 
 
 def _changed(x: Any, distribution: str) -> Any:
-    """Return an input drawn from another distribution with the same pattern of zeros, symmetry and distinct values."""
+    """Return an input changed to the distribution. Many zeros, symmetry, and inputs with few values are preserved."""
     import torch
 
     if not x.is_floating_point() or len(torch.unique(x.reshape(-1)[:_LOOKED_AT])) <= min(_FEW_VALUES, x.numel() - 1):

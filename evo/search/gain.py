@@ -144,8 +144,8 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
 
     A confirmation runs in another session, so its times are not comparable with quick samples. The fastest baseline
     runs in both sessions. Its quick time divided by the confirmed speed-up is the time that the kernel would have had
-    in the search. Without a confirmation or such a baseline, the quick samples are used; for the best of many trials,
-    these are too short on average.
+    in the search. Without a confirmation or such a baseline, the quick samples are used. The quick samples of the best
+    of many trials are too short on average.
     """
     found = best.confirmation
     before = None if found is None else baselines.get(found.baseline or "")

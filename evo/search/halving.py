@@ -5,8 +5,8 @@ number of trials is multiplied by `GROWTH`. Variants arrive at any time. A varia
 trials) is therefore compared with the variants that reached the rung before (asynchronous successive halving, Li et
 al., arXiv 1810.05934).
 
-When no variant of the search has improved for `STAGNATION` trials, new variants and niches with a single variant get
-further trials; an older variant only if it is the best of its niche. A variant whose binaries all belong to earlier
+When no variant of the search has improved for `STAGNATION` trials, a variant gets further trials only if it is the best
+of its niche, or if it is new and in the better half of its niche. A variant whose binaries all belong to earlier
 variants gets no further trials. All decisions depend only on the ended trials.
 """
 

@@ -41,8 +41,8 @@ _LEGAL: dict[State, frozenset[Command]] = {
 def transition(state: State, command: Command) -> State:
     """Return the state after a command. If the search already has the requested state, the command has no effect.
 
-    ``pause`` and ``stop`` let running trials end. ``stop`` ends the search after the running trials. ``cancel``
-    discards running trials. When an ablation ends or is cancelled, its search is finished again.
+    ``pause`` and ``stop`` let running trials end; ``stop`` then ends the search. ``cancel`` discards running trials.
+    When an ablation ends or is cancelled, its search is finished again.
 
     Raises:
         Conflict: the command is not possible in this state.

@@ -119,7 +119,7 @@ class Search:
 
     @property
     def most_pending(self) -> int | None:
-        """Number of pending trials above which the strategy should wait for results; None if there is no limit."""
+        """Number of pending trials from which on the strategy waits for results; None if there is no limit."""
         return self._strategy.most_pending(self.history) if isinstance(self._strategy, Patient) else None
 
     @property

@@ -1,4 +1,4 @@
-"""Hardware mechanisms, such as tensor cores: finds those that sources use, and those that no source uses yet."""
+"""Finds hardware mechanisms, such as tensor cores, that sources use, and mechanisms that no source uses yet."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

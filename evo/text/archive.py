@@ -34,7 +34,7 @@ def open_zip(content: bytes, *, most_files: int) -> Iterator[zipfile.ZipFile]:
 
 
 class _Content(io.BytesIO):
-    """The bytes of an archive. While `most_bytes` is set, larger reads, which only the directory needs, are refused."""
+    """The bytes of an archive. While the directory is read, `most_bytes` is set, and larger reads are refused."""
 
     def __init__(self, content: bytes, most_bytes: int) -> None:
         super().__init__(content)

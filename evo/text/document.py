@@ -30,7 +30,7 @@ _ENDS = {
     "'": re.compile(r"['\n]"),
     "#": re.compile(r"\n"),
 }
-"""For each start of a quotation or comment, its ends and the escapes to skip."""
+"""Matches the end of a quotation or comment, or an escape, which is skipped; by the characters that begin it."""
 
 _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
 
@@ -51,7 +51,7 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
 
     def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         if len(pairs) > MOST_NAMES:
-            raise InvalidInput(where, f"has an object of {len(pairs):,} names: {MOST_NAMES:,} are allowed in one")
+            raise InvalidInput(where, f"has an object with {len(pairs):,} names; at most {MOST_NAMES:,} are allowed")
         found = dict(pairs)
         if len(found) < len(pairs):
             counts = Counter(name for name, _ in pairs)
@@ -74,7 +74,7 @@ def read_json(text: str | bytes, where: str = "body") -> Any:
 
 
 class _Repeating(dict[str, Any]):
-    """A JSON object with the duplicate key `name`. It remains in the document so that the error can state its path."""
+    """A JSON object with the duplicate key `name`. It is kept in the document so that the error can state its path."""
 
     def __init__(self, found: Mapping[str, Any], name: str) -> None:
         super().__init__(found)
@@ -174,19 +174,19 @@ def _unquoted(text: str) -> str:
 
 
 def json_fault(error: ValueError) -> str:
-    """Return the position of a fault in a JSON text and, if known, how to write it."""
+    """Return the position of a fault in a JSON text and, if known, the correction."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}{_json_advice(error.doc, error.pos)}"
     if isinstance(error, UnicodeDecodeError):
         return "the text is not UTF-8"
-    return "it holds a number of thousands of digits"
+    return "it contains a number with thousands of digits"
 
 
 _PYTHON = re.compile(r"(True|False|None|NaN|nan)\b")
 
 
 def _json_advice(text: str, place: int) -> str:
-    """Return how to write the faulty part in JSON, as the end of a message; empty if no correction is known."""
+    """Return the correction of a fault in a JSON text, as the end of a message; empty if none is known."""
     before = text[max(0, place - 100) : place].rstrip()
     if (word := _PYTHON.match(text, place)) is not None:
         return f"; write {'null' if word[1] not in ('True', 'False') else word[1].lower()}"

@@ -25,7 +25,7 @@ LONGEST_S = 1e9
 """Upper limit of a stage's time and of time limits: thirty years."""
 
 LARGEST_FIGURE = 1e18
-"""Upper limit of any other figure of a device, in base units: operations per second, bytes, …"""
+"""Upper limit of all other numbers about a device, in base units: operations per second, bytes, …"""
 
 _NOT_WHOLE = {"int_parsing", "int_parsing_size", "int_from_float", "int_type"}
 _OF_TEXTS = {"int_type", "float_type", "bool_type"}
@@ -58,7 +58,7 @@ _SHOWN = 40
 
 
 def accepted(least: float | None, most: float | None) -> str:
-    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``, without limits that only the database has."""
+    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``. Limits of the database's types are omitted."""
     if most is None or most >= LARGEST:
         return "" if least is None else f"{figure(least)} and more"
     return f"{figure(most)} and less" if least is None else f"{figure(least)} … {figure(most)}"
@@ -148,7 +148,7 @@ T = TypeVar("T")
 
 
 def storable(value: T) -> T:
-    """Replace characters that databases cannot store, such as NUL in compiler output, by U+FFFD.
+    """Replace characters that databases cannot store, such as NUL in compiler output, with U+FFFD.
 
     Args:
         value: a text, or dataclasses, mappings and tuples of texts and other values.

@@ -74,7 +74,7 @@ def factor_interval_text(low: float, estimate: float, high: float) -> str:
 
 
 def processes_text(count: int) -> str:
-    """Return the processes behind an interval as text: ``over 5 fresh processes``, ``in one process``."""
+    """Return the number of processes of a measurement as text: ``over 5 fresh processes``, ``in one process``."""
     return "in one process" if count == 1 else f"over {count} fresh processes"
 
 
@@ -113,7 +113,7 @@ def bound_text(bound: str) -> str:
 
 
 def limit_words(cache: str) -> str:
-    """Describe which times the roofline limit of a hot or cold search includes."""
+    """Describe what determines the roofline limit of a hot or cold search."""
     if cache == "cold":
         return "the time of the arithmetic or of the memory traffic, whichever is longer"
     return (

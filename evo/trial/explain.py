@@ -54,12 +54,12 @@ def detail_text(outcome: Outcome) -> str:
         case InvalidConfig() | LaunchFailed() | ReferenceFailed() | WrongAnswer() | InvalidMeasurement():
             text = outcome.reason
         case TimedOut():
-            text = f"the {outcome.stage} stage ran past {duration_text(outcome.limit_s)}"
+            text = f"the {outcome.stage} stage exceeded {duration_text(outcome.limit_s)}"
         case Crashed():
             text = f"while in {outcome.stage}: {outcome.reason}"
         case Impossible():
             floor = time_text(outcome.floor_us)
-            text = f"{time_text(outcome.timing.median_us)}, but the work takes {floor} at least: it did not do it"
+            text = f"{time_text(outcome.timing.median_us)}, but the work takes at least {floor}, so it was not done"
         case Abandoned():
             text = f"lost with its worker {outcome.worker_losses} times"
         case Cancelled():
@@ -82,7 +82,7 @@ def _estimate(outcome: Estimated) -> str:
 
 
 def _cached(parts: Mapping[str, float | None]) -> str:
-    """Return the clause on the number of bytes that the estimate expects in the L2 cache; empty if it is unknown."""
+    """Return text on the bytes that the estimate expects in the L2 cache; empty if their number is unknown."""
     moved, cached = parts["bytes"], parts["cached_bytes"]
     if moved is None or cached is None:
         return ""
@@ -139,7 +139,7 @@ _ERROR = re.compile(r"\berror\b|\bundefined reference\b", re.IGNORECASE)
 
 
 def failure_text(outcome: Outcome) -> str | None:
-    """Explain a failure to the author of the source. None for outcomes that are not failures.
+    """Describe a failure for the author of the source; None if the outcome is not a failure.
 
     Compiler output is shortened to its errors. Paths of folders are removed from the text.
     """

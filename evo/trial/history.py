@@ -25,8 +25,8 @@ class History:
         seen: number of trials that had ended when each trial was proposed, in the order of `asked`. Together with
             `finished`, this gives the complete order of events.
         position: index in `finished` of each ended trial, by trial number.
-        corrected: corrected cost (`Trial.cost`) of trials whose longer, repeated measurement was worse than the first
-            one, by trial number and in order of correction. The trials' outcomes are not changed.
+        corrected: cost of trials whose later, longer measurement was worse than the quick samples, by trial number and
+            in order of correction. The trials' outcomes are not changed.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class History:
             insort(self._ranked, (trial.cost, trial.number, trial))
 
     def correct(self, number: int, cost: float) -> None:
-        """Rank a trial by the cost of a longer measurement. Corrections after a trial's first one are ignored."""
+        """Rank a trial by the cost of a longer measurement. Later corrections of the same trial are ignored."""
         if number in self.corrected:
             return
         trial = self.finished[self.position[number]]

@@ -117,9 +117,7 @@ class Objective:
         return "–" if cost is None else significant(self.value(cost))
 
     def value(self, cost: float) -> float:
-        """Convert a cost to the metric's value: its reciprocal if the metric is maximised. Without a metric, it is the
-        time.
-        """
+        """Return the metric's value at a cost: the reciprocal of the cost if the metric is maximised, else the cost."""
         return 1.0 / cost if self.direction == "maximise" else cost
 
 

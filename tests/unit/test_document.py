@@ -51,7 +51,7 @@ def test_same_json_name_in_two_objects_is_accepted() -> None:
 def test_json_object_with_too_many_names_is_refused() -> None:
     most = {str(number): 1 for number in range(MOST_NAMES)}
     assert read_json(json.dumps([most, most])) == [most, most]
-    with pytest.raises(InvalidInput, match="body: has an object of 2,001 names: 2,000 are allowed"):
+    with pytest.raises(InvalidInput, match="body: has an object with 2,001 names; at most 2,000 are allowed"):
         read_json(json.dumps([{**most, "another": 1}]))
 
 

@@ -50,9 +50,9 @@ class Estimate:
     """An estimated time and its parts.
 
     Attributes:
-        floor_us: roofline time of a perfect kernel that does as much arithmetic and reads each byte once.
+        floor_us: roofline time of a kernel that does the same arithmetic as the build and reads each byte only once.
         balance: mean work per multiprocessor, divided by the work of the busiest one; 1.0 if the blocks divide evenly.
-        hiding: fraction of the time in which a scheduler has a warp that is ready.
+        hiding: fraction of the time in which a scheduler has a warp that is ready to issue an instruction.
         spill_us: time for moving spilled registers to and from memory.
         launch_us: time of the launch itself, in addition to its work.
         bytes: minimum number of bytes that the problem moves.
@@ -77,10 +77,10 @@ class Estimate:
 
 
 def estimate(work: Work | None, target: Device, used: Footprint, objective: Objective) -> Estimate:
-    """Return the estimate for one build.
+    """Return the estimated time of one build on the target.
 
-    If a scheduler has w resident warps, and each warp waits as long as it computes, then a warp is ready for w / (w +
-    1) of the time.
+    If a scheduler has w resident warps, and each warp waits as long as it computes, then a warp is ready during the
+    fraction w / (w + 1) of the time.
 
     Raises:
         InvalidInput: the family has no [work] table, or the target has no ceilings.

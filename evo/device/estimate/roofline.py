@@ -15,8 +15,8 @@ MOST_COLD_SETS = 4096
 """Maximum number of buffer sets through which cold calls rotate."""
 
 MEASURED_TOLERANCE = 0.4
-"""Tolerance of a measured ceiling, which other programs may have lowered. Minutes after one measurement, 1.4 times the
-rate was measured.
+"""Tolerance of a measured ceiling, which other programs may have lowered. Two measurements that were minutes apart
+differed by a factor of 1.4.
 """
 
 
@@ -58,9 +58,9 @@ KEPT_WHOLE, KEPT_NOTHING = 0.5, 1.0
 """Sizes of a stream, as fractions of a GPU's L2 cache. Up to the first size, the whole stream stays in the cache until
 the next call; from the second size on, nothing does.
 
-Measured on an H100 (50 MiB of L2) with repeated copies and reads: 4.3 TB/s at half the cache's size, 3.5 at 0.7 of it,
-2.8 at its size, 2.7 to 3.0 at 1.1 to 16 times its size. Its memory alone gives 3.0. With least-recently-used
-replacement, each byte of a longer stream is evicted before the next call reads it again.
+Repeated copies and reads on an H100 (50 MiB of L2) reached 4.3 TB/s at half the size of the cache, 3.5 TB/s at 0.7 of
+its size, 2.8 TB/s at its size, and 2.7 to 3.0 TB/s at 1.1 to 16 times its size. The memory alone reaches 3.0 TB/s. With
+least-recently-used replacement, each byte of a longer stream is evicted before the next call reads it again.
 """
 
 

@@ -76,12 +76,11 @@ def weighed(
         field: name of the metrics in errors.
 
     Raises:
-        InvalidInput: a metric is not an expression, both are equal, there are more than two, or no trial has the
-            required figures. In the last case, the message lists the available figures.
+        InvalidInput: a metric is not an expression, both are equal, there are more than two, or a metric contains a
+            name for which no trial has a value. In the last case, the message lists the available names.
     """
     if len(metrics) > MOST_METRICS:
-        reason = f"was given {len(metrics)} times, and a front has {MOST_METRICS} figures"
-        raise InvalidInput(field, f"{reason}; leave some out")
+        raise InvalidInput(field, f"was given {len(metrics)} times; give it at most {MOST_METRICS} times")
     both = [Metric.parse(each, field) for each in ((TIME, *metrics) if len(metrics) == 1 else metrics)]
     if both[0].text == both[1].text:
         raise InvalidInput(field, f"`{both[0].text}` is compared with itself; give another expression")

@@ -1,4 +1,4 @@
-"""Names the runs in which the times of a table were measured, because times of different runs are not comparable."""
+"""Numbers the runs in which times of a table were measured: times of different runs are not comparable."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ DIFFERENT_RUNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """The runs in which a table's trials were measured. All quick samples of a search count as one run.
+    """The runs in which a table's trials were measured. A run is a confirmation, or all quick samples of a search.
 
     Attributes:
         confirmations: search id and number of the confirmation (from 1) of each confirmed trial, by trial id.

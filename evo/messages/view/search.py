@@ -61,7 +61,7 @@ class BestView:
 
     @property
     def rank(self) -> float:
-        """Number that ranks trials, lowest first: the cost under the search's metric or, without one, the time."""
+        """Number that ranks trials, lowest first: the cost under the search's metric or, without a metric, the time."""
         return self.time_us if self.cost is None else self.cost
 
     @property
@@ -119,7 +119,7 @@ class WarmStartView:
         source: origin of the results as named by the submitter or, if `predicted`, the other problems.
         used: number of configs that are tried first.
         invalid: number of configs that are not in the space.
-        spare: number of configs that exceed the limit.
+        spare: number of configs that are left out because a search tries only a limited number of them first.
         predicted: True if the configs are predicted from results of other problems.
     """
 
@@ -161,8 +161,8 @@ class SearchView(Deferred):
         source: the family's name, or the path of its folder, for commands; None if the family's files were uploaded.
         reason: why the search ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the text of a failure.
         counts: number of trials by kind of outcome.
-        best: trial of the search's own champion; without one, the fastest confirmed trial; without one, the trial with
-            the fastest quick samples.
+        best: trial of the search's own champion. Without a champion, the fastest confirmed trial. Without a
+            confirmation, the trial with the shortest quick time.
         unconfirmed: trial whose quick samples are faster than those of a confirmed `best`; None if there is none.
         speedup: speed-up of the best trial over the fastest baseline, which `best.speedup` names. It is confirmed if
             `best` is confirmed.
@@ -242,10 +242,7 @@ class SearchView(Deferred):
 
     @property
     def not_compared(self) -> str | None:
-        """List of the baselines that could not be timed, with reasons, as text.
-
-        None if all were timed, or in a search of estimates.
-        """
+        """Text with the baselines that could not be timed, and why; None for none, and in a search of estimates."""
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():
             names.setdefault(one_line(reason.strip().partition("\n")[0])[:_REASON_CHARACTERS], []).append(name)
@@ -259,7 +256,7 @@ class SearchView(Deferred):
 
     @property
     def no_limit(self) -> str | None:
-        """Reason why the share of the roofline limit cannot be stated; None if it can."""
+        """Reason why no share of the roofline limit can be stated; None if there is a share."""
         if self.roofline is not None:
             return None if self.roofline.floor_us > 0 else "none: all bytes stay in the cache"
         return "the device's limits are unknown" if self.device.ceilings is None else "the family has no [work] table"

@@ -53,7 +53,7 @@ class VariantView:
     Attributes:
         search_id: id of the search to which the variant was submitted.
         number: number of the variant in that search; 0 is the family's own implementation.
-        parents: numbers of the variants from which it is derived.
+        parents: numbers of the variants from which this variant is derived.
         tuning_id: id of the search that tunes the variant; equal to `search_id` for number 0.
         most_trials: maximum number of trials; None if only the search's limits apply.
         ratio: best time of the variant divided by the best time of the family's own implementation, each from the
@@ -199,7 +199,7 @@ class ProposalView:
 
 @dataclass(frozen=True, kw_only=True)
 class TriedView:
-    """A variant with its source and build facts.
+    """A variant with its source, and the resources and counters of its best config.
 
     Attributes:
         config: the variant's best config; None if none was timed.
@@ -216,7 +216,7 @@ class TriedView:
 
 @dataclass(frozen=True, kw_only=True)
 class BriefView:
-    """What a proposer of variants needs to know: the contract, the device and earlier variants, in a fixed order.
+    """Information for proposers of variants: the contract, the device and earlier variants, in a fixed order.
 
     Attributes:
         signature: signature of the function to write, for the problem's dtypes.

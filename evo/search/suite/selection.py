@@ -27,8 +27,8 @@ class Measurements:
         configs: the candidate configs.
         costs: for each call, the times in µs (or the costs under the searches' metric) by index in `configs`. Pairs
             that were not measured are absent.
-        goal: ``worst`` selects sets by the largest ratio of any problem, other goals by the geometric mean of the
-            ratios.
+        goal: ``worst`` selects sets by the largest slowdown of any problem, other goals by the geometric mean of the
+            slowdowns, relative to each problem's best config.
     """
 
     problems: Mapping[str, Problem]
@@ -51,8 +51,8 @@ class ConfigSet:
     Attributes:
         members: indices in `Measurements.configs`.
         table: config index by call. Calls on which no member was measured are absent.
-        cost: weighted geometric mean, over the calls in the table, of each time relative to the problem's best config.
-            1.0 means no loss.
+        cost: weighted geometric mean, over the calls in the table, of each time divided by the time of the problem's
+            best config.
         worst: largest ratio of a problem's time to the best time of that problem.
     """
 
@@ -99,8 +99,8 @@ class Unseen:
     """Result of a leave-one-out test over the problems.
 
     Attributes:
-        loss: geometric mean of the times of the selected configs, relative to the best config of each problem. None if
-            no problem could be judged.
+        loss: geometric mean of the times of the selected configs, divided by the time of each problem's best config.
+            None if no problem could be judged.
         worst: largest ratio of a selected config's time to the best time of the problem. None if no problem could be
             judged.
         judged: number of problems on which the selected config was measured.
@@ -114,7 +114,7 @@ class Unseen:
 
 
 def leave_one_out(measured: Measurements, size: int) -> Unseen:
-    """Estimate the loss on problems that are not in the table.
+    """Estimate the slowdown on problems that are not in the table.
 
     Each problem is left out once and gets a config from the best set for the other problems.
     """

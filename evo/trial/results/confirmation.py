@@ -93,10 +93,10 @@ class Repetition:
     """Times of the challenger on new and on repeated inputs. Entry i of each series was taken in round i.
 
     Attributes:
-        new: calls on inputs that the kernel has never received before.
-        known: calls on inputs with which the kernel was timed before.
+        new: times of calls on inputs that the kernel has never received before.
+        known: times of calls on inputs with which the kernel was timed before.
         elements: total number of elements of all inputs of one call.
-        same: the same number of calls on a single buffer set; None in older reports.
+        same: times of the same number of calls on a single buffer set. None in reports of older versions.
     """
 
     new: Timing
@@ -112,8 +112,8 @@ class Changing:
     Entry i of both series was taken in round i.
 
     Attributes:
-        different: two different inputs are written alternately.
-        same: the same inputs are written each time.
+        different: times while two different inputs are written alternately.
+        same: times while the same inputs are written each time.
     """
 
     different: Timing
@@ -128,12 +128,13 @@ class OverwriteCheck:
     round i.
 
     Attributes:
-        answered: all outputs held the right result before the call, as in a timed loop.
-        poisoned: the outputs held no valid result before the call.
-        repeated: the same number of calls on one set of outputs, None if not requested.
-        repetition: times on new and repeated inputs. None if the kernel has no inputs, and in older reports.
+        answered: times of calls whose outputs held the right result before the call, as in a timed loop.
+        poisoned: times of calls whose outputs held no valid result before the call.
+        repeated: times of the same number of calls on one set of outputs. None if not requested.
+        repetition: times on new and repeated inputs. None if the kernel has no inputs, and in reports of older
+            versions.
         changing: times of calls whose inputs change between calls. None if the device does not support this, and in
-            older reports.
+            reports of older versions.
         unclear: message if repeated calls were faster than the limit allows while other programs used the device; else
             empty.
     """
@@ -181,8 +182,8 @@ class ConfirmReport:
         failure: outcome of the challenger or incumbent if it could not be measured; the timings are then None.
         failed: which of the two kernels failed; None if neither failed.
         sanitizers: results of the sanitizers under which the challenger ran; empty if this kind of device has none.
-        steps: steps of the confirmation with their times, in order; empty in older reports.
-        resources: resources of the builds, by ``challenger`` and ``incumbent``; empty in older reports.
+        steps: steps of the confirmation with their times, in order. Empty in reports of older versions.
+        resources: resources of the builds, by ``challenger`` and ``incumbent``. Empty in reports of older versions.
     """
 
     challenger: Timing | None = None
