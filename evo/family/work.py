@@ -84,8 +84,8 @@ def check_memory(operands: Iterable[Operand], device: Device) -> None:
     if device.memory_bytes is not None and needed > device.memory_bytes:
         raise InvalidInput(
             "problem",
-            f"takes {needed / GB:,.1f} GB with its inputs, outputs and references, and {device.model} has "
-            f"{device.memory_bytes / GB:,.1f} GB; choose a smaller one",
+            f"needs {needed / GB:,.1f} GB for inputs, outputs and reference results, and {device.model} has "
+            f"{device.memory_bytes / GB:,.1f} GB; choose a smaller problem",
         )
 
 

@@ -1,8 +1,8 @@
 """Decides by interval arithmetic whether a constraint can still hold when only some of its names have values.
 
-Each free name is represented by the range of its values. The answer "can hold" may be wrong, but "cannot hold" never
-is: an expression without known bounds (a text, a remainder, a division by a range that contains zero) is assumed to
-have any value.
+Each name without a value (a free name) is represented by the range of its possible values. The answer "can hold" may
+be wrong, but "cannot hold" is always right: an expression without known bounds (a text, a remainder, a division by a
+range that contains zero) is assumed to have any value.
 
 Source: Moore, Kearfott and Cloud, Introduction to Interval Analysis, SIAM (2009), chapters 2 and 5.
 """
@@ -67,8 +67,7 @@ def can_hold(expression: Expression, bound: Environment, free: Mapping[str, tupl
 
     Args:
         bound: values of the bound names, as scalars or arrays as in `Expression.evaluate`.
-        free: smallest and largest value of the free names that are numeric. A name in neither mapping can have any
-            value.
+        free: smallest and largest value of each numeric free name. A name in neither mapping can have any value.
     """
     with np.errstate(all="ignore"):
         return np.asarray(_Relaxation(bound, free).verdict(expression.tree).true)
@@ -219,7 +218,7 @@ def _where(certain: Mask, a: Range) -> Range:
 
 
 def _quotient(operation: Callable[[Any, Any], Any], a: Range, b: Range) -> Range:
-    """Return the range of a division, which is known if the divisor cannot be zero."""
+    """Return the range of a division. It is unbounded if the divisor can be zero."""
     return _where((b.low > 0) | (b.high < 0), _corners(operation, a, b))
 
 

@@ -9,8 +9,8 @@ from evo.space.plan import Plan
 from evo.space.tunable import Constraint, Tunable
 from evo.trial import Value
 
-ASIDE = 100
-"""Each check for contradicting constraints may take at most 1/ASIDE of the effort of a listing."""
+CHECK_EFFORT = MAX_EFFORT // 100
+"""Number of constraint terms that one check for contradicting constraints may evaluate."""
 
 
 class EmptySpace(InvalidInput):
@@ -48,7 +48,7 @@ def explain(
         return kept(constraints[:count])
 
     def empty(some: Sequence[Constraint]) -> bool:
-        return kept(some, MAX_EFFORT // ASIDE) == 0
+        return kept(some, CHECK_EFFORT) == 0
 
     some, none = 0, len(constraints)
     while none - some > 1:

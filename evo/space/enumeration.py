@@ -1,7 +1,9 @@
 """Lists the valid points of a space without forming the whole product.
 
-Tunables are joined one at a time, beginning with the tunables of the cheapest constraint. A constraint removes points
-as soon as all its names are bound. Before that, it removes points for which its bounds show that it cannot hold.
+Tunables are joined one at a time, beginning with the tunables of the constraint with the fewest combinations. A
+constraint removes points as soon as all its names are bound. Before that, a point is removed if interval bounds show
+that the constraint cannot hold (see `evo.space.bounds`).
+
 Partial points grow breadth first while they fit in memory. They are then completed depth first, block by block, so
 memory is limited for any product. A space that is far too large according to an estimate is not enumerated.
 """
@@ -21,7 +23,8 @@ list.
 """
 
 WIDTH = 1 << 12
-"""Number of partial points that an estimate completes together, which takes some hundredths of a second."""
+"""Maximum number of partial points that each step of an estimate keeps. An estimate takes some hundredths of a second.
+"""
 
 MOST_CELLS = 1 << 23
 """Maximum number of value ranks that are joined together for an estimate. A tunable may have thousands of values."""
@@ -36,7 +39,7 @@ instead.
 
 
 def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> Partial:
-    """Complete `size` random partial points at random, and return those that are valid."""
+    """Choose `size` partial points at random, complete each at random, and return the valid results."""
     rest = plan.steps[len(prefix.columns) :]
     start = prefix.take(rng.integers(prefix.rows, size=size))
     columns = (rng.integers(len(step.tunable.values), size=size, dtype=np.int32) for step in rest)
@@ -47,7 +50,7 @@ def drawn(plan: Plan, prefix: Partial, rng: np.random.Generator, size: int) -> P
 def built(
     plan: Plan, prefix: Partial, rng: np.random.Generator, width: int, *, groups: Sequence[int] = ()
 ) -> tuple[Partial, float]:
-    """Return valid points, built from partial points step by step, and an estimate of the number of all valid points.
+    """Build valid points from partial points step by step. Return the points and the estimated number of valid points.
 
     Each step keeps at most `width` random points. Every valid point is equally likely to be returned, but points with
     the same first values tend to appear together. The estimate is unbiased.
@@ -56,7 +59,7 @@ def built(
     paths at once.
 
     Args:
-        width: largest number of points that a step keeps; fewer if the next tunable has many values.
+        width: maximum number of points that a step keeps. It is reduced if the next tunable has many values.
         groups: positions of tunables. If not empty, each step keeps points with as many different combinations of
             values of these tunables as possible, so that rare combinations are found. The estimate is then meaningless.
     """
@@ -75,7 +78,11 @@ def built(
 def balanced(
     columns: Sequence[npt.NDArray[np.integer]], rows: int, count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.intp]:
-    """Return `count` random positions of `rows`, with equally many for each combination of the columns if possible.
+    """Return the positions of `count` random rows, equally many for each combination of values if possible.
+
+    Args:
+        columns: arrays of shape (rows,), whose values form the combinations.
+        rows: number of rows.
 
     Returns:
         Positions of one row of each combination, in random order, then of a second row of each combination, and so on.
@@ -99,7 +106,7 @@ class Listing:
     Attributes:
         points: all valid points in plan order. None if there are more than the limit, or if listing them takes too
             long.
-        prefix: valid partial points of as many first steps as fit in memory. Sampling starts from them.
+        prefix: valid partial points after as many steps as fit in memory. Random points are built from these points.
     """
 
     points: Partial | None
@@ -145,11 +152,11 @@ class Lister:
                 yield from self.complete(grown)
 
     def _hopeless(self, prefix: Partial) -> bool:
-        """Return True if, by an estimate, far more valid points than the limit extend these partial points."""
+        """Return True if the estimated number of valid points that extend the partial points far exceeds the limit."""
         return built(self.plan, prefix, np.random.default_rng(0), WIDTH)[1] > FAR_BEYOND * self.limit
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:
-        """Concatenate all blocks. None if there are more rows than the limit, or if the effort limit is reached."""
+        """Return all blocks as one; None if there are more rows than the limit, or if the effort limit is reached."""
         found: list[Partial] = []
         count = 0
         for block in blocks:

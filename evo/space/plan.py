@@ -25,8 +25,8 @@ MOST_REMEMBERED = 1 << 20
 """Maximum number of combinations of values for which the results of a constraint are cached."""
 
 TRIED_FIRST, TRIED_FROM = 1 << 9, 1 << 12
-"""With at least `TRIED_FROM` points, a bound is first computed for `TRIED_FIRST` of them. It is computed for the other
-points only if it removes one of these.
+"""If there are at least `TRIED_FROM` points, the bounds of a constraint are first computed for `TRIED_FIRST` points. If
+none of these is removed, the remaining points are not checked.
 """
 
 
@@ -65,9 +65,9 @@ class Step:
 
     Attributes:
         position: index of the tunable in declared order.
-        completed: constraints whose last unbound name is this tunable. Points that violate them are removed.
-        watched: constraints that contain this tunable and tunables that are still unbound. Points that can no longer
-            satisfy them are removed.
+        completed: constraints whose last unbound name is this tunable. Points that violate one are removed.
+        watched: constraints that contain this tunable and tunables of later steps. Points that can no longer satisfy
+            such a constraint are removed.
     """
 
     position: int
@@ -84,8 +84,8 @@ class Step:
 class CachedFunction:
     """Cache of a function of points. The key is the combination of value ranks on which the function depends.
 
-    Millions of points may have only a few thousand combinations. Threads may share an instance, because equal
-    combinations have equal values.
+    Millions of points may have only a few thousand combinations. Threads may share an instance, because each thread
+    computes the same value for a combination.
 
     Args:
         places: positions of the tunables on which the function depends, in joining order.
@@ -220,7 +220,7 @@ class Plan:
         return partial.where(self._answered(constraint, partial))
 
     def _answered(self, constraint: Constraint, partial: Partial) -> Mask:
-        """Return for each point whether it satisfies the constraint or, while names are unbound, still can."""
+        """Return for each point whether it satisfies the constraint or, if names are unbound, can still satisfy it."""
         indices = [index for index in self._places(constraint) if index < len(partial.columns)]
         key = (id(constraint), len(indices))
         if key not in self._answers:

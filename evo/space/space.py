@@ -45,7 +45,7 @@ class Space:
         valid_count: number of valid configs. None if there are more than `ENUMERATION_LIMIT` or if listing them takes
             too long; configs are then drawn at random.
         mechanisms: positions of the tunables that choose a mechanism. These are tunables with named alternatives, e.g.
-            the copy engine, that share constraints with other tunables. Tunables in most constraints come first.
+            the copy engine, that share constraints with other tunables. Tunables in more constraints come first.
 
     Raises:
         EmptySpace: no config is valid. The message names the constraint that removed the last points.
@@ -151,7 +151,7 @@ class Space:
         """Return the constraints that a complete config violates, in declared order.
 
         Raises:
-            InvalidInput: as in `encode`.
+            InvalidInput: see `encode`.
         """
         environment = {**self.constants, **self.decode(self.encode(config))}
         return [constraint for constraint in self.constraints if not constraint.expression.truth(environment)]
@@ -160,8 +160,7 @@ class Space:
         """Check that a config is valid.
 
         Raises:
-            InvalidInput: the config is incomplete, has an unknown value, violates a constraint, or is not recorded. The
-                message names the tunable and its values, or the constraint and its reason.
+            InvalidInput: the config is incomplete, has an unknown value, violates a constraint, or is not recorded.
         """
         for constraint in self.violations(config):
             involved = ", ".join(f"{name}={config[name]}" for name in self.names if name in constraint.expression.names)

@@ -26,7 +26,7 @@ class Tunable:
     """A named choice among ordered values of one type (numbers, bools or texts).
 
     Attributes:
-        values: the different choices. Adjacent values are neighbours.
+        values: the possible values, without duplicates. Adjacent values are neighbours.
         default: one of the values. If None is given, it is the middle value of an ordinal tunable, else the first
             value.
         ordinal: True if adjacent values behave similarly, so that distances are differences of ranks. If None is given,
@@ -83,7 +83,7 @@ class Tunable:
         """Return the rank of a value that is written as text in a key or on a command line. ``true`` means ``True``.
 
         Raises:
-            InvalidInput: the text is none of the values.
+            InvalidInput: the text is not one of the tunable's values.
         """
         position = self._written.get(text.strip(), self._position.get(_number(text)))
         if position is None:
@@ -127,7 +127,7 @@ class Tunable:
 
 
 def identity(value: object) -> tuple[str, object]:
-    """Return a key that is equal for equal choices. 1 and 1.0 are equal, but 1 and True are not."""
+    """Return a key that is equal for equal values. 1 and 1.0 are equal, but 1 and True are not."""
     match value:
         case bool():
             return "bool", value

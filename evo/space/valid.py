@@ -34,7 +34,7 @@ class Nearest:
     `MAX_CHANGES` single changes have to be considered.
 
     Attributes:
-        distances: distance of every value from the given point; zero for the point's own values.
+        distances: distance of every value from the given point; zero for the values of the point.
     """
 
     plan: Plan
@@ -113,7 +113,7 @@ def total_distance(distances: Distances, rows: Indices) -> npt.NDArray[np.float6
 MAX_DRAWS = 1 << 22
 MAX_SUBTREE_EFFORT = 200_000_000
 LEAST_SHARE = 1 / 64
-"""If a smaller fraction of the random completions is valid, points are built step by step instead."""
+"""If a smaller fraction of the randomly completed points is valid, points are built step by step instead."""
 
 POOLS = 16
 """Number of pools of points. Building a pool of some thousand points takes a tenth of a second."""
@@ -164,9 +164,9 @@ class Listed:
         return np.asarray(self._ranks[indices] == ranks)
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Yield blocks of rows, each row equally likely.
+        """Yield blocks of equally likely rows.
 
-        The last blocks contain every row once, so that a caller that excludes rows still finds all other rows.
+        The last blocks contain every row once, so a caller that excludes some rows finds all remaining rows.
         """
         total = len(self.indices)
         size = 16 * count
@@ -233,7 +233,7 @@ class Drawn:
         return chosen
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:
-        """Return a nearest row. It is exact within the effort of `Nearest`, and otherwise found by a local descent."""
+        """Return the row that `Nearest` finds or, if it finds none, a near row that a local descent finds."""
         found = Nearest(plan=self._plan, distances=distances, rng=rng).find()
         return self._nearest_drawn(distances, rng) if found is None else found
 
@@ -245,7 +245,7 @@ class Drawn:
             size = min(2 * size, 1 << 17)
 
     def _pool(self, number: int, groups: tuple[int, ...] = ()) -> Indices:
-        """Return the pool of valid points with this number. A number always gives the same points."""
+        """Return the pool with a number. Pools are deterministic: equal numbers give equal points."""
         if (number, groups) not in self._pools:
             self._pools[number, groups] = self._pool_and_estimate(number, groups)[0]
         return self._pools[number, groups]

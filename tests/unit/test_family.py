@@ -72,7 +72,7 @@ def test_error_about_a_problem_larger_than_the_memory_states_its_size() -> None:
     family = find("gemm").family
     problem = family.problem("M=65536,N=65536,K=65536", "cuda")
     small = replace(known("sm_89"), memory_bytes=24 * 10**9)
-    with pytest.raises(InvalidInput, match=r"problem: takes 60.1 GB .* NVIDIA L4 has 24.0 GB; choose a smaller one"):
+    with pytest.raises(InvalidInput, match=r"problem: needs 60.1 GB .* L4 has 24.0 GB; choose a smaller problem"):
         family.check_device(problem, small)
     family.check_device(problem, replace(small, memory_bytes=None))
     family.check_device(problem, replace(small, memory_bytes=61 * 10**9))

@@ -385,12 +385,12 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
     [
         (
             cache(objective="score", cache={"a": {"block": 16, "layout": "row", "score": -1.0}}),
-            r"^tiny: objective: it is 'score', and no entry of `cache` has a 'time'.*shortest time"
+            r"^tiny: objective: it is 'score', and no entry of `cache` has a 'time'.*minimises the time"
             r".*as \"score\" gets better, here 2 for -1, .*\"time\": 0.5",
         ),
         (
             t4(result(block=1) | {"objectives": ["score"], "measurements": [{"name": "score", "value": -1.0}]}),
-            r"measurements: the objective 'score' is not a time, and no measurement is named 'time'; .*shortest time"
+            r"measurements: the objective 'score' is not a time, and no measurement is named 'time'; .*minimises the time"
             r".*here 2 for -1, which is 1 - \"score\"",
         ),
         (

@@ -72,7 +72,7 @@ def truth(value: Array) -> Mask:
 
 
 def select(condition: Mask, chosen: Array, other: Array) -> Array:
-    """Return `chosen` for elements for which the condition is true, and `other` for the others."""
+    """Return `chosen` for elements for which the condition is true, and `other` for the remaining elements."""
     if is_text(chosen) != is_text(other):
         raise OperationError("would be a text in one case and a number in another")
     if chosen.dtype == other.dtype or is_text(chosen):

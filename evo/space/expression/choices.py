@@ -42,7 +42,7 @@ def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> 
 
 
 def absent_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
-    """Return an error text about the first constant that its name, to which it is compared, cannot have; else None."""
+    """Return an error text if a name is compared with a constant that is not one of its values; else None."""
     for name, value in _comparisons(tree):
         if name in choices and value not in choices[name]:
             shown = ", ".join(map(repr, choices[name][:20]))

@@ -51,8 +51,8 @@ class Expression:
                 see `check_names`.
 
         Raises:
-            InvalidInput: the text is not an expression, contains syntax that is not allowed (the message names it), or
-                is too long or too deep.
+            InvalidInput: the text is not an expression, contains syntax that is not allowed, is too long, or is nested
+                too deeply.
         """
         if not isinstance(text, str):
             raise InvalidInput(field, f"must be an expression in quotes, not {literal_text(text)}")
@@ -101,7 +101,7 @@ class Expression:
 
     @cached_property
     def size(self) -> int:
-        """Number of terms. The time of an evaluation per element is proportional to it."""
+        """Number of terms. The time to evaluate one element is proportional to this number."""
         return terms(self.tree, {})
 
     def check_names(self, scope: Scope, meaning: str = "") -> "Expression":
@@ -217,7 +217,7 @@ class Expression:
         """Return the expression's truth value: a bool or an array of bools.
 
         Raises:
-            InvalidInput: as in `evaluate`.
+            InvalidInput: see `evaluate`.
         """
         value = self.evaluate(environment)
         return bool(value) if type(value) in SCALARS else arithmetic.truth(value)
@@ -226,7 +226,7 @@ class Expression:
         """Return the expression's value over scalars, which must be a number.
 
         Raises:
-            InvalidInput: the value is not a number, or as in `evaluate`.
+            InvalidInput: the value is not a number; see also `evaluate`.
         """
         result = self.evaluate(environment)
         if isinstance(result, bool) or not isinstance(result, int | float):
@@ -237,7 +237,7 @@ class Expression:
         """Return the expression's value over scalars, which must be a whole number.
 
         Raises:
-            InvalidInput: the value is not a whole number, or as in `evaluate`.
+            InvalidInput: the value is not a whole number; see also `evaluate`.
         """
         result = self.number(environment)
         if result != int(result):

@@ -12,7 +12,7 @@ class _Spread(ast.NodeTransformer):
 
     Attributes:
         found: True if a value without a comparison was found.
-        unclear: True if a value was found for which it is unclear what it should be compared with.
+        unclear: True if a value was found, but not the name with which the author wants to compare it.
     """
 
     found = unclear = False
@@ -64,8 +64,10 @@ def value_alone(tree: ast.expr) -> str | None:
 
 
 def compared(tree: ast.expr) -> ast.expr | None:
-    """Return the condition with each number and text beside ``and`` and ``or`` compared; None if it is unclear with
-    what. A condition without such values is returned unchanged.
+    """Return the condition with a comparison for each number or text next to ``and`` or ``or``.
+
+    The result is None if it is unclear with which name to compare. A condition without such values is returned
+    unchanged.
     """
     spread = _Spread()
     meant = spread.visit(copy.deepcopy(tree))
@@ -98,7 +100,7 @@ class _WholeDivision(ast.NodeTransformer):
 
 
 def of_c(tree: ast.expr) -> str | None:
-    """Return a correction if a term is useless in Python but has a different meaning in C; else None."""
+    """Return a correction if terms cancel out in Python but would round in C, as in ``a / b * b``; else None."""
     division = _WholeDivision()
     whole = division.visit(copy.deepcopy(tree))
     if division.found:

@@ -51,7 +51,10 @@ _CONDITION = re.compile(r"[=!<>]=|[<>]|\b(?:not|in)\b")
 
 
 def implied(text: str) -> str:
-    """Return ``a => b`` as ``not (a) or (b)``. Without a condition on either side, ``=>`` means ``>=`` and is kept."""
+    """Return the implication ``a => b`` as ``not (a) or (b)``.
+
+    If neither side is a condition, ``=>`` means ``>=``, and the text is returned unchanged.
+    """
     found = _IMPLIES.fullmatch(text)
     if found is None or _IMPLIES.fullmatch(found[2]):
         return text
@@ -68,7 +71,7 @@ def pasted(text: str) -> str:
 
 
 def renamed(tree: ast.expr, constants: Mapping[str, Any]) -> str:
-    """Return the tree as text, with the given names replaced by constants."""
+    """Return the tree as text, with some names replaced by constants."""
 
     class Quoter(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -225,7 +228,7 @@ def _without_root(node: ast.Compare) -> ast.expr | None:
 
 
 def _inverse(call: ast.Call, bound: ast.Constant) -> ast.Constant | None:
-    """Return the bound of the argument that corresponds to a bound of ``log2`` or ``sqrt``; else None."""
+    """Return the bound of the argument that is equivalent to a bound of ``log2`` or ``sqrt``; None if there is none."""
     value = bound.value
     if type(value) is not int or not 0 <= value < 62:
         return None
@@ -253,12 +256,12 @@ def _conjunction(node: ast.Compare) -> ast.expr | None:
 
 
 def _within(left: ast.expr, right: ast.expr) -> bool:
-    """Return True if this is a search within a text, e.g. ``'float' in dtype``, which expressions do not support."""
+    """Return True if ``in`` searches within a text, e.g. ``'float' in dtype``. Expressions do not support this."""
     return isinstance(left, ast.Constant) and isinstance(left.value, str) and isinstance(right, ast.Name)
 
 
 def _choices(node: ast.expr) -> ast.expr:
-    """Return the right side of ``in`` as a tuple. A range with constant ends is expanded."""
+    """Return the right side of ``in`` as a tuple. A ``range()`` with constant bounds is expanded."""
     match node:
         case ast.List(elts=values) | ast.Set(elts=values):
             return ast.Tuple(elts=values, ctx=ast.Load())

@@ -117,7 +117,10 @@ def spelled(text: str) -> str:
 
 
 def _unquoted(token: re.Match[str], text: str) -> str:
-    """Return a quoted text as Python. Before an operator, a name in backquotes is a name, as in SQL and Markdown."""
+    """Return a quoted text in Python's syntax.
+
+    A name in backquotes, as in SQL and Markdown, is a name left of an operator, and a text right of it.
+    """
     inner = token["text"][1:-1]
     first = not text[: token.start()].rstrip().endswith(("=", "(", ",", "[", ">", "<"))
     return inner if token["text"][0] == "`" and inner.isidentifier() and first else repr(inner)

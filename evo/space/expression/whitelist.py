@@ -19,7 +19,7 @@ FUNCTIONS = frozenset({*FOLDS, "abs"})
 
 
 def admit(node: ast.expr, field: str) -> None:
-    """Refuse syntax that is not allowed; `Evaluation` supports all allowed syntax."""
+    """Refuse syntax that `Evaluation` does not support."""
     match node:
         case ast.Constant(value=bool()) | ast.Name():
             return

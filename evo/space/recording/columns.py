@@ -42,7 +42,7 @@ class Column:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """The values in the space: numbers in ascending order, so that neighbours are similar, others as found."""
+        """The values in the space. Numbers are in ascending order; other values are in the order of the file."""
         values = tuple(self.spelled.values())
         numbers = [value for value in values if isinstance(value, int | float)]
         return tuple(sorted(numbers)) if len(numbers) == len(values) else values
@@ -173,9 +173,9 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
-    """Return the time, in seconds, under the first of `names` that has one; 0.0 if none has.
+    """Return the time of the first of `names` that is in `times`, in seconds; 0.0 if none is.
 
-    A list of times is summed; infinite numbers and NaN in it are ignored.
+    A list of times is summed. Infinity and NaN are ignored.
     """
     for name in names:
         if times.get(name) is not None:
@@ -209,18 +209,18 @@ def _is_finite(value: float) -> bool:
     return abs(value) <= sys.float_info.max
 
 
-def other_figure(objective: str, figure: object) -> str:
+def advice_to_convert(objective: str, value: object) -> str:
     """Return an explanation of how to convert a recording of a quantity other than time.
 
     Args:
         objective: name of the quantity.
-        figure: value of the quantity in the first entry. If it is a number, the example uses it.
+        value: value of the quantity in the first entry. If it is a number, the example uses it.
     """
-    number = figure if isinstance(figure, int | float) and not isinstance(figure, bool) and isfinite(figure) else None
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else None
     example = (
         "" if number is None or number >= 1 else f', here {1 - number:g} for {number:g}, which is 1 - "{objective}"'
     )
     return (
-        "a search looks for the shortest time, and for no other figure. Give each entry a time in milliseconds that "
+        "a search on a recording minimises the time and no other quantity. Give each entry a time in milliseconds that "
         f'falls as "{objective}" gets better{example}'
     )

@@ -10,8 +10,8 @@ from evo.errors import InvalidInput
 from evo.space.recording.columns import (
     MICROSECONDS_PER,
     Column,
+    advice_to_convert,
     is_no_time,
-    other_figure,
     read_columns,
     read_config,
     read_list,
@@ -51,7 +51,7 @@ def _check_objective(document: Mapping[str, Any], name: str) -> None:
     timed = any(TIME in result or "__error__" in result for result in recorded)
     if isinstance(objective, str) and objective != TIME and recorded and not timed:
         reason = f"it is {literal_text(objective)}, and no entry of `cache` has a {TIME!r}"
-        remedy = other_figure(objective[:100], recorded[0].get(objective))
+        remedy = advice_to_convert(objective[:100], recorded[0].get(objective))
         raise InvalidInput(f"{name}: objective", f'{reason}; {remedy}, e.g. "{TIME}": 0.5')
 
 
@@ -71,7 +71,7 @@ def _columns(document: Mapping[str, Any], name: str) -> tuple[Column, ...]:
 
 
 def _cache_outcome(result: Mapping[str, Any], where: str) -> Outcome:
-    # The raw `times` are not used, because in some published files they are of a different config than `time`.
+    # The raw `times` are not used, because in some published files they belong to a different config than `time`.
     time = result.get("__error__", result.get("time"))
     if TIME not in result and "__error__" not in result:
         raise InvalidInput(f"{where}.{TIME}", f"is missing; give milliseconds, or a failure: {', '.join(FAILURES)}")

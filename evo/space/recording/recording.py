@@ -14,13 +14,13 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9_.+]+")
 
 
 def recording_name(text: str) -> str:
-    """Return a valid name for a file or a family, made of the valid characters of the text."""
+    """Return a valid name for a file or a family: the text without invalid characters."""
     return _NO_WORD.sub("-", text).strip("-.+_")[:100] or "recording"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds that each stage of the recorded evaluation of one config took."""
+    """Durations of the stages in which one config was evaluated, in seconds."""
 
     compile_s: float = 0.0
     verify_s: float = 0.0
@@ -33,7 +33,7 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Recorded outcome of one config, and the time that evaluating it took."""
+    """Recorded outcome of one config, and the durations of its evaluation."""
 
     config: Config
     outcome: Outcome
@@ -75,7 +75,7 @@ class Recording:
         return self._entry(key).outcome
 
     def costs(self, key: str) -> Costs:
-        """Return the recorded time that each stage of evaluating a config took.
+        """Return the recorded durations of a config's evaluation.
 
         Raises:
             NotFound: the recording does not contain the config.

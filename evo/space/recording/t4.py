@@ -7,9 +7,9 @@ from evo.errors import InvalidInput
 from evo.space.recording.columns import (
     MICROSECONDS_PER,
     Column,
+    advice_to_convert,
     check_value,
     is_no_time,
-    other_figure,
     read_columns,
     read_config,
     read_list,
@@ -104,7 +104,7 @@ def _measured(result: Mapping[str, Any], unit: str, where: str) -> Measured | La
     if objectives:
         objective = str(objectives[0])[:100]
         named = f"the objective {literal_text(objective)} is not a time"
-        wanted = other_figure(objective, found.get(objective, {}).get("value"))
+        wanted = advice_to_convert(objective, found.get(objective, {}).get("value"))
     example = f'e.g. the measurement {{"name": "{TIME}", "value": 0.5, "unit": "ms"}}'
     raise InvalidInput(f"{where}.measurements", f"{named}, and no measurement is named {TIME!r}; {wanted}, {example}")
 
