@@ -1,4 +1,4 @@
-"""The files of an exported champion. They run without kernel-evo."""
+"""The files of an exported champion. Users run these files without kernel-evo."""
 
 import csv
 import io

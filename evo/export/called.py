@@ -67,7 +67,7 @@ def read_measurements(path: Path) -> Measurements:
 
 
 def check_same(times: Times, champion: ChampionView) -> None:
-    """Check that the times belong to this champion, and not to a champion with the same number in another database.
+    """Check that the times belong to this champion, and not to a champion with the same number in a different database.
 
     Raises:
         Conflict: the family, the problem or the confirmed time differs.
@@ -75,9 +75,9 @@ def check_same(times: Times, champion: ChampionView) -> None:
     ours = (champion.family, dict(champion.problem), champion.time_us)
     if ours != (times.family, times.problem, times.kernel_us):
         raise Conflict(
-            f"champion {champion.id} here is of {champion.family} {champion.problem_key} and takes "
-            f"{time_text(champion.time_us)}; the file names {times.family}, {time_text(times.kernel_us)}: "
-            "name the database that the package was exported from"
+            f"champion {champion.id} of this service is for {champion.family} {champion.problem_key}, with "
+            f"{time_text(champion.time_us)}, but the file has a champion {champion.id} for {times.family}, with "
+            f"{time_text(times.kernel_us)}; use the service or the database from which the package was exported"
         )
 
 

@@ -28,10 +28,12 @@ FLOAT_CONTROL = "float_control.py"
 
 
 _SOURCES: Mapping[Language, str] = {"c++": "kernel.cpp", "triton": "triton_kernel.py"}
-"""Names of sources in languages other than that of their form. A Triton source must not replace the loader."""
+"""Names of source files whose language differs from the language of `Form.source`. A Triton source must not have the
+loader's name.
+"""
 
 _OF_SEVERAL = ("entry", "arguments", "further")
-"""Keys that a launch has only if it is one of several."""
+"""Keys that the description of a launch has only if a call has several launches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class Form:
     Attributes:
         source, binary: names of the source file and of the binary. The binary must not have the loader's name, because
             Python would then import it as an extension module.
-        loaders: loader file in `evo/export/loader`, by its name in the export.
+        loaders: name of each loader file in `evo/export/loader`, by the file's name in the export.
     """
 
     source: str
@@ -172,7 +174,7 @@ def array_facts(operand: Operand) -> dict[str, Any]:
 
 
 def _launch(launch: Launch, ptx: str) -> dict[str, Any]:
-    """Return the description of a launch for the loader. For a single launch, it omits the function's name."""
+    """Return the description of a launch for the loader, without the function's name if there is only one launch."""
     described = {key: value for key, value in asdict(launch).items() if key != "programmatic"}
     if not launch.entry:
         return {key: value for key, value in described.items() if key not in _OF_SEVERAL}

@@ -1,4 +1,4 @@
-"""The evidence of a champion as a document with a schema. It includes all samples."""
+"""The evidence of a champion, including all samples, as a JSON document with a schema."""
 
 import json
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ _DOCUMENT: TypeAdapter[Evidence] = TypeAdapter(Evidence)
 
 
 def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
-    """Return the evidence as JSON; `evidence_schema` describes its form."""
+    """Return the evidence as JSON that conforms to `evidence_schema`."""
     evidence = Evidence(
         champion=champion.id,
         search=champion.search_id,

@@ -188,13 +188,11 @@ def profile_section(champion: ChampionView) -> str | None:
     profiles = champion.report.profiles if champion.report is not None else {}
     if not profiles:
         return None
-    skipped = [
-        f"Of the {side} no profile was taken: {each.skipped}." for side, each in profiles.items() if each.skipped
-    ]
+    skipped = [f"There is no profile of the {side}: {each.skipped}." for side, each in profiles.items() if each.skipped]
     rows = profile_rows(profiles)
     tool = next(iter(profiles.values())).tool
     parts = [
-        f"Counted by {tool}, one launch each, at the current clocks. Its times are not measurements; the samples are.",
+        f"Counters of one launch per kernel, from {tool}, at the current clocks. For times, use the samples.",
         table(("", "champion", "incumbent before", "change"), rows) if rows else "",
         " ".join(skipped),
         *(

@@ -1,4 +1,6 @@
-"""Export of a trial that is not the champion. The files are the same, but are marked as not promoted."""
+"""Export of a trial that is not the champion. The files are those of a champion's export, but state that the trial was
+not promoted.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +105,7 @@ class RunnerUp(Compiled):
         """Explain in one sentence why the trial is not the champion."""
         if self.verdicts:
             return self.verdicts[-1].summary
-        return f"Not promoted: it never challenged. {QUICK}"
+        return f"Not promoted: the trial never challenged a champion. {QUICK}"
 
     @property
     def status(self) -> str:
@@ -213,6 +215,6 @@ def ranking_files(
 
 
 def _time(trial: TrialView) -> str:
-    """Return the trial's time with its source."""
+    """Return the trial's time as text, marked as quick or confirmed."""
     time = trial.time
     return "–" if time is None else f"{time_text(time.value)} ({time.words})"

@@ -21,7 +21,7 @@ _WITHOUT_STRATEGY = {"base", "sampler"}
 
 
 def _discovered() -> dict[str, Callable[[Context], Strategy]]:
-    """Return the strategies by name: first the default, then the other built-in ones, then those of other packages.
+    """Return the strategies by name: the default, the other built-in strategies, and then strategies of other packages.
 
     Raises:
         EvoError: a class of another package cannot be imported, or its name is already used.
@@ -34,7 +34,7 @@ def _discovered() -> dict[str, Callable[[Context], Strategy]]:
 
 
 STRATEGIES = _discovered()
-"""Strategies by name; the default one is first."""
+"""Strategies by name. The default strategy is first."""
 
 
 def build(name: str, context: Context) -> Strategy:

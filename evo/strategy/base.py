@@ -20,9 +20,9 @@ class Context:
         space: the space to search.
         warm_starts: valid configs to try first, best guess first: defaults, champions of similar problems on this
             device, and the author's measured configs. All later proposals depend on their results.
-        advice: valid configs that were fast on another device or according to another tool, best guess first. Two of
-            them are tried first. The others are tried unless the results refute the advice. The number of trials that
-            bad advice can waste is limited.
+        advice: valid configs that were fast on another device or according to another tool, best guess first. The first
+            two trials are advice. The rest of the advice is tried unless the results refute the advice. The number of
+            trials that bad advice can waste is limited.
     """
 
     space: Space
@@ -37,8 +37,8 @@ class Strategy(Protocol):
       * Every proposal is valid and was not proposed before. `propose` returns None only if no such config is left.
       * Equal context, history and generator state give the same proposal, even from a new instance that reads the
         history for the first time. An instance may cache results but must not depend on other state.
-      * An outcome without a measurement is information about the config, but not a time. Abandoned, Cancelled and
-        ReferenceFailed are no information.
+      * An outcome without a measurement gives information about the config, but no time. Abandoned, Cancelled and
+        ReferenceFailed give no information about the config.
       * A strategy never changes the history. It need not be thread-safe.
     """
 
@@ -55,7 +55,7 @@ class Patient(Protocol):
     """
 
     def most_pending(self, history: History) -> int | None:
-        """Return the number of pending trials above which the strategy should wait for results; None for no limit."""
+        """Return the maximum number of pending trials. Further proposals wait for results. None means no limit."""
         ...
 
 

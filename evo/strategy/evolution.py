@@ -13,12 +13,12 @@ from evo.trial import Proposal
 from evo.trial.history import History
 
 BROOD = 32
-"""Number of children bred at once; the first new one is proposed."""
+"""Number of children that are bred for one proposal. The first child that was not proposed before is proposed."""
 
 
 @strategy("evolution")
 class Evolution:
-    """Evolution whose parents are the best trials so far. Workers never wait for a generation to end."""
+    """Evolution whose parents are the best trials so far. There are no generations for which workers would wait."""
 
     def __init__(self, context: Context) -> None:
         self._space = context.space

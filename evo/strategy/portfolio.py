@@ -25,13 +25,13 @@ Arm: TypeAlias = Callable[[Observations, np.random.Generator], Suggestions]
 ARMS = ("tpe", "evolution", "neighbours", "fresh")
 
 STAGNANT = 16
-"""Number of trials that ended after the best trial, above which random configs are suggested too."""
+"""The search stagnates if more than this number of trials have ended since the best trial."""
 
 NICHE_EVERY = 3
-"""Every `NICHE_EVERY`-th proposal is for a niche, if a niche should get a trial."""
+"""Every `NICHE_EVERY`-th proposal is for a niche, as long as a niche should get a trial."""
 
 SUGGESTED = 100
-"""Number of configs that each arm suggests per proposal."""
+"""Number of configs that an arm (a generator of suggestions) suggests per proposal."""
 
 NEIGHBOUR_SHARE = 0.5
 """Fraction of proposals near working configs after the initial design, while too few trials have times for the
@@ -65,7 +65,7 @@ class Portfolio:
         self._neighbourhood = Neighbourhood(context.space, relinking)
         self._niches = Niches(context.space, relinking, self._neighbourhood)
         judge = surrogate or Surrogate(context.space)
-        self._standpoints = LogViews(context.space, judge, advised=self._initial_design.advised)
+        self._views = LogViews(context.space, judge, advised=self._initial_design.advised)
         self._patient = patient
         self._arms: list[Arm] = [getattr(self, f"_{arm}") for arm in arms]
 
@@ -73,17 +73,17 @@ class Portfolio:
         return most_pending(history) if self._patient else None
 
     def propose(self, history: History, rng: np.random.Generator) -> Proposal | None:
-        points = self._standpoints
-        points.refresh(history)
-        if start := self._initial_design.start(points.whole.seen, advice=not points.refuted):
+        views = self._views
+        views.refresh(history)
+        if start := self._initial_design.start(views.whole.seen, advice=not views.refuted):
             return start
-        lasting = self._initial_design.lasting(points.whole.seen)
-        by = points.at(len(history.asked) - lasting)
-        if learning(by.seen, lasting):
-            return self._explored(by.seen, lasting, rng)
-        if len(history.asked) % NICHE_EVERY == 0 and (proposal := self._niche(by, rng)):
+        lasting = self._initial_design.lasting(views.whole.seen)
+        view = views.at(len(history.asked) - lasting)
+        if learning(view.seen, lasting):
+            return self._explored(view.seen, lasting, rng)
+        if len(history.asked) % NICHE_EVERY == 0 and (proposal := self._niche(view, rng)):
             return proposal
-        return self._judged(by, rng)
+        return self._judged(view, rng)
 
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
         """Return a config far from all trials. If few configs work, half of the proposals are near a working config."""
@@ -91,28 +91,28 @@ class Portfolio:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):
                 return new.proposal(int(rng.integers(len(new.rows))), self._space, seen)
-        return self._initial_design.spread(self._standpoints.independent.seen, rng)
+        return self._initial_design.spread(self._views.independent.seen, rng)
 
-    def _judged(self, by: LogView, rng: np.random.Generator) -> Proposal | None:
+    def _judged(self, view: LogView, rng: np.random.Generator) -> Proposal | None:
         """Return the most promising new suggestion of all arms; a random config if no suggestion is new."""
-        new = _new(self._arms, by.seen, rng)
+        new = _new(self._arms, view.seen, rng)
         if not len(new.rows):
-            return self._initial_design.spread(self._standpoints.independent.seen, rng)
-        return self._best(new, by)
+            return self._initial_design.spread(self._views.independent.seen, rng)
+        return self._best(new, view)
 
-    def _niche(self, by: LogView, rng: np.random.Generator) -> Proposal | None:
+    def _niche(self, view: LogView, rng: np.random.Generator) -> Proposal | None:
         """Return the most promising new config of the niche that should get the next trial; None if there is none."""
-        suggested = self._niches.due(by.seen, rng)
+        suggested = self._niches.due(view.seen, rng)
         if suggested is None:
             return None
-        new = suggested.take(by.seen.fresh(suggested.rows))
-        return self._best(new, by) if len(new.rows) else None
+        new = suggested.take(view.seen.fresh(suggested.rows))
+        return self._best(new, view) if len(new.rows) else None
 
-    def _best(self, new: Suggestions, by: LogView) -> Proposal:
+    def _best(self, new: Suggestions, view: LogView) -> Proposal:
         with single_thread():
-            worth = by.surrogate.learn(by.seen).forecast(new.rows).improvement
-        proposal = new.proposal(int(worth.argmax()), self._space, by.seen)
-        return proposal if by.origin is None else replace(proposal, origin=by.origin)
+            worth = view.surrogate.learn(view.seen).forecast(new.rows).improvement
+        proposal = new.proposal(int(worth.argmax()), self._space, view.seen)
+        return proposal if view.origin is None else replace(proposal, origin=view.origin)
 
     def _tpe(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
         good = seen.order[: good_count(seen)]
@@ -122,10 +122,10 @@ class Portfolio:
         return self._breeding.brood(seen, SUGGESTED, rng)
 
     def _fresh(self, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest random configs once the search stagnates, because elites may not lead to the best region.
+        """Suggest one random config, or many if the search stagnates, because elites may not lead to the best region.
 
-        While the elites still improve, random configs waste trials: if they are always used, the benchmark score P100
-        (see docs/results/search.md) falls from 0.879 to 0.860.
+        While the elites still improve, random configs waste trials: if many are always suggested, the benchmark score
+        P100 (see docs/results/search.md) falls from 0.879 to 0.860.
         """
         stagnant = len(seen.rows) - int(seen.order[0]) > STAGNANT
         return Suggestions.orphans(self._space.varied(rng, SUGGESTED if stagnant else 1), "fresh")
@@ -135,6 +135,6 @@ class Portfolio:
 
 
 def _new(arms: Sequence[Arm], seen: Observations, rng: np.random.Generator) -> Suggestions:
-    """Return those suggestions of the arms that are valid and were not proposed before."""
+    """Return the suggestions of the arms that are valid and were not proposed before."""
     suggested = Suggestions.joined([arm(seen, rng) for arm in arms])
     return suggested.take(seen.fresh(suggested.rows))

@@ -32,7 +32,7 @@ class KernelEvoSampler(BaseSampler):
 
     Threads may share a sampler (``n_jobs``), and it can be pickled. With the same seed and one job, a study repeats
     exactly. The proposed config is stored with the trial (`PROPOSED`), so that resumed studies, and other processes
-    with the same storage, know it. Two processes that ask at the same moment may get the same config.
+    with the same storage, can read it. Two processes that ask at the same moment may get the same config.
 
     Args:
         space: parameters that are searched together, as Optuna distributions of choices, ints and floats. Floats
@@ -80,9 +80,7 @@ class KernelEvoSampler(BaseSampler):
         self._declared = None
 
     def _grid_of(self, search_space: Distributions) -> tuple[list[Axis], Space]:
-        """Return axes and space of the parameters. For declared parameters, they are built once, which may take
-        seconds.
-        """
+        """Return axes and space of the parameters. For declared parameters, both are built only once."""
         if self._declared is not None and search_space == self._space:
             return self._declared
         axes = axes_of(search_space)

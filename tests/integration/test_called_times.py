@@ -73,7 +73,7 @@ def test_call_times_of_a_different_database_and_invalid_files_are_refused(rest: 
         path = written(rest, tmp_path / "called.json", **changed)
         told = line.run("champion", "called", str(path), "--url", url)
         assert told.code != 0
-        assert "name the database that the package was exported from" in " ".join(told.err.split())
+        assert "use the service or the database from which the package was exported" in " ".join(told.err.split())
     path.write_text('{"software": "PyTorch", "kernels": []}')
     told = line.run("champion", "called", str(path), "--url", url)
     assert told.code != 0 and "python -m fast --json" in told.err

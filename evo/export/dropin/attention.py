@@ -24,7 +24,7 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """Return attention, as `torch.nn.functional.scaled_dot_product_attention`.
+    """Return attention, like `torch.nn.functional.scaled_dot_product_attention`.
 
     Kernels support neither masks nor dropout. Queries are contiguous, or have the memory layout (B, S, H, D) of a
     model's projections. Keys and values with a different layout are copied. The output has the layout of the queries.
@@ -62,7 +62,7 @@ def _attention_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Un
                 return Call(
                     problem=problem, results=((tuple(query.shape), _strides_by_tokens(query)),), offsets=offsets
                 )
-            kept = False  # in another call, tensors with these strides may be views of one tensor
+            kept = False  # in a later call, tensors with these strides may be views of one tensor
     by_tokens = lies_by_tokens(query)
     family, problem = _attention_problem(query, key, causal=causal, layout="bshd" if by_tokens else "")
     uncontiguous = [
@@ -102,13 +102,13 @@ def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str |
     if masked:
         return "a mask or dropout"
     if query.ndim != 4 or key.ndim != 4 or key.shape != value.shape:
-        return "not four dimensions, or values that differ from the keys"
+        return "tensors without four dimensions, or values whose shape differs from that of the keys"
     if scale is not None and abs(scale * query.shape[-1] ** 0.5 - 1.0) > 1e-6:
-        return "another scale than 1 / sqrt(D)"
+        return "a scale other than 1 / sqrt(D)"
     if query.shape[1] != key.shape[1] and not (grouped and query.shape[1] % key.shape[1] == 0):
         return "different numbers of heads without enable_gqa"
     if query.shape[::3] != key.shape[::3] or not query.numel() or not key.numel():
-        return "queries that differ from the keys, or no elements"
+        return "queries whose batch size or head dimension differs from that of the keys, or tensors without elements"
     if causal and query.shape[2] != key.shape[2]:
         return "a causal mask of queries and keys of different lengths, which PyTorch aligns at the first key"
     return None

@@ -1,4 +1,4 @@
-"""Loads a kernel and launches it on tensors. A CPU kernel is a C function, a CUDA kernel is run by the driver."""
+"""Loads a kernel and launches it on tensors. A CPU kernel is a C function; the CUDA driver runs a GPU kernel."""
 
 import ctypes
 import importlib.util
@@ -129,7 +129,9 @@ _empty_like = torch.empty_like
 def _template(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
-    """Return a tensor without memory. An allocation like this tensor takes half the time of an allocation by shape."""
+    """Return a tensor without memory. Allocating an output with `empty_like` of this tensor takes half the time of an
+    allocation by shape.
+    """
     if strides is None:
         found = torch.empty(shape, dtype=dtype, device=device)
     else:
@@ -142,12 +144,12 @@ def _refuse_unsupported(described: Mapping[str, Any]) -> None:
     """Refuse a kernel that needs a feature which this package lacks.
 
     Raises:
-        Unfit: the kernel needs such a feature.
+        Unfit: the package lacks a feature that the kernel needs.
     """
     if described.get("launch", {}).get("further"):
-        raise Unfit("a kernel of several launches")
+        raise Unfit("a kernel with several launches")
     if any("init" in each or each["role"] == "inout" for each in described["arguments"]):
-        raise Unfit("a kernel with initial values, or arguments that it changes")
+        raise Unfit("a kernel whose arguments have initial values or are changed in place")
 
 
 _PASSED = ("input", "output")
@@ -348,7 +350,9 @@ def _slow_raw_stream(index: int) -> int:
 
 
 _raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _slow_raw_stream)
-"""Returns the handle of PyTorch's current stream of a device. The fast function creates no object."""
+"""Returns the handle of PyTorch's current stream of a device. PyTorch's private function is faster because it creates
+no object.
+"""
 
 
 class _FloatState:
@@ -384,7 +388,7 @@ def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
     only on sm_90.
 
     Raises:
-        Unfit: the GPU cannot run the cubin. The message contains both versions.
+        Unfit: the GPU cannot run the cubin.
     """
     number = built_for.removeprefix("sm_")
     exact = not number.isdigit()
@@ -419,7 +423,7 @@ def _driver(name: str, *arguments: Any) -> None:
     """Call a function of the CUDA driver.
 
     Raises:
-        RuntimeError: the call failed. The message contains its name and the driver's error number.
+        RuntimeError: the driver returned an error.
     """
     status = _driver_function(name)(*arguments)
     if status:

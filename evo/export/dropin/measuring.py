@@ -130,7 +130,7 @@ def example(  # noqa: PLR0911 — one call for each family
 ) -> tuple[Run, Run]:
     """Return two callables that compute the problem on the same random tensors.
 
-    The first calls the package's function, the second PyTorch's function.
+    The first callable calls the package's function, the second callable PyTorch's function.
     """
     dtype = getattr(torch, str(problem["dtype"]))
 

@@ -12,7 +12,7 @@ from .serving import Call, Operation, Terms, Unserved, compiling, rows_problem
 def rms_norm(
     input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> torch.Tensor:
-    """Return RMSNorm over the last dimension, as `torch.nn.functional.rms_norm`."""
+    """Return RMSNorm over the last dimension, like `torch.nn.functional.rms_norm`."""
     if compiling():
         return _traced_rms_norm(input, normalized_shape, weight, eps)
     found = _RMS_NORM.outputs((input, weight), (tuple(normalized_shape), eps))
@@ -63,7 +63,7 @@ def layer_norm(
     bias: torch.Tensor | None = None,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    """Return LayerNorm over the last dimension, as `torch.nn.functional.layer_norm`."""
+    """Return LayerNorm over the last dimension, like `torch.nn.functional.layer_norm`."""
     if compiling():
         return _traced_layer_norm(input, normalized_shape, weight, bias, eps)
     found = _LAYER_NORM.outputs((input, weight, bias), (tuple(normalized_shape), eps))
@@ -124,7 +124,7 @@ def _added_by_torch(
 def _added_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserved:
     input, residual, weight = inputs[:3]
     if input.shape != residual.shape:
-        return Unserved({"cols": weight.numel()}, "a residual of another shape")
+        return Unserved({"cols": weight.numel()}, "a residual whose shape differs from that of the input")
     weights = dict(zip(("weight", "bias"), inputs[2:], strict=False))
     return _norm_call(input, weight.numel(), terms[0], residual=True, **weights)
 

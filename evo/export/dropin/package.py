@@ -8,7 +8,7 @@ The package needs only this folder and PyTorch.
     fast.patch(model)               # or let a model's modules use the functions
     print(fast.report())            # which calls used kernels, and which used PyTorch
 
-    python -m fast                  # times of each kernel alone, of its function, and of PyTorch's function
+    python -m fast                  # times of each kernel alone, of the package's function, and of PyTorch's function
 
 Each function has the signature of the function with the same name in `torch.nn.functional`, and the same result within
 the precision of its dtype. PyTorch computes a call if there is no kernel for its shape or layout, or if the kernel was

@@ -86,7 +86,7 @@ def _sources(model: torch.nn.Module) -> list[ModuleType]:
 
 
 def _rotary(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `original` that uses a kernel if one can compute the call, and else `original`."""
+    """Return a replacement for `original`. It uses a kernel if a kernel can compute the call, and else `original`."""
 
     @functools.wraps(original)
     def apply_rotary_pos_emb(q: Any, k: Any, cos: Any, sin: Any, *others: Any, **named: Any) -> Any:
@@ -148,7 +148,7 @@ def _halves_equal(embedding: torch.nn.Module) -> bool:
 
 
 def _forward(module: torch.nn.Module) -> tuple[str, Callable[..., Any]] | None:
-    """Return the kind of a module and its new forward method; None if the module is not patched."""
+    """Return the kind of a module and the module's new forward method; None if the module is not patched."""
     kind = type(module)
     if kind in _KINDS:
         return _KINDS[kind]
@@ -237,4 +237,4 @@ _KINDS: Mapping[type, tuple[str, Callable[..., Any]]] = {
     torch.nn.RMSNorm: ("RMSNorm", _rms_norm),
     torch.nn.Softmax: ("Softmax", _softmax),
 }
-"""Kind and new forward by class."""
+"""Kind and new forward method of a module, by the module's class."""

@@ -1,4 +1,4 @@
-"""Plans: cached decisions on which kernel computes a call.
+"""Plans: cached decisions on whether a kernel, and which kernel, computes a call.
 
 The cache key contains everything on which the decision depends, so a repeated call takes little time on the host.
 """
@@ -20,7 +20,7 @@ KEPT = 4096
 """Maximum number of plans. When it is reached, all plans are dropped."""
 
 _threads, _grad_enabled = torch.get_num_threads, torch.is_grad_enabled
-_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times as fast as asking for one device
+_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)  # 3 times as fast as a query for one device
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Plan:
         alignments: required alignment, in bytes, of each address that the kernel reads.
         threads: maximum number of PyTorch's threads for which the plan is valid; 0 if there is no limit.
         convert: functions that convert inputs which the kernel cannot read directly, by the index of the input.
-        copies: True if conversions are counted as copies into another layout.
+        copies: True if the report counts the conversions as copies into the kernel's layout.
         offsets: byte offset of each input from the first one, if the inputs are views of one tensor that the kernel
             reads as a whole; else empty.
         unread: addresses that are passed after those of the inputs but are not read by the kernel.
@@ -92,7 +92,7 @@ class Plan:
         return self.launch(addresses)
 
     def converted(self, inputs: Sequence[Any]) -> list[Any]:
-        """Return the inputs, some of them converted as the kernel requires."""
+        """Return the inputs after the conversions that the kernel requires."""
         return [self.convert[index](each) if index in self.convert else each for index, each in enumerate(inputs)]
 
 

@@ -8,7 +8,7 @@ from .serving import Call, Operation, Terms, Unserved, compiling, dtype_name
 
 
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the product of the input and the transposed weight, plus the bias, as `torch.nn.functional.linear`."""
+    """Return the product of the input and the transposed weight, plus the bias, like `torch.nn.functional.linear`."""
     inputs = (input, weight) if bias is None else (input, weight, bias)
     if compiling():
         op = None
@@ -25,7 +25,7 @@ def _linear_call(inputs: tuple[torch.Tensor, ...], _: Terms) -> Call | Unserved:
         return Unserved({"dimensions": weight.ndim}, "the weight is not a matrix")
     n, k = weight.shape
     if input.shape[-1] != k or any(each.shape != (n,) for each in bias):
-        return Unserved({"N": n, "K": k}, "shapes that do not match, or a bias of another")
+        return Unserved({"N": n, "K": k}, "an input or a bias whose shape does not match the weight")
     problem = {"M": input.numel() // k if k else 0, "N": n, "K": k, "b_layout": "nk", "dtype": dtype_name(input.dtype)}
     return Call(
         problem=problem | {"epilogue": "bias" if bias else "none"},

@@ -9,7 +9,7 @@ from .serving import Call, Operation, Terms, Unserved, compiling, dtype_name, li
 def apply_rotary_pos_emb(
     q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rotated queries and keys, with the definition of rotary position embedding in transformers.
+    """Return queries and keys with rotary position embedding, as defined by the library transformers.
 
     Args:
         q, k: tensors of shape (B, heads, S, D), or (B, S, heads, D) if `unsqueeze_dim` is 2; contiguous in either
@@ -56,14 +56,14 @@ def _unsupported_reason(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) ->
     """Return the reason why no kernel can compute this rotation; None if a kernel can."""
     q, k, cos, sin = inputs
     if unsqueeze_dim not in (1, 2) or q.ndim != 4 or k.ndim != 4:
-        return "queries and keys of another shape than (B, heads, S, D) or (B, S, heads, D)"
+        return "queries or keys whose shape is neither (B, heads, S, D) nor (B, S, heads, D)"
     heads_at, tokens_at = (1, 2) if unsqueeze_dim == 1 else (2, 1)
     differs = any(q.shape[index] != k.shape[index] for index in (0, tokens_at, 3))
     if differs or q.shape[3] % 2 or q.shape[heads_at] % max(1, k.shape[heads_at]) or not q.numel() or not k.numel():
-        return "queries that differ from the keys, or no elements"
+        return "queries and keys whose shapes do not match, an odd D, or tensors without elements"
     table = (q.shape[tokens_at], q.shape[3])
     if any(each.shape not in (table, (1, *table)) for each in (cos, sin)):
-        return "a table of cosines and sines for each batch entry, or of another size"
+        return "tables of cosines and sines that differ between batch entries, or do not have shape (S, D)"
     return None
 
 

@@ -13,7 +13,7 @@ from .serving import Call, Operation, Terms, Unserved, compiling, rows_problem
 def softmax(
     input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Return softmax over one dimension, as `torch.nn.functional.softmax`. Kernels support only the last dimension."""
+    """Return softmax over a dimension, like `torch.nn.functional.softmax`. Kernels support only the last dimension."""
     if compiling():
         op = None
         if not _is_not_last(input, dim) and dtype in (None, input.dtype):
@@ -32,7 +32,7 @@ def _is_not_last(input: torch.Tensor, dim: int | None) -> bool:
 def _softmax_call(inputs: tuple[torch.Tensor], terms: Terms) -> Call | Unserved:
     (input,), (dim, dtype) = inputs, terms
     if _is_not_last(input, dim) or dtype not in (None, input.dtype):
-        return Unserved({"dim": str(dim)}, "another dimension than the last, or a dtype")
+        return Unserved({"dim": str(dim)}, "a dimension other than the last, or the argument dtype")
     return _row_call(input)
 
 
@@ -59,7 +59,7 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 def _swiglu_call(inputs: tuple[torch.Tensor, torch.Tensor], _: Terms) -> Call | Unserved:
     gate, up = inputs
     if gate.shape != up.shape or not gate.ndim:
-        return Unserved({"shape": str(tuple(gate.shape))}, "tensors of several shapes")
+        return Unserved({"shape": str(tuple(gate.shape))}, "tensors with different shapes, or without dimensions")
     return _row_call(gate)
 
 
@@ -86,7 +86,7 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> torch.Tensor:
-    """Return the cross entropy of rows of logits, as `torch.nn.functional.cross_entropy`.
+    """Return the cross entropy of rows of logits, like `torch.nn.functional.cross_entropy`.
 
     Kernels support class numbers as targets, and only calls without gradients. If gradients are needed, PyTorch also
     computes the forward pass, because computing it twice would cost more than a kernel saves.

@@ -1,4 +1,4 @@
-"""Decides which kernel, or whether PyTorch, computes a call without a plan, and stores the decision as a plan."""
+"""Decides whether a kernel or PyTorch computes a call that has no plan, and stores the decision as a plan."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ _KINDS = (torch.Tensor, torch.nn.Parameter)
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What a call requires of the kernel that computes it.
+    """Requirements of a call on the kernel that computes it.
 
     Attributes:
         problem: problem for which the kernel must be compiled.
         results: shape and strides of each output that the caller gets. The strides are None for a contiguous output.
         family: family of the kernel; None for the family of the operation.
         by_tokens: True if the kernel must have the memory layout (B, S, H, D).
-        convert, copies, offsets: as in `Plan`.
+        convert, copies, offsets: see `Plan`.
         integers: indices of integer inputs, whose dtype may differ from that of the other inputs.
         scalars: values of the kernel's scalar arguments.
         unread: tensors that are passed after the inputs but are not read by the kernel.
@@ -111,7 +111,7 @@ class Operation:
         return self._decided(key, inputs, terms)
 
     def _decided(self, key: Key | None, inputs: tuple[Any, ...], terms: Terms) -> Sequence[torch.Tensor] | None:
-        """Return the outputs of a call without a plan, as `outputs` does, and store its plan."""
+        """Choose and store the plan of a call. Return the outputs, or None if PyTorch must compute the call."""
         plan, kept = self._decision(inputs, terms)
         if kept:
             keep(key, plan)
@@ -141,7 +141,7 @@ class Operation:
                 return Plan(found), kept and not found.reason.startswith("searched for ")
             plan = _planned(found, call, inputs)
             if plan is None:
-                reason = "a kernel of other parameters"
+                reason = "a kernel with different parameters"
             elif (reason := _unaligned(self.arguments, inputs, plan)) is None:
                 return plan, kept
             else:

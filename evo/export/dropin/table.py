@@ -1,4 +1,4 @@
-"""Finds the kernel for a call, and counts calls: those of kernels, and those of PyTorch with the reason."""
+"""Finds the kernel for a call. Counts the calls that kernels compute, and the calls that PyTorch computes by reason."""
 
 import json
 import warnings
@@ -28,11 +28,12 @@ class Entry:
         threads: on a CPU, number of PyTorch's threads with which the kernel was compared.
         champion: number of the promoted champion.
         model: model of the device that timed the champion.
-        time_us, speedup, baseline: the kernel's confirmed time in µs, and its speed-up over the fastest baseline.
+        time_us: the kernel's confirmed time in µs.
+        speedup, baseline: the kernel's speed-up over the fastest baseline, and the name of this baseline.
         calls: number of calls of this kernel.
         copied: number of calls before which keys or values were copied into the kernel's layout.
         kernel: the loaded kernel; None before its first use.
-        trouble: reason why this machine cannot run the kernel; None if no reason is known.
+        trouble: reason why this machine cannot run the kernel; None if it can or if that is unknown.
     """
 
     folder: str
@@ -68,7 +69,7 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Report:
-    """Numbers of calls so far, of kernels and of PyTorch.
+    """Numbers of calls that kernels and PyTorch have computed so far.
 
     Attributes:
         served: number of calls of each kernel, by family and problem as text.
@@ -124,7 +125,7 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Return the entry for a problem, with its kernel loaded, or else the record that counts PyTorch's calls.
+        """Load the kernel for a problem and return its entry, or else the record that counts PyTorch's calls.
 
         Raises:
             LookupError: there is no kernel, and `strict` is set.

@@ -215,7 +215,7 @@ def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:
 
 
 def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
-    """Refuse values outside an argument's limits, such as lengths beyond a cache."""
+    """Refuse values outside an argument's limits, such as lengths that exceed a cache."""
     low, high = each.get("min", least), each.get("max", most)
     if least < low or most > high:
         wrong = least if least < low else most

@@ -1,4 +1,4 @@
-"""Selects the exported kernel by the shapes of the arguments. It needs this folder, and what its kernels need.
+"""Selects the exported kernel by the shapes of the arguments. It needs this folder and the packages of the kernels.
 
     from dispatch import Dispatch
 
@@ -31,7 +31,7 @@ class Dispatch:
         """Call the kernel that was compiled for these arrays. Without arrays, return the kernel for the problem fields.
 
         Raises:
-            LookupError: no kernel, or more than one kernel, matches. The message lists the kernels.
+            LookupError: no kernel, or more than one kernel, matches.
             TypeError: an argument is neither an array nor a valid value of a field.
         """
         arrays = {name: value for name, value in given.items() if self._is_array(name, value)}

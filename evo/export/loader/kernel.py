@@ -139,7 +139,7 @@ class Kernel:
 
 
 def _alignment(each: dict[str, Any]) -> int:
-    """Return the required alignment of an argument in bytes: that of the family, but at least a cache line."""
+    """Return the required alignment of an argument in bytes: the family's alignment, but at least a cache line."""
     return max(ALIGNMENT, int(each.get("alignment", 1)))
 
 
@@ -166,7 +166,7 @@ def _refuse_unusable_output(name: str, arrays: dict[str, Any]) -> None:
 
 
 def _refuse_beyond(each: dict[str, Any], least: int, most: int) -> None:
-    """Refuse values outside an argument's limits, such as lengths beyond a cache."""
+    """Refuse values outside an argument's limits, such as lengths that exceed a cache."""
     low, high = each.get("min", least), each.get("max", most)
     if least < low or most > high:
         wrong = least if least < low else most

@@ -65,8 +65,7 @@ def encode(
         l2_promotion: number of bytes that the L2 cache fetches at a time: 0, 64, 128 or 256.
 
     Raises:
-        TensorMapError: the address is not aligned, or the driver refuses the map or does not support maps. The message
-            contains a remedy.
+        TensorMapError: the address is not aligned, the driver refuses the map, or the driver does not support maps.
     """
     if address % ADDRESSES:
         raise TensorMapError(f"{of} has an address that is not a multiple of {ADDRESSES} bytes; pass a copy of it")

@@ -41,7 +41,7 @@ def _picked(kernels: Sequence[dict[str, Any]], inputs: Sequence[torch.Tensor]) -
     """Return the kernel that was compiled for tensors of these shapes and dtypes.
 
     Raises:
-        LookupError: no kernel, or more than one kernel, matches the tensors. The message lists the kernels.
+        LookupError: no kernel, or more than one kernel, matches the tensors.
     """
     found = [each for each in kernels if _module(each["folder"]).fits(*inputs)]
     if len(found) == 1:
@@ -57,7 +57,7 @@ def op_for(**fields: Any) -> Any:
     """Return the operator for the kernels whose problem has these field values.
 
     Raises:
-        LookupError: no kernel's problem has these field values. The message lists the kernels.
+        LookupError: no kernel's problem has these field values.
     """
     kernels = [each for each in _DISPATCH["kernels"] if fields.items() <= each["problem"].items()]
     if not kernels:

@@ -67,7 +67,7 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
 
 
 def _refuse_beyond(each: dict[str, Any], given: torch.Tensor) -> None:
-    """Refuse values outside an argument's limits, such as lengths beyond a cache.
+    """Refuse values outside an argument's limits, such as lengths that exceed a cache.
 
     Values on a GPU are read back to the host, except while a graph is captured.
     """

@@ -1,4 +1,4 @@
-"""Limits the influence of advice: at most every fourth proposal uses the advice, and the others ignore it."""
+"""Limits the influence of advice: at most one proposal in four uses the advice."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -35,15 +35,16 @@ class LogView:
 
 
 class LogViews:
-    """Two views of a search: one of all trials, and an independent one without the advice and its descendants.
+    """Two views of a search: all trials, and the trials that are neither advice nor derived from advice.
 
     Advice may lie in a region that does not contain the best config, but still beat all early results. A search that
-    uses the advice then stays in that region. The independent view finds what a search without advice would find, in at
-    most 4/3 of the trials. Once its best config is as fast as the best advised config, it makes all proposals.
+    uses the advice then stays in that region. Proposals from the independent view find what a search without advice
+    would find, in at most 4/3 of the trials. Once the best config of the independent view is as fast as the best
+    advised config, all proposals use the independent view.
 
     Attributes:
         whole: view of all trials.
-        independent: view of the trials that do not descend from the advice. It is `whole` itself if there is no advice.
+        independent: view of the trials that do not descend from the advice. If there is no advice, it is `whole`.
     """
 
     def __init__(self, space: Space, surrogate: Surrogate, *, advised: bool) -> None:
@@ -74,7 +75,7 @@ class LogViews:
 
 
 def refuted(observations: Observations, independent: Observations) -> bool:
-    """Return True if the advice is refuted: enough advised trials have ended, and an independent config is as fast.
+    """Return True if enough advised trials have ended, and an independent config is as fast as every advised config.
 
     Args:
         observations: observations of all trials.

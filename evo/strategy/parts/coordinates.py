@@ -9,7 +9,7 @@ Points = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float64]
 
 FEW = 4
-"""Maximum number of values of a tunable for which the magnitude is the only coordinate. With more values, alignment is
+"""A tunable with at most this number of values has one coordinate, the magnitude. With more values, the alignment is
 added.
 """
 
@@ -52,7 +52,7 @@ def _axes(tunable: Tunable, aligned: bool) -> list[Floats]:
 
 
 def _alignment(tunable: Tunable) -> Floats:
-    """Return for each whole number the exponent of the largest power of two that divides it; 0 for others."""
+    """Return for each value the exponent of the largest power of two that divides it; 0 if it is not a whole number."""
     integers = [int(value) if float(value).is_integer() else 1 for value in tunable.values]
     return np.array([(value & -value).bit_length() - 1 for value in integers], dtype=np.float64)
 

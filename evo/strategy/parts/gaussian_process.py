@@ -100,7 +100,7 @@ def fit(points: Points, values: Floats, names: Flags) -> Covariance:
     Args:
         points: observed points.
         values: standardised observed values, shape (n,).
-        names: as in `Covariance`.
+        names: see `Covariance`.
     """
     from scipy.optimize import minimize
 
@@ -149,7 +149,7 @@ def _misfit(weights: Floats, distances: Floats, values: Floats) -> tuple[float, 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
     """Return the logarithm of the expected improvement below `best`, accurate even close to zero.
 
-    Source: Ament et al., *Unexpected Improvements to Expected Improvement* (2023), without its finer branches.
+    Source: Ament et al., *Unexpected Improvements to Expected Improvement* (2023). Some case distinctions are omitted.
     """
     from scipy.special import ndtr
 

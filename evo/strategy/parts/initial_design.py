@@ -11,13 +11,13 @@ DESIGN = 6
 """Number of trials before a strategy uses results."""
 
 MIN_MEASURED = 2
-"""Number of timed trials before a strategy uses results, however many trials failed."""
+"""Number of trials with a time before a strategy uses results. Failed trials do not count."""
 
 ADVICE = "advice"
-"""Origin of a config that was fast elsewhere."""
+"""Origin of proposals that are configs of the advice."""
 
 BEFORE = 2
-"""Number of advised configs that are tried before the warm starts."""
+"""Number of configs of the advice that are tried before the warm starts."""
 
 FIRST, SHARE = 8, 0.5
 """Limit of pending trials: at first a constant, later a fraction of the ended trials. Trials that are pending at the
@@ -28,8 +28,8 @@ CANDIDATES = 16
 """Number of random configs from which the one farthest from all earlier trials is proposed."""
 
 LATEST = 1_000
-"""Number of latest trials that new configs must be far from. The limit matters if no config works and the design does
-not end.
+"""Number of latest trials from which the distance of a new config is computed. The limit matters if all configs fail,
+so that the design does not end.
 """
 
 
@@ -54,7 +54,7 @@ class InitialDesign:
         return bool(self._advice)
 
     def lasting(self, seen: Observations) -> int:
-        """Return the number of trials of the initial design, including the advice that was tried."""
+        """Return the number of trials that belong to the initial design, including advice that was tried so far."""
         return DESIGN + len(self._advice & seen.keys)
 
     def start(self, seen: Observations, *, advice: bool = True) -> Proposal | None:
@@ -85,7 +85,7 @@ class InitialDesign:
 
 
 def most_pending(history: History) -> int:
-    """Return the number of pending trials above which a strategy should wait for results."""
+    """Return the maximum number of pending trials. Further proposals wait for results."""
     return max(FIRST, int(SHARE * len(history.finished)))
 
 

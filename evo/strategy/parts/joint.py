@@ -1,4 +1,4 @@
-"""Optimises two objectives: each proposal seeks the best trade-off for newly drawn weights.
+"""Optimises two objectives: each proposal minimises a combination of both costs with randomly drawn weights.
 
 The costs of both objectives are combined to one cost: the augmented Chebyshev distance from the best value of each
 objective (ParEGO: Knowles, IEEE Trans. Evol. Comput. 10(1), 2006). Its minima over all weights form the whole Pareto
@@ -19,10 +19,13 @@ WEIGHTS = 11
 """Number of weights from which one is drawn, evenly spaced from 0 (only the second objective) to 1 (only the first)."""
 
 AUGMENTED = 0.05
-"""Share of the weighted sum in the distance. It makes configs that are only weakly optimal worse."""
+"""Factor of the weighted sum in the distance. Without this term, a config that is worse in one objective and equal in
+the other could have the same distance.
+"""
 
 LEAST_SPAN = math.log(1.1)
-"""Minimum extent (as a logarithm) by which a distance in one objective is divided, because smaller extents are noise.
+"""Minimum of the divisor of distances in one objective. The divisor is the range of the logarithm of this objective's
+costs on the Pareto front; smaller ranges are noise.
 """
 
 MOST = 500.0
@@ -44,7 +47,7 @@ class Joint:
 
 
 def scalarised(history: History, weight: float) -> History:
-    """Return a copy of the history in which one cost, the weighted combination of both costs, ranks the trials.
+    """Return a copy of the history in which each trial has one cost, the weighted combination of its two costs.
 
     Args:
         weight: weight of the first objective, from 0 to 1. The second objective has the weight 1 - `weight`.

@@ -1,4 +1,4 @@
-"""Neighbours of the elites: configs that differ in one value and in the other values that constraints then require."""
+"""Neighbours of the elites: configs that differ in one value, and in values that constraints require to change too."""
 
 import numpy as np
 
@@ -18,10 +18,10 @@ REMEMBERED = 64
 
 
 class Neighbourhood:
-    """Finds configs that differ from a given config in one value and in the further changes that it requires.
+    """Finds configs that differ from a given config in one value, and in values that constraints require to change too.
 
-    Constraints may tie tunables together, e.g. require two sizes to be equal. Changing one value then makes a valid
-    config invalid. `Relinking` finds the further changes.
+    For example, a constraint may require two sizes to be equal. Changing one size then makes a valid config invalid.
+    `Relinking` finds the further values to change.
     """
 
     def __init__(self, space: Space, relinking: Relinking | None = None) -> None:
@@ -52,7 +52,7 @@ class Neighbourhood:
         return rows
 
     def relinked(self, row: Indices) -> Indices:
-        """Return valid rows for the single changes that make the given valid row invalid, as far as any are found."""
+        """Return a valid row for each single change that makes a valid row invalid, if `Relinking` finds such a row."""
         key = row.tobytes()
         if key not in self._relinked:
             while len(self._relinked) >= REMEMBERED:

@@ -22,7 +22,8 @@ RUNGS = ((1, 1), (3, 3), (9, 9))
 """Pairs (n, trials): the best 1/n of the niches get this many trials."""
 
 STARTS = 20
-"""Number of random configs of a niche from which its first suggestions are made, by copying values of the best trial.
+"""Number of random configs of a niche that are drawn for its first suggestions. Values of the best trial are then
+copied to these configs.
 """
 
 

@@ -135,7 +135,7 @@ class Observations:
 
 
 def spread(ranked: Places, count: int) -> Places:
-    """Return at most `count` entries: the first `count // 2`, and others spread evenly over the rest of the list."""
+    """Return at most `count` entries: the first `count // 2`, and then entries spread evenly over the rest."""
     if len(ranked) <= count:
         return ranked
     first = count // 2

@@ -1,9 +1,10 @@
 """Densities of good and bad configs on the grid of value ranks.
 
 This is the tree-structured Parzen estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (NIPS
-2011), in its multivariate form. The kernel around each observation is a product over the tunables. The score of a
-candidate is ``log l(x) − log g(x)``, where l is the density of the best observations and g the density of the others.
-Kernels are defined on the ranks of a tunable, so a density is a sum of table look-ups. Only valid configs are scored.
+2011), in its multivariate form. The density is a sum of density kernels around the observations; each is a product over
+the tunables. The score of a config x is ``log l(x) − log g(x)``, where l is the density of the best observations and g
+the density of the remaining observations. Density kernels are defined on the ranks of a tunable's values. Only valid
+configs are scored.
 """
 
 import math
@@ -17,10 +18,10 @@ from evo.strategy.parts.observations import Observations, spread
 Scores = npt.NDArray[np.float64]
 
 UNIFORM_SHARE = 0.1
-"""Fraction of a kernel that is spread evenly over all values of a tunable."""
+"""Fraction of a density kernel that is spread evenly over all values of a tunable."""
 
 BANDWIDTH = 0.02
-"""Standard deviation of an ordinal kernel as a fraction of the number of values."""
+"""Standard deviation of the density kernel of an ordinal tunable, as a fraction of the number of values."""
 
 MIN_BANDWIDTH = 0.5
 """Minimum standard deviation in ranks. With it, an adjacent value gets 12 % of the weight."""
@@ -30,18 +31,21 @@ MAX_GOOD = 25
 """Observations that count as good: the best tenth, at most `MAX_GOOD` (Optuna's defaults)."""
 
 MAX_BAD = 300
-"""Maximum number of other observations that are used."""
+"""Maximum number of the remaining observations that are used."""
 
 
 class Parzen:
-    """The kernels of one space, and the densities that they form."""
+    """The density kernels of one space, and the densities that they form."""
 
     def __init__(self, space: Space) -> None:
         self._kernels = [RankKernel(tunable) for tunable in space.tunables]
         self._log_uniform = -sum(math.log(kernel.size) for kernel in self._kernels)
 
     def draw(self, centres: Indices, count: int, rng: np.random.Generator) -> Indices:
-        """Draw rows from a mixture of the kernels around the centres and a uniform distribution, without a check."""
+        """Draw rows from a mixture of the density kernels around the centres and a uniform distribution.
+
+        The rows may be invalid.
+        """
         chosen = rng.integers(len(centres) + 1, size=count)
         rows = np.empty((count, centres.shape[1]), dtype=np.int32)
         quantiles = rng.random(rows.shape)
@@ -97,7 +101,7 @@ class RankKernel:
         self._total = falling + falling[::-1] - self._falling[0]
 
     def weights(self, centres: Indices, ranks: Indices) -> Scores:
-        """Return the weights of the values at `ranks` for kernels at `centres`. Both arrays are broadcast.
+        """Return the weights of the values at `ranks` for density kernels at `centres`. Both arrays are broadcast.
 
         The weights of a centre sum to 1. They are computed in each call, because a table for all pairs of thousands of
         values would need too much memory.

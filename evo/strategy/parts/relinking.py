@@ -1,7 +1,8 @@
 """Path relinking: changes several tied tunables at once, without analysing the constraints.
 
-Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). There, a path connects two
-elites. Here, it starts at a random valid config, so that it can reach values that no elite has.
+Source: Glover, Laguna and Martí, *Fundamentals of Scatter Search and Path Relinking* (2000). In the source, a path
+connects two elites. In this module, a path starts at a random valid config, so that it can reach values that no elite
+has.
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ POOL = 1_000
 
 
 class Relinking:
-    """Finds configs that differ from a given config in one value and in the further changes that it requires.
+    """Finds configs that differ from a given config in one value, and in values that constraints require to change too.
 
     Constraints tie tunables together: for example, the copy engine may need a producer warp, which needs a different
     number of stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path
@@ -58,7 +59,7 @@ class Relinking:
         """
         rows = starts.copy()
         self._take_over(rows, targets, kept, rng)
-        self._take_over(rows, targets, kept, rng)  # a value copied late may make an earlier one valid
+        self._take_over(rows, targets, kept, rng)  # a later copy may make an earlier copy valid
         return rows
 
     def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Configs that operators suggest. At most one of them becomes a trial."""
+"""Configs that operators, e.g. crossover, suggest for one proposal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 TRAINED = 160
-"""Maximum number of observations in a prediction. Its cost grows with the square of this number."""
+"""Maximum number of observations in the model. The time of a prediction grows with the square of this number."""
 
 FITTED = 80
-"""Maximum number of observations in a fit. Its cost grows with the cube of this number."""
+"""Maximum number of observations from which the length scales are fitted. The time of a fit grows with the cube of this
+number.
+"""
 
 BELIEVED = 240
-"""Maximum number of pending configs, the latest ones, that are assumed to have the predicted result."""
+"""Maximum number of pending configs that are assumed to have the predicted result. The latest ones are used."""
 
 FIRST_FIT = 2
 GROWTH = 1.2
@@ -34,8 +36,9 @@ by a fifth.
 """
 
 LEAD = 1.25
-"""Maximum ratio of the second best time to the best time. A larger ratio may be an error, and would make all other
-times look equal, so the best time is limited. If it is correct, it stays the best, and its neighbours are not limited.
+"""Maximum ratio of the second best time to the best time. A larger ratio may be a measurement error, and would make all
+remaining times look equal. The best time is therefore raised to the second best time divided by `LEAD`. A correct best
+time is no longer limited once a neighbour has a similar time.
 """
 
 LABEL_NOISE = 0.1
@@ -49,8 +52,8 @@ class Forecast:
 
     Attributes:
         mean, deviation: mean and standard deviation of the slowness, shape (n,).
-        best: predicted slowness of the best observation. The prediction is used because the measured time may have been
-            short by chance.
+        best: predicted slowness of the best observation. The prediction is used because the measured time may be short
+            by chance.
         success: probability that the config gets a time, shape (n,).
     """
 
@@ -161,25 +164,25 @@ def last_fit(worked: int) -> int:
 def slowness(losses: Floats) -> Floats:
     """Return negative speeds with mean 0 and variance 1. A pruned trial gets the slowest measured time.
 
-    If a value is not positive, the values are not times; they are then standardised without conversion to speeds.
+    If a value is not positive, the losses are not times. They are then standardised without conversion to speeds.
     """
-    figures = within_measured(losses)
-    if figures.min() <= 0:
-        return standardised(figures)
-    if len(figures) > 1:
-        figures = np.maximum(figures, np.partition(figures, 1)[1] / LEAD)
-    return standardised(-figures.min() / figures)
+    values = within_measured(losses)
+    if values.min() <= 0:
+        return standardised(values)
+    if len(values) > 1:
+        values = np.maximum(values, np.partition(values, 1)[1] / LEAD)
+    return standardised(-values.min() / values)
 
 
 def within_measured(losses: Floats) -> Floats:
-    """Return the losses, in which pruned trials have the slowest measured time."""
+    """Return the losses, but with the slowest measured time for pruned trials."""
     measured = losses[losses < HOPELESS]
     return np.minimum(losses, measured.max()) if len(measured) else np.ones_like(losses)
 
 
-def standardised(figures: Floats) -> Floats:
+def standardised(values: Floats) -> Floats:
     """Return the values shifted and scaled to mean 0 and variance 1."""
-    return np.asarray((figures - figures.mean()) / max(float(figures.std()), 1e-9))
+    return np.asarray((values - values.mean()) / max(float(values.std()), 1e-9))
 
 
 _ONE_AT_A_TIME = RLock()

@@ -1,9 +1,9 @@
 """Transfer: earlier searches of the same family suggest the first configs of a search for another problem.
 
-A Gaussian process learns, from config and problem together, the times of other problems relative to the best time of
-each problem. It then predicts which configs are fastest for the new problem. This is a multi-task model as in Swersky,
-Snoek and Adams, *Multi-Task Bayesian Optimization* (2013), but it uses the problem's fields as inputs in place of a
-learned correlation.
+A Gaussian process learns how a time, relative to the best time of its problem, depends on the config and the problem.
+It then predicts which configs are fastest for the new problem. This is a multi-task model as in Swersky, Snoek and
+Adams, *Multi-Task Bayesian Optimization* (2013), but with the problem's fields as inputs in place of a learned
+correlation.
 """
 
 import math
@@ -21,10 +21,10 @@ from evo.strategy.parts.surrogate import single_thread, slowness
 from evo.trial import Config, Value
 
 NEAREST = 4
-"""Maximum number of earlier searches that are used, those of the nearest problems."""
+"""Maximum number of earlier searches that are used: the searches of the nearest problems."""
 
 LEARNED = 240
-"""Maximum number of results that are used. All searches contribute equally many."""
+"""Maximum number of results that are used. All searches contribute the same number."""
 
 FITTED = 100
 """Maximum number of results from which the length scales are fitted."""
@@ -36,7 +36,7 @@ LEAST = 10
 """Minimum number of results. A search with fewer results is ignored."""
 
 SAMPLED = 200
-"""Number of random candidates drawn from all mechanisms, and number of those drawn from the whole space."""
+"""Number of random candidates with all mechanisms equally frequent, and also of uniformly random candidates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +59,11 @@ def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earl
     Args:
         space: space of the new problem.
         problem: the new problem.
-        earlier: searches of other problems, the most relevant first. Only the first `NEAREST` are used.
+        earlier: searches of other problems, most similar problem first. Only the first `NEAREST` are used.
         count: maximum number of configs.
 
     Returns:
-        Distinct configs, which are equal for equal arguments. Empty if there are too few results.
+        Distinct configs; none if there are too few results. Equal arguments give equal configs.
     """
     tasks = [task for each in earlier[:NEAREST] if (task := _task(space, each)) is not None]
     if not tasks or count < 1:
@@ -74,7 +74,7 @@ def predicted(space: Space, problem: Mapping[str, Value], earlier: Sequence[Earl
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """Results of an earlier search as rows of the new space, fastest first. The rows need not be valid there."""
+    """Results of an earlier search as rows of the new space, fastest first. The rows may be invalid."""
 
     problem: Mapping[str, Value]
     rows: Indices
@@ -82,7 +82,7 @@ class _Task:
 
 
 def _task(space: Space, earlier: Earlier) -> _Task | None:
-    """Return the results whose configs can be expressed in the new space; None if there are fewer than `LEAST`."""
+    """Return the results whose configs have a nearest row in the new space; None if there are fewer than `LEAST`."""
     found: dict[bytes, tuple[Indices, float]] = {}
     for config, cost in sorted(earlier.results, key=lambda each: each[1]):
         if (row := nearest_row(space, config)) is not None and math.isfinite(cost):
@@ -94,11 +94,11 @@ def _task(space: Space, earlier: Earlier) -> _Task | None:
 
 
 def nearest_row(space: Space, config: Config) -> Indices | None:
-    """Return the row of this space that is nearest to a config of another space.
+    """Return the row of `space` that is nearest to a config of another space.
 
-    Equal values are kept, numbers are replaced by the nearest number, and missing tunables get their default. If a
-    value that is not a number is absent from this space, the result is None, because results of a different mechanism
-    do not transfer.
+    Values that `space` has are kept, other numbers are replaced by the nearest number, and missing tunables get their
+    default. The result is None if `space` lacks a value that is not a number, because results do not transfer between
+    mechanisms.
     """
     ranks = [_nearest_rank(tunable, config.get(tunable.name)) for tunable in space.tunables]
     return None if None in ranks else np.array(ranks, dtype=np.int32)
@@ -117,7 +117,7 @@ def _nearest_rank(tunable: Tunable, value: Value | None) -> int | None:
 
 
 def _distance(one: Value, other: Value) -> float:
-    """Return the distance of two numbers: the number of doublings if both are positive, else the difference plus 1."""
+    """Return ``|log2(one / other)|`` if both numbers are positive, else ``|one - other| + 1``."""
     a, b = float(one), float(other)
     return abs(math.log2(a / b)) if min(a, b) > 0 else abs(a - b) + 1.0
 
@@ -144,9 +144,10 @@ def _predicted(space: Space, problem: Mapping[str, Value], tasks: Sequence[_Task
 
 
 def _features(problems: Sequence[Mapping[str, Value]]) -> tuple[Floats, Flags]:
-    """Return the varying problem fields as coordinates, shape (problems, fields), and for each whether it is a name.
+    """Return the coordinates of problem fields that vary, shape (problems, fields), and a mask of fields with names.
 
     The coordinate of a positive number grows by 1 per three doublings, because the model expects distances of about 1.
+    Other values are names: all different values of such a field have the same distance.
     """
     columns: list[list[float]] = []
     names = []

@@ -67,18 +67,18 @@ class StudyReader:
         return self.read(trials)
 
     def expect(self, number: int, config: Config) -> None:
-        """Record that a trial got this config and has not ended."""
+        """Record that a config was proposed to a trial that has not ended."""
         self._ask(number, config)
 
     def note(self, config: Config) -> dict[str, Any]:
-        """Return the data to store with a trial that gets this config. Its ranks are valid only on the same grid."""
+        """Return the data to store with a trial to which a config is proposed. Ranks are valid only for this grid."""
         return {"grid": self._grid, "ranks": self._space.encode(config).tolist()}
 
     def unmet(self, *, most: float = math.inf) -> Config | None:
         """Return a proposed config that no trial has used; None if there is none.
 
         Args:
-            most: maximum number of trials that may have got this config without using it.
+            most: maximum number of trials that did not use the config although it was proposed to them.
         """
         return next((config for key, config in self._unmet.items() if self._missed[key] <= most), None)
 
@@ -118,14 +118,14 @@ class StudyReader:
             self._pending.pop(trial.number, None)
 
     def _miss(self, asked: Trial) -> None:
-        """Record that a trial used a config other than the proposed one."""
+        """Record that a trial did not use the proposed config."""
         key = self._space.key(asked.config)
         self._tell(asked, Abandoned(worker_losses=1))
         self._unmet[key] = asked.config
         self._missed[key] += 1
 
     def _counts(self, config: Config, trial: FrozenTrial) -> bool:
-        """Return True if this ended trial is, so far, the one that counts among the trials with this config."""
+        """Return True if the result of this ended trial, and not of an earlier trial, counts for the config."""
         key = self._space.key(config)
         so_far = self._counting.setdefault(key, trial)
         if so_far.number != trial.number and self._times.outdoes(trial, so_far):
@@ -168,7 +168,7 @@ class StudyReader:
 
 
 def _digest(axes: Sequence[Axis]) -> str:
-    """Return a digest of the axes' names and values; equal digests mean equal grids."""
+    """Return a digest of the axes' names and values. Equal digests mean equal grids."""
     return hashlib.sha256(repr([(each.name, each.values) for each in axes]).encode()).hexdigest()[:16]
 
 
@@ -211,9 +211,9 @@ class PositiveTimes:
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        """Return True if `trial` replaces `other` for the same config: only it has a value, or its value is better.
+        """Return True if `trial` counts for a config in place of `other`: only `trial` has a value, or a better value.
 
-        Trials with equal parameters are repetitions, of which the first counts.
+        Of trials with equal parameters, the first counts.
         """
         if trial.state != TrialState.COMPLETE or trial.value is None:
             return False

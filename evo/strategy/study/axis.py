@@ -34,8 +34,7 @@ class Axis:
 
     Attributes:
         values: Optuna's values, by rank.
-        tunable: tunable with the same values, or with their ranks if a tunable cannot have the values (mixed types,
-            None).
+        tunable: tunable with the values or, if a tunable cannot have such values (mixed types, None), with their ranks.
     """
 
     name: str
@@ -64,8 +63,7 @@ def axes_of(distributions: Distributions) -> list[Axis]:
     """Return a grid of values for each parameter.
 
     Raises:
-        InvalidInput: a parameter cannot be represented by a grid (the message names it), or there are too many
-            parameters.
+        InvalidInput: a parameter cannot be represented by a grid, or there are too many parameters.
     """
     if not distributions:
         raise InvalidInput(

@@ -14,7 +14,8 @@ from evo.trial import Trial
 from evo.trial.history import History, informative
 
 FAILED = 1.5
-"""A failure is recorded as this factor times the slowest time before it; Optuna's sampler ignores trials that FAIL."""
+"""A failure is recorded as a time: this factor times the slowest earlier time. Optuna's sampler ignores failed trials.
+"""
 
 
 class OptunaStudy:
@@ -32,7 +33,7 @@ class OptunaStudy:
         study.ask()
         asking = study.get_trials(deepcopy=False)[-1]
         suggested = sampler.sample_relative(study, asking, self._distributions)
-        study.tell(asking.number, state=TrialState.FAIL)  # the proposal itself is added from the history
+        study.tell(asking.number, state=TrialState.FAIL)  # the proposal is added when the history contains it
         return np.array([suggested[name] for name in self._space.names], dtype=np.int32)
 
     def _updated(self, history: History) -> Study:
