@@ -390,7 +390,8 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
         ),
         (
             t4(result(block=1) | {"objectives": ["score"], "measurements": [{"name": "score", "value": -1.0}]}),
-            r"measurements: the objective 'score' is not a time, and no measurement is named 'time'; .*minimises the time"
+            r"measurements: the objective 'score' is not a time, and no measurement is named 'time'; .*minimises"
+            r" the time"
             r".*here 2 for -1, which is 1 - \"score\"",
         ),
         (
