@@ -141,7 +141,7 @@ def child(tmp_path: Path, body: str, timeout_s: float) -> "subprocess.CompletedP
 
 
 @pytest.mark.parametrize("fault", STICKY)
-def test_sticky_cuda_error_affects_only_the_process_that_caused_it(
+def test_sticky_cuda_error_affects_only_the_process_that_caused_the_error(
     bench: Workbench, session: CudaSession, fault: str
 ) -> None:
     done = child(bench.folder, STICKY[fault], 60)
@@ -164,7 +164,7 @@ def least_us(timer: Timer) -> float:
     return min(timer.sample() for _ in range(20))
 
 
-def test_timer_is_proportional_to_the_length_of_the_kernel(bench: Workbench, session: CudaSession) -> None:
+def test_measured_time_is_proportional_to_the_work_of_the_kernel(bench: Workbench, session: CudaSession) -> None:
     loop = "float y = x[0]; for (int i = 0; i < {}; ++i) y = fmaf(y, y, 1.f); out[threadIdx.x] = y;"
     buffers = session.allocate((X, OUT), INPUTS)
     times = [least_us(session.timer(bench.load(loop.format(trips)), [buffers])) for trips in (10_000, 40_000)]
@@ -185,7 +185,7 @@ def test_cold_timing_sample_calls_the_kernel_on_every_buffer_set(bench: Workbenc
     assert all(np.array_equal(each.read("out"), 2 * INPUTS["x"]) for each in sets)
 
 
-def test_one_shot_timer_calls_each_buffer_set_once_on_its_current_content(
+def test_one_shot_timer_calls_the_kernel_once_on_the_current_content_of_each_buffer_set(
     bench: Workbench, session: CudaSession
 ) -> None:
     """A kernel that adds to its outputs shows the number of calls and the initial content."""
@@ -234,7 +234,7 @@ def test_measured_copy_bandwidth_is_near_the_tabulated_peak(gpu: Device, tmp_pat
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_output_distance_computed_on_the_gpu_equals_that_of_the_host(session: CudaSession, dtype: str) -> None:
+def test_output_distance_is_equal_on_gpu_and_host(session: CudaSession, dtype: str) -> None:
     rng = np.random.default_rng(0)
     right = rng.standard_normal((3, 1001))
     values = (right + rng.normal(0, 1e-3, right.shape)).astype(dtype)

@@ -393,7 +393,7 @@ def test_baselines_run_and_are_timed(bench: Workbench, family: str, text: str) -
 
 
 @pytest.mark.parametrize("causal", ["false", "true"])
-def test_attention_reference_on_the_gpu_equals_that_of_the_host(
+def test_attention_reference_is_equal_on_gpu_and_host(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, causal: str
 ) -> None:
     package = find("sdpa")

@@ -312,7 +312,7 @@ def test_write_requests_with_a_cookie_need_the_csrf_token(callers: Callers) -> N
     assert browser.post(path, headers={"X-CSRF-Token": mine, "Origin": "https://evil.example"}).status_code == 403
 
 
-def test_refused_form_links_back_to_its_filled_in_fields(callers: Callers) -> None:
+def test_error_page_of_a_refused_form_links_to_the_form_with_the_user_input(callers: Callers) -> None:
     """After signing out or in again elsewhere, the refusal links back to the filled-in form."""
     typed = {"family": "toy", "problem.N": "48", "notes": "a & b\nc", "csrf": "of another session"}
     signed_out = callers.service.client().post("/start", data=typed)

@@ -201,7 +201,7 @@ def test_every_result_of_a_batch_gets_its_own_status(rest: Rest) -> None:
     assert rest.http.post("/results", json={"results": []}).status_code == 422
 
 
-def test_heartbeat_answers_which_attempts_to_cancel(rest: Rest) -> None:
+def test_heartbeat_response_lists_the_attempts_to_cancel(rest: Rest) -> None:
     rest.prepare()
     rest.submit()
     lease = rest.claim()[0]
@@ -338,7 +338,7 @@ def test_answer_to_a_result_lists_the_artefacts_missing_from_the_service(rest: R
     assert (again["status"], again["lacking"]) == ("repeated", [])
 
 
-def test_report_renews_the_age_of_the_artefacts_it_names(rest: Rest, tmp_path: Path) -> None:
+def test_delivery_of_a_report_renews_the_age_of_the_artefacts_in_the_report(rest: Rest, tmp_path: Path) -> None:
     content = b"source"
     digest = hashlib.sha256(content).hexdigest()
     rest.prepare()
@@ -509,7 +509,7 @@ def test_internal_error_response_contains_no_exception_text(rest: Rest, monkeypa
     assert response.json()["detail"].startswith("this is a bug of kernel-evo")
 
 
-def test_trial_states_are_pending_and_every_outcome_kind() -> None:
+def test_trial_states_are_pending_and_all_kinds_of_outcomes() -> None:
     assert set(get_args(TrialState)) == {"pending", *(kind.kind for kind in get_args(Outcome))}
 
 

@@ -220,7 +220,7 @@ def test_event_stream_ends_cleanly_when_the_database_becomes_unavailable(
     log.exception.assert_not_called()
 
 
-def test_request_that_the_stopping_service_cannot_wait_for_is_answered_with_503() -> None:
+def test_request_that_is_unfinished_when_the_service_stops_gets_503() -> None:
     async def cancelled(*_: object) -> None:
         raise asyncio.CancelledError
 

@@ -249,7 +249,7 @@ def test_idempotency_keys_are_separate_per_caller_and_store_no_token_secrets(res
         assert not any(b"secret" in (row.body or b"") for row in session.scalars(select(AnswerRow)))
 
 
-def test_idempotency_keys_survive_a_clock_jump_until_they_are_collected(
+def test_idempotency_keys_stay_valid_after_a_clock_jump_until_they_are_deleted(
     rest: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body, key = {"family_digest": "ab" * 32}, {"Idempotency-Key": "k"}

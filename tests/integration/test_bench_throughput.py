@@ -62,7 +62,9 @@ def test_throughput_bench_fails_if_any_command_is_too_slow(monkeypatch: pytest.M
     assert run(monkeypatch, "print(100.0)") == 1
 
 
-def test_zero_rounds_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_throughput_bench_refuses_zero_rounds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(monkeypatch, "", "--turns", "0") == 2
     assert "--turns is at least 1, not 0" in capsys.readouterr().err
 

@@ -55,7 +55,7 @@ def test_equal_sources_give_equal_working_binaries(compiler: CCompiler, tmp_path
     assert ctypes.CDLL(str(path)).f(5) == 27
 
 
-def test_constant_changes_the_binary_but_comment_does_not(compiler: CCompiler) -> None:
+def test_changed_constant_changes_the_binary_and_changed_comment_does_not(compiler: CCompiler) -> None:
     sources = ("int f(void) { return 1; }", "int f(void) { return /* one */ 1; }", "int f(void) { return 2; }")
     results = [compiler.compile(unit(source), timeout_s=30) for source in sources]
     digests = [result.digest for result in results if isinstance(result, Artefact)]
@@ -76,7 +76,7 @@ def test_constant_changes_the_binary_but_comment_does_not(compiler: CCompiler) -
     ],
     ids=["suffix of another name", "one of three", "alias", "weak", "ifunc", "assembly", "default visibility"],
 )
-def test_exported_kernel_is_accepted_among_other_functions_and_aliases(compiler: CCompiler, source: str) -> None:
+def test_kernel_is_found_among_other_exported_functions_and_aliases(compiler: CCompiler, source: str) -> None:
     made = compiler.compile(Unit(source=source, architecture="native", entry="kernel"), timeout_s=60)
     assert isinstance(made, Artefact), made
 
@@ -134,7 +134,7 @@ def test_broken_compiler_is_reported() -> None:
         _ = CCompiler(["false"]).version
 
 
-def test_localised_compiler_runs_in_english(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiler_prints_english_messages_in_any_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrapper = tmp_path / "my tools" / "cc"
     wrapper.parent.mkdir()
     translated = "printf 'gcc (\\251) F\\374r\\n'; exit 1"

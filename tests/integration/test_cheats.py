@@ -304,7 +304,9 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_special_values_that_the_contract_draws_are_verified(session: Session, tmp_path: Path, kind: str) -> None:
+def test_special_values_that_inputs_of_the_family_contain_are_verified(
+    session: Session, tmp_path: Path, kind: str
+) -> None:
     formula, output = SPECIAL[kind]
     one, x = GOLDENS[0], GOLDENS[0].inputs["x"].copy()
     x[[3, 500, 999]] = np.nan, -0.0, 1e-40

@@ -72,7 +72,7 @@ def test_error_names_the_mistyped_argument_and_creates_no_database(
     assert not line.database.exists()
 
 
-def test_problem_is_refused_for_the_requested_device(working: CommandLine) -> None:
+def test_problem_that_the_requested_device_does_not_support_is_refused(working: CommandLine) -> None:
     for device, said in (
         (("--compile-only", "--target", "sm_90"), "rows of a transposed v begin at multiples of 16 bytes"),
         (("--device", "cpu"), "the CPU kernel reads v by rows"),
@@ -260,7 +260,7 @@ def test_read_only_database_is_reported(tmp_path: Path) -> None:
     assert "use another --db" in refused.err
 
 
-def test_search_works_with_an_unwritable_cache_and_reports_it_once(
+def test_search_with_an_unwritable_cache_succeeds_and_reports_the_cache_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cache folder is a file, so caching is impossible."""

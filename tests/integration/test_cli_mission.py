@@ -14,7 +14,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 @pytest.mark.long
-def test_mission_rehearsal_writes_a_report_and_does_not_overwrite_it_without_force(
+def test_mission_rehearsal_writes_a_report_and_replaces_an_earlier_report_only_with_force(
     line: CommandLine, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.md"

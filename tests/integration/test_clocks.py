@@ -113,7 +113,9 @@ def test_search_running_time_is_not_negative_after_the_clock_is_set_back(stage: 
 
 
 @pytest.mark.parametrize("seconds", [HOUR_S, -HOUR_S])
-def test_workers_stay_connected_during_an_interruption_and_disconnect_after_it(stage: Stage, seconds: float) -> None:
+def test_workers_are_connected_during_an_interruption_and_disconnected_after_the_interruption(
+    stage: Stage, seconds: float
+) -> None:
     stage.submit()
     stage.interrupt(seconds)
     stage.conductor.sweep()

@@ -58,7 +58,7 @@ CUDA = Unit(source="", architecture="sm_89", entry="f", language="cuda")
         ("b", "struct S { int a, b; };\nint f(struct S *s) { return s->a; }"),
     ],
 )
-def test_advice_names_the_colliding_macro_and_the_macros_list_without_this_macro(
+def test_advice_names_the_colliding_macro_and_shows_a_macros_key_without_this_macro(
     cc: CCompiler, name: str, text: str
 ) -> None:
     unit = with_macros(text, {name: "128", "TILE": "4"}, C)
@@ -238,7 +238,7 @@ def test_advice_names_the_option_that_the_c_compiler_lacks(cc: CCompiler) -> Non
     assert said.startswith("the compiler has no option -qopenmp; remove it from `flags` under [cpu]")
 
 
-def test_advice_names_the_missing_header_and_where_to_put_it(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
+def test_advice_names_the_missing_header_and_the_folder_for_the_header(cc: CCompiler, nvrtc: NvrtcCompiler) -> None:
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
     assert own.startswith("mine.h is not in the source's folder") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
@@ -331,7 +331,7 @@ def test_macro_redefined_by_a_system_header_is_refused(cc: CCompiler, name: str,
         ("bool", "stdbool.h"),
     ],
 )
-def test_macro_that_a_header_replaces_is_named_with_the_error_that_follows(
+def test_compile_error_names_the_macro_that_a_header_redefines_or_removes(
     cc: CCompiler, name: str, header: str
 ) -> None:
     unit = with_macros(f"#include <{header}>\nint f(void) {{ int a[{name}]; return sizeof a; }}", {name: "4"}, C)
@@ -340,14 +340,16 @@ def test_macro_that_a_header_replaces_is_named_with_the_error_that_follows(
 
 
 @pytest.mark.parametrize(("name", "header"), [("printf", "stdio.h"), ("va_list", "stdio.h"), ("div", "stdlib.h")])
-def test_macro_named_as_a_function_of_a_header_is_named(cc: CCompiler, name: str, header: str) -> None:
+def test_compile_error_names_the_macro_that_has_the_name_of_a_header_function(
+    cc: CCompiler, name: str, header: str
+) -> None:
     unit = with_macros(f"#include <{header}>\nint f(void) {{ return {name}; }}", {name: "4"}, C)
     told = failure(cc, unit, macros("", **{name: "tunable"}))
     assert f"uses {name} as a name of its own. Rename the tunable in family.toml, e.g. TUNED_{name}" in told
 
 
 @pytest.mark.parametrize("file", ["kernel.c", "source.c"])
-def test_compiler_message_shows_the_source_line_that_it_names(cc: CCompiler, file: str) -> None:
+def test_compiler_message_contains_the_text_of_the_source_line(cc: CCompiler, file: str) -> None:
     text = "int g(void) { return 0; }\nint f(void) { return absent; }\n"
     unit = replace(C, source=f'#define A 1\n#define B 2\n#line 1 "{file}"\n{text}')
     made = cc.compile(unit, timeout_s=60)
@@ -380,7 +382,7 @@ def test_family_header_that_defines_a_macro_under_ifndef_compiles_without_warnin
         "int f(void) { return SIZE; }\n#define SIZE 3",
     ],
 )
-def test_macro_with_its_value_unchanged_at_every_use_is_accepted(cc: CCompiler, text: str) -> None:
+def test_macro_whose_value_is_unchanged_at_every_use_is_accepted(cc: CCompiler, text: str) -> None:
     assert warned(cc, with_macros(text, {"SIZE": "8"}, C), SIZE="tunable") is None
 
 

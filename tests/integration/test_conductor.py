@@ -334,7 +334,7 @@ def test_champion_confirmed_on_a_slowed_device_is_not_challenged_by_slower_trial
     assert confirmed == [view.champion.config]
 
 
-def test_trial_challenges_again_if_the_incumbent_changed_meanwhile(stage: Stage) -> None:
+def test_trial_challenges_again_if_the_incumbent_changed_during_its_confirmation(stage: Stage) -> None:
     slow = stage.submit(budget={"trials": 2})
     fast = stage.submit(budget={"trials": 9}, seed=3)
     held = None

@@ -73,7 +73,7 @@ def test_no_cpu_is_offered_without_a_compiler(folder: Path, monkeypatch: pytest.
     assert CpuDriver().discover(folder) == []
 
 
-def test_timing_sample_of_a_short_call_repeats_it_to_the_minimum_length() -> None:
+def test_timing_sample_repeats_a_short_call_until_the_minimum_duration() -> None:
     timer = CallTimer([lambda: None])
     assert timer.calls > 100
     sample_us = timer.sample()
@@ -138,7 +138,9 @@ void f(const float *x, float *out) {
 """
 
 
-def test_outputs_that_the_runner_or_a_later_call_writes_are_not_residue_of_a_pool(folder: Path, tmp_path: Path) -> None:
+def test_outputs_changed_by_the_runner_or_a_later_call_do_not_count_as_late_writes_of_a_thread_pool(
+    folder: Path, tmp_path: Path
+) -> None:
     """The threads of a pool outlive a call, so the outputs are compared with those at its end."""
     arguments = [
         Argument(name="x", role="input", dtype="float32", shape=(64,)),

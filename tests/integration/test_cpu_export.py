@@ -161,7 +161,7 @@ def test_in_place_arguments_must_be_passed(adding: Path, given: dict[str, None])
         loaded().Kernel(adding)(x=np.ones(N, np.float32), **given)
 
 
-def test_inputs_and_outputs_that_are_none_count_as_left_out(adding: Path) -> None:
+def test_arguments_of_value_none_count_as_omitted(adding: Path) -> None:
     kernel, y = loaded().Kernel(adding), np.ones(N, np.float32)
     with pytest.raises(TypeError, match="x is missing"):
         kernel(x=None, y=y)
@@ -169,7 +169,9 @@ def test_inputs_and_outputs_that_are_none_count_as_left_out(adding: Path) -> Non
 
 
 @pytest.mark.parametrize(("timed", "passed"), [(True, 2.0), (False, 9.0)])
-def test_passed_output_gets_its_initial_value_only_if_that_is_timed(adding: Path, timed: bool, passed: float) -> None:
+def test_output_passed_by_the_caller_is_filled_only_if_the_fill_is_timed(
+    adding: Path, timed: bool, passed: float
+) -> None:
     described = json.loads((adding / "config.json").read_text())
     described["arguments"][2]["init_timed"] = timed
     (adding / "config.json").write_text(json.dumps(described))

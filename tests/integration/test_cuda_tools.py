@@ -66,11 +66,13 @@ def test_recorded_sanitizer_output_is_parsed(recording: str, findings: tuple[str
         ),
     ],
 )
-def test_sanitizer_output_gives_the_reason_why_it_did_not_run(tool: str, log: str, expected: Sanitized) -> None:
+def test_sanitizer_output_gives_the_reason_why_the_sanitizer_did_not_run(
+    tool: str, log: str, expected: Sanitized
+) -> None:
     assert sanitizer.read(tool, log) == expected
 
 
-def test_ncu_raw_page_is_converted_to_standard_units() -> None:
+def test_csv_output_of_ncu_is_converted_to_standard_units() -> None:
     hot, cold = (profiler.read((RECORDED / f"ncu-0-{mode}.csv").read_text()) for mode in ("hot", "cold"))
     assert hot.skipped is None
     assert hot.figures == pytest.approx(
@@ -103,7 +105,7 @@ def test_ncu_raw_page_is_converted_to_standard_units() -> None:
     assert cold.figures["l2_hit_rate"] == 0.4997
 
 
-def test_sector_efficiency_is_the_lower_of_loads_and_copies() -> None:
+def test_sector_efficiency_is_the_lower_value_of_loads_and_copies() -> None:
     names = FIGURES["sector_efficiency"].metric.names
     page = dict(zip(names, ("0.00", "87.5"), strict=True))
     assert value_of(FIGURES["sector_efficiency"].metric, page) == 0.875

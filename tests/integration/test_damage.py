@@ -319,9 +319,7 @@ def test_writes_continue_after_checkpoints_of_another_program(living: Database) 
 
 
 @pytest.mark.parametrize("kept", [0, 50, 4096, 20_000])
-def test_a_database_file_cut_while_it_is_open_is_reported_then_and_at_the_next_start(
-    living: Database, kept: int
-) -> None:
+def test_truncation_of_an_open_database_is_reported_at_once_and_at_the_next_start(living: Database, kept: int) -> None:
     path = file_of(living)
     os.truncate(path, kept)
     for use in (write, Database.check, write):
@@ -334,7 +332,7 @@ def test_a_database_file_cut_while_it_is_open_is_reported_then_and_at_the_next_s
     assert log_of(path).exists()
 
 
-def test_a_new_connection_to_an_emptied_file_does_not_remove_the_log(living: Database) -> None:
+def test_new_connection_to_an_emptied_database_does_not_remove_the_log(living: Database) -> None:
     path = file_of(living)
     living.engine.dispose()
     write(living)
@@ -347,7 +345,7 @@ def test_a_new_connection_to_an_emptied_file_does_not_remove_the_log(living: Dat
 
 
 @pytest.mark.parametrize("kept", [0, 10, 40_000])
-def test_log_that_lost_frames_is_reported_at_the_next_start_with_a_command_that_discards_them(
+def test_log_that_lost_frames_is_reported_at_the_next_start_with_a_command_that_discards_the_rest(
     living: Database, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy" / "evo.db"

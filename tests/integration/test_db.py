@@ -221,7 +221,9 @@ def test_concurrent_opens_of_a_new_postgresql_database_all_succeed(postgresql: S
         database.close()
 
 
-def test_closing_the_database_closes_a_session_in_use_only_at_its_end(locations: Callable[[], Location]) -> None:
+def test_closing_the_database_closes_a_session_in_use_only_after_the_session_ends(
+    locations: Callable[[], Location],
+) -> None:
     database = Database.open(locations())
     with database.read() as session:
         session.execute(text("SELECT 1"))
@@ -277,7 +279,7 @@ def test_error_names_the_unreachable_database_server() -> None:
         Database.open("postgresql://me:secret@127.0.0.1:1/evo")
 
 
-def test_error_of_a_missing_postgresql_database_says_it_does_not_exist(postgresql: Server) -> None:
+def test_error_names_the_missing_postgresql_database(postgresql: Server) -> None:
     location = postgresql.lend()
     assert location.server is not None
     missing = location.server.set(database="missing").render_as_string(hide_password=False)

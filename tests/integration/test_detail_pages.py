@@ -249,7 +249,7 @@ def test_champion_page_shows_every_promotion_rule(stage: Stage, page: httpx.Clie
     assert page.get("/champions/99").status_code == 404
 
 
-def test_pages_of_a_family_without_work_table_say_that_it_is_missing(tmp_path: Path) -> None:
+def test_pages_of_a_family_without_work_table_state_that_the_table_is_missing(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "evo.db")
     stage.register_worker("w1", DEVICE)
     stage.register_family({key: value for key, value in TOY.items() if key != "work"}, OTHER_DIGEST)

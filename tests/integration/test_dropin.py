@@ -189,7 +189,7 @@ def test_attention_reads_views_of_one_projection_without_a_copy(
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_exported_cross_entropy_equals_that_of_pytorch_with_ignored_rows(fast: Any, reduction: str) -> None:
+def test_exported_cross_entropy_equals_pytorch_if_rows_are_ignored(fast: Any, reduction: str) -> None:
     import torch
 
     x, target = drawn(6, 40), torch.tensor([3, -100, 39, 0, -100, 7])
@@ -268,7 +268,9 @@ def rotation() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", list(CALLS))
-def test_compiled_calls_trace_as_one_operator_and_as_pytorch_with_gradients(fast: Any, name: str) -> None:
+def test_compiled_call_is_one_operator_without_gradients_and_pytorch_operations_with_gradients(
+    fast: Any, name: str
+) -> None:
     import torch
 
     function, inputs = CALLS[name](fast)
@@ -625,7 +627,7 @@ def test_call_with_more_threads_than_searched_falls_back(fast: Any) -> None:
     assert (served(fast), reasons(fast)) == (0, ["searched for 1 of PyTorch's 2 threads"])
 
 
-def test_rms_norm_gradients_equal_those_of_pytorch(fast: Any) -> None:
+def test_rms_norm_gradients_equal_the_gradients_of_pytorch(fast: Any) -> None:
     import torch
 
     gradients = []
@@ -638,7 +640,7 @@ def test_rms_norm_gradients_equal_those_of_pytorch(fast: Any) -> None:
     assert served(fast) == 1
 
 
-def test_rms_norm_operator_passes_opcheck_and_traces(fast: Any) -> None:
+def test_rms_norm_operator_passes_opcheck_and_can_be_traced(fast: Any) -> None:
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -35,7 +35,7 @@ def root(rest: Local) -> str:
     return str(rest.http.base_url).removesuffix("/api/v1/")
 
 
-def test_head_response_equals_get_without_the_body(rest: Local) -> None:
+def test_head_response_equals_the_get_response_without_body(rest: Local) -> None:
     search = rest.submit()["id"]
     paths = {path for method, path, _ in rules(rest.app) if method == "GET" and "{" not in path}
     paths |= {f"/searches/{search}", f"/api/v1/searches/{search}", f"/api/v1/searches/{search}/trials.csv"}

@@ -146,7 +146,7 @@ def test_wrong_answer_outcome_names_the_fault(workshop: Workshop, fault: str, re
     assert outcome.reason.startswith(reason)
 
 
-def test_nondeterministic_result_passes_if_the_objective_allows_it(workshop: Workshop) -> None:
+def test_nondeterministic_result_passes_if_the_objective_allows_any_order(workshop: Workshop) -> None:
     assert isinstance(workshop.report("random", objective=Objective(deterministic=False)).outcome, Measured)
 
 
@@ -295,7 +295,7 @@ def test_trial_proposed_before_the_first_result_is_compared_with_the_fastest_ker
     assert isinstance(outcome, Pruned) and not outcome.verified
 
 
-def test_slow_kernel_is_verified_on_every_case_if_a_metric_ranks(workshop: Workshop) -> None:
+def test_slow_kernel_is_verified_on_every_case_if_trials_are_ranked_by_a_metric(workshop: Workshop) -> None:
     by_block = Objective(metric="UNROLL")
     assert isinstance(workshop.report(objective=by_block).outcome, Measured)
     assert isinstance(workshop.report("slow_tail", objective=by_block).outcome, WrongAnswer)
@@ -406,7 +406,7 @@ def test_broken_reference_of_a_single_config_raises_an_error_with_its_cause(
         evaluate_config(broken, config(), problem=broken.family.problem("N=256", "cpu"), device=device, folder=tmp_path)
 
 
-def test_reference_time_limit_is_four_times_that_of_a_candidate_and_at_least_60_s() -> None:
+def test_reference_time_limit_is_four_times_the_limit_of_a_candidate_and_at_least_60_s() -> None:
     assert open_limit_s(Policy(verify_timeout_s=1.0)) == 60.0
     assert open_limit_s(Policy(verify_timeout_s=100.0)) == 400.0
 
@@ -416,7 +416,7 @@ def guardians() -> list[psutil.Process]:
     return running_with("workers.runner.guardian", psutil.Process().children())
 
 
-def test_runner_is_kept_for_good_trials_and_replaced_after_a_wrong_answer(workshop: Workshop) -> None:
+def test_runner_is_kept_after_measured_trials_and_replaced_after_a_wrong_answer(workshop: Workshop) -> None:
     pids = []
     for fault in ("none", "none", "syntax", "none", "nan", "none"):
         workshop.report(fault)

@@ -65,7 +65,7 @@ def test_plot_queries_summarise_a_search_in_bounded_rows(stage: Stage) -> None:
         assert (nothing.extent(), nothing.records(), nothing.outcomes(3), nothing.work(3)) == (0, [], [], [])
 
 
-def test_trials_have_ranks_and_champions_their_history(stage: Stage, tmp_path: Path) -> None:
+def test_trials_have_ranks_and_champions_have_their_history(stage: Stage, tmp_path: Path) -> None:
     search = played(stage)
     with stage.database.read() as session:
         genealogy = Genealogy(session, search)

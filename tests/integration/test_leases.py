@@ -359,7 +359,7 @@ def test_superseded_worker_process_is_refused_and_the_conflict_is_shown(stage: S
         assert Fleet(session).worker("w1").contested_at is None
 
 
-def test_living_worker_registers_again_if_the_process_in_a_restored_backup_is_silent(stage: Stage) -> None:
+def test_worker_registers_again_if_the_earlier_process_in_a_restored_backup_is_silent(stage: Stage) -> None:
     """The database knows the process of the time of the backup as the last one."""
     stage.submit()
     register(stage, "at the time of the backup")

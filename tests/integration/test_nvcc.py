@@ -122,7 +122,7 @@ def test_unusable_nvcc_raises_no_nvcc_error_instead_of_failing_the_kernel(fake: 
         NvccCompiler().compile(UNIT, timeout_s=60)
 
 
-def test_compiling_for_nvcc_without_nvcc_is_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compilation_with_missing_nvcc_is_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(nvcc, "_TOOLKIT", Path("/nowhere"))
     monkeypatch.setattr(nvcc, "in_wheels", lambda *_: [])

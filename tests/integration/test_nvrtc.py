@@ -229,12 +229,12 @@ def test_kernel_without_extern_c_is_refused_because_its_name_is_missing(compiler
     assert "the kernel `f`" in failed.log and "is not found in the binary" in failed.log and 'extern "C"' in failed.log
 
 
-def test_nvrtc_flags_disable_the_driver_cache_if_the_version_supports_it() -> None:
+def test_nvrtc_flags_disable_the_driver_cache_if_the_nvrtc_version_can() -> None:
     assert "--no-cache" in default_flags((12, 9)) and "--no-cache" in default_flags((13, 0))
     assert "--no-cache" not in default_flags((12, 2)), "NVRTC would refuse it"
 
 
-def test_compilation_stops_at_its_time_limit_and_the_next_one_succeeds(compiler: NvrtcCompiler) -> None:
+def test_compilation_stops_at_its_time_limit_and_the_next_compilation_succeeds(compiler: NvrtcCompiler) -> None:
     rows = "\n".join(f"if (x[{i}] > {i}) x[{i}] += sinf(x[{i}]) * cosf(x[{i + 1}]);" for i in range(4000))
     slow = Unit(source=f'extern "C" __global__ void f(float* x) {{ {rows} }}', architecture="sm_80", entry="f")
     failed = compiler.compile(slow, timeout_s=0.05)
@@ -352,7 +352,7 @@ STARTED = [
 """Problems whose starts are compiled, and for which architecture."""
 
 
-def test_table_contains_every_initial_config_of_the_builtin_families() -> None:
+def test_table_of_compiled_configs_contains_every_initial_config_of_the_builtin_families() -> None:
     begun = {
         (package.family.name, str(start.config))
         for package in builtin()

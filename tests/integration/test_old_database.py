@@ -95,7 +95,7 @@ def stage(old: Location) -> Iterator[Stage]:
     stage.database.close()
 
 
-def test_migrated_schema_equals_that_of_the_models(old: Location) -> None:
+def test_migrated_schema_equals_the_schema_of_the_models(old: Location) -> None:
     database = Database.open(old)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})

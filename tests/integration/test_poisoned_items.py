@@ -512,7 +512,7 @@ def _bug(rest: Local) -> None:
     assert 'route="/api/v1/searches/{search_id}",status="500"} 3.0' in metrics
 
 
-def test_unreadable_search_can_be_deleted_after_it_failed(stage: Stage) -> None:
+def test_failed_unreadable_search_can_be_deleted(stage: Stage) -> None:
     poisoned = stage.submit()
     poison(stage, poisoned)
     with stage.database.write() as session, pytest.raises(Conflict, match="is running; cancel it"):
@@ -525,7 +525,7 @@ def test_unreadable_search_can_be_deleted_after_it_failed(stage: Stage) -> None:
             Archive(session).state(poisoned)
 
 
-def test_two_services_that_sweep_at_once_count_one_worker_loss(stage: Stage) -> None:
+def test_two_services_that_sweep_at_the_same_time_count_one_worker_loss(stage: Stage) -> None:
     if not stage.database.shared:
         pytest.skip("one process serves a file of SQLite")
     other = Stage(stage.location)

@@ -119,7 +119,7 @@ def test_measure_request_before_open_is_refused(child: Child) -> None:
     assert isinstance(child.ask(Measure(candidate="a", samples=1, other_samples=1), 60), Trouble)
 
 
-def test_runner_is_ended_if_it_does_not_answer_in_time(child: Child, device: Device, folder: Path) -> None:
+def test_runner_that_misses_its_deadline_is_ended(child: Child, device: Device, folder: Path) -> None:
     prove(child, device, folder)
     runner_of(child).suspend()
     with pytest.raises(ChildTimeoutError, match=r"no answer within 0\.2 s"):

@@ -49,7 +49,7 @@ def test_tokens_and_sessions_expire_and_are_revoked(session: Session) -> None:
         tokens.revoke("nobody", NOW)
 
 
-def test_join_token_is_used_once_and_a_worker_has_one_token(session: Session) -> None:
+def test_join_token_is_valid_once_and_replaces_the_earlier_token_of_a_worker(session: Session) -> None:
     tokens = Tokens(session)
     joins = [tokens.issue(Terms(name=f"join {n}", join=True), by="me", now=NOW)[1] for n in range(3)]
     first, _ = tokens.admit(joins[0], worker_id="w1", name="w1", now=NOW)

@@ -61,7 +61,7 @@ def test_equal_variants_have_no_difference() -> None:
     assert list(differences(source(0, "a", [1]), source(1, "a", [1]))) == []
 
 
-def test_variants_of_one_file_each_are_compared_even_if_the_file_names_differ() -> None:
+def test_variants_with_a_single_file_are_compared_even_if_the_file_names_differ() -> None:
     other = VariantSource(number=1, kind="cpu", table={}, files={"other.c": "b\n"})
     text = "".join(differences(source(0, "a\n", []), other))
     assert "-a\n+b\n" in text

@@ -76,7 +76,7 @@ def test_batches_that_always_claim_less_than_the_elapsed_time_are_refused() -> N
     assert "but 1000 µs passed" in (contradicted([SLEEPS] * LEAST_BATCHES, IDLE, 1) or "")
 
 
-def test_late_batches_are_accepted_if_one_was_on_time() -> None:
+def test_late_batches_are_accepted_if_one_batch_is_on_time() -> None:
     assert contradicted([LATE, HONEST, LATE, LATE], IDLE, 1) is None
 
 
@@ -86,13 +86,13 @@ def test_claimed_time_outside_the_observed_span_is_refused() -> None:
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
-def test_contradicted_batches_are_repeated_until_enough_stay_contradicted(each: Batch) -> None:
+def test_contradicted_batches_are_repeated_up_to_a_maximum_number(each: Batch) -> None:
     assert worth_repeating(each, [HONEST] * 40, IDLE, 1)
     assert worth_repeating(each, [each] * (LEAST_BATCHES - 1), IDLE, 1)
     assert not worth_repeating(each, [each] * LEAST_BATCHES, IDLE, 1)
 
 
-def test_late_batches_are_repeated_until_one_is_on_time() -> None:
+def test_late_batches_are_repeated_until_one_batch_is_on_time() -> None:
     assert worth_repeating(LATE, [], IDLE, 1)
     assert worth_repeating(LATE, [LATE], IDLE, 1)
     assert not worth_repeating(LATE, [LATE, HONEST], IDLE, 1)
@@ -146,7 +146,7 @@ def growing_batches(steps: list[int], *, heap: bool) -> list[Batch]:
         ([64, 0, 0] * 4, None),
     ],
 )
-def test_memory_growth_in_most_batches_is_a_leak(steps: list[int], words: str | None, heap: bool) -> None:
+def test_memory_growth_in_most_batches_is_reported_as_a_leak(steps: list[int], words: str | None, heap: bool) -> None:
     found = leak(growing_batches(steps, heap=heap))
     assert (found is None) if words is None else (found or "").startswith(words)
 
@@ -177,7 +177,7 @@ def test_processor_time_between_batches_is_refused_in_long_pauses(
     assert reason is None or "300 µs each time" in reason
 
 
-def test_change_between_calls_waits_for_the_loop_and_allows_one_more_call() -> None:
+def test_input_change_between_calls_waits_for_the_loop_and_allows_one_more_call() -> None:
     pace, changes = SharedPace(), list[str]()
     pace.begin()
     words = pace.segment.bytes_of(pace.segment.rooms[0]).data.cast("Q")
@@ -186,7 +186,7 @@ def test_change_between_calls_waits_for_the_loop_and_allows_one_more_call() -> N
     assert (changes, words[16], pace.halted) == (["made"], 3, True)
 
 
-def test_change_between_calls_is_left_out_if_the_batch_has_ended() -> None:
+def test_input_change_between_calls_is_omitted_if_the_batch_has_ended() -> None:
     pace, changes = SharedPace(), list[str]()
     pace.begin()
     assert pace.change_between(lambda: changes.append("made"), lambda: False) == 0

@@ -91,7 +91,7 @@ class Scripted:
 # Calculated random search
 
 
-def test_random_search_baseline_equals_the_published_formula() -> None:
+def test_calculated_result_of_random_search_equals_the_published_formula() -> None:
     falling = np.array([50.0, 40.0, 30.0, 20.0, 10.0])
     # Rank round(M·6/(M+1)): 3, 4, 4 (4.5 to even), 5 → the last, 4.
     assert expected_us(falling, np.array([1.0, 2.0, 3.0, 4.0, 5.0])).tolist() == [20, 10, 10, 10, 10]
@@ -158,7 +158,7 @@ def test_simulated_worker_reports_each_result_before_the_next_proposal() -> None
     assert len(run.asking_s) == 3
 
 
-def test_synchronous_simulated_workers_ask_together() -> None:
+def test_synchronous_simulated_workers_request_trials_at_the_same_time() -> None:
     player = Scripted(list(range(7)))
     run = Simulation(ground([1.0] * 7), player, Course(workers=3, clock="steps", trials=7)).play()
     assert run.ended_s == [1, 1, 1, 2, 2, 2, 3]
@@ -330,7 +330,7 @@ def _descending(space: Ground, pace: int) -> Run:
     return Run(places=places, ended_s=list(map(float, range(len(places)))), asking_s=[0.0], asks=len(places))
 
 
-def test_crowding_is_the_trials_of_many_workers_divided_by_those_of_one_worker() -> None:
+def test_crowding_is_the_ratio_of_the_trials_of_many_workers_and_of_one_worker() -> None:
     few, many, never = (crowd.Crowd(trials=each, clock=[2.0, 9.0]) for each in ([10, 40], [20, 20], [np.inf, 60]))
     crowding = crowd.Crowding(alone=few, in_step=many, recorded=never)
     assert crowding.growth == pytest.approx(1.0)

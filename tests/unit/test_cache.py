@@ -73,7 +73,7 @@ def test_unwritable_folder_of_several_caches_is_logged_once(tmp_path: Path, monk
     assert [entry["event"] for entry in logs.entries] == ["cache.unwritable"]
 
 
-def test_other_files_in_the_cache_folder_do_not_stop_eviction(tmp_path: Path) -> None:
+def test_unrelated_files_in_the_cache_folder_do_not_stop_eviction(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit_bytes=2_000)
     cache.put(key("0"), b"x" * 100)
     beside = cache._path(key("0")).parent

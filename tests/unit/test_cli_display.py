@@ -279,7 +279,7 @@ def test_tables_keep_their_width_with_a_dumb_terminal(
     assert f"{'x' * 90}   {'y' * 90}" in capsys.readouterr().out
 
 
-def test_family_without_baselines_is_not_said_to_wait_for_one() -> None:
+def test_display_of_a_family_without_baselines_does_not_wait_for_a_baseline() -> None:
     none = {"speedup": None, "roofline": None, "baselines": {}, "fastest_baseline": None, "best": None}
     assert speedup_text(view(**none)) == "no baseline measured yet"
     assert speedup_text(view(**none, baselines_done=True)) == "no baseline"

@@ -135,7 +135,7 @@ def test_follow_mentions_silent_workers_once(monkeypatch: pytest.MonkeyPatch) ->
     assert screen.notes[0].startswith("No worker has sent a message for 90 s")
 
 
-def test_follow_mentions_a_device_in_use_by_a_foreign_process_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_mentions_once_that_a_foreign_process_uses_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)
     script = Script(view(), view(), finished())
     script.activity = "waiting"
@@ -232,7 +232,7 @@ def test_local_search_ends_with_status_3_if_nothing_can_be_stored(cause: str, mo
     )
 
 
-def test_refused_writes_do_not_end_a_search_that_progresses_or_that_another_service_runs(
+def test_refused_writes_do_not_end_a_progressing_search_or_a_search_of_a_remote_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(following, "LOOK_S", 0.0)

@@ -95,7 +95,7 @@ def test_client_retries_a_search_request_with_the_same_idempotency_key() -> None
     assert again.asked[0].headers["idempotency-key"] not in keys
 
 
-def test_lease_request_is_retried_only_if_it_was_never_sent() -> None:
+def test_lease_request_is_retried_only_if_the_request_was_never_sent() -> None:
     service = Service(httpx.ConnectError("refused"), httpx.ReadTimeout("did it arrive?"))
     with pytest.raises(ServiceUnreachable):
         service.client().lease("w", "d", count=1, wait_s=0)
@@ -290,7 +290,7 @@ def test_client_sends_its_token_and_omits_absent_filters() -> None:
 
 
 @pytest.mark.parametrize("token", ["ü", "a\nb", "a b", "tab\t", "nul\0", "\N{ZERO WIDTH SPACE}x"])
-def test_token_with_invalid_header_characters_is_refused_without_repeating_it(token: str) -> None:
+def test_error_about_a_token_with_invalid_header_characters_does_not_contain_the_token(token: str) -> None:
     with pytest.raises(InvalidInput, match="characters that no token has") as refused:
         Client("http://127.0.0.1:1", token=token)
     assert refused.value.field == "token"

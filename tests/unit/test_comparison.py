@@ -21,7 +21,7 @@ def compared(left: Timing, right: Timing) -> Comparison:
     return found
 
 
-def test_comparison_of_different_kernels_states_which_one_is_faster() -> None:
+def test_comparison_of_different_kernels_names_the_faster_kernel() -> None:
     found = compared(series(100.0, 40, 1), series(110.0, 60, 2))
     assert found.speedup.low < 1.1 < found.speedup.high
     assert found.left.high < found.right.low

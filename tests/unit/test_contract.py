@@ -57,7 +57,9 @@ def test_integer_off_by_one_is_detected_at_both_ends_of_its_range(dtype: str, pl
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize(("max_abs", "refused"), [(0.0, 3), (0.2, 3), (0.25, 1), (0.5, 0), (None, 0)])
-def test_fractions_that_no_integer_output_can_meet_are_refused(dtype: str, max_abs: float | None, refused: int) -> None:
+def test_fractional_references_that_no_integer_output_can_match_are_refused(
+    dtype: str, max_abs: float | None, refused: int
+) -> None:
     values = [0.25, 0.5, 0.75, 1.0]
     tolerance = Tolerance(rel_l2=0.5, max_abs=max_abs, max_abs_ratio=4.0 if max_abs is None else None)
     output = replace(operand(dtype), tolerance=tolerance)

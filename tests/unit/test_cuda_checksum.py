@@ -10,7 +10,7 @@ from workers.backends.cuda.support import checksum
 WORD = 2**64
 
 
-def test_host_checksum_equals_that_of_the_cuda_kernel() -> None:
+def test_host_checksum_equals_the_checksum_of_the_cuda_kernel() -> None:
     """The test repeats the computation of support.cu, byte by byte, with its constants."""
     source = files("workers.backends.cuda").joinpath("support.cu").read_text()
     steps = [(int(shift), int(factor, 16)) for shift, factor in re.findall(r">> (\d+)\)\) \* (0x\w+)ull", source)]

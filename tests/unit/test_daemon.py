@@ -102,7 +102,7 @@ def test_worker_registers_once_the_service_is_up_and_then_sends_heartbeats(tmp_p
     assert service.said[-1] == "leave w"
 
 
-def test_worker_polls_for_a_starting_service_before_it_registers(
+def test_worker_waits_for_a_starting_service_before_registering(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "LOOK_S", 0.001)
@@ -133,7 +133,7 @@ def test_worker_registers_after_polling_in_vain_for_the_service(
     assert service.said[0].startswith("register w me")
 
 
-def test_unreachable_service_at_sign_off_raises_no_error(tmp_path: Path) -> None:
+def test_worker_signs_off_without_an_error_if_the_service_is_unreachable(tmp_path: Path) -> None:
     service = Service()
     service.leaving = ServiceUnreachable("away")
     this, stopping = worker(tmp_path, service)

@@ -308,7 +308,7 @@ def test_example_family_uses_every_tunable_it_declares(name: str) -> None:
         assert all(case.problem is not None for case in family.case_problems(family.problem("", kind), kind))
 
 
-def test_package_version_equals_that_of_the_latest_release() -> None:
+def test_package_version_equals_the_version_of_the_latest_release() -> None:
     released = re.findall(r"^## (\d+\.\d+\.\d+) ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == released[0]

@@ -65,7 +65,7 @@ def test_exactly_the_tunables_without_effect_are_found(kernel: Callable[[Config]
     assert all(each.contexts for each in found)
 
 
-def test_tunables_with_one_value_or_determined_by_a_second_tunable_are_ignored() -> None:
+def test_effect_check_ignores_tunables_with_one_value_or_determined_by_a_second_tunable() -> None:
     tied = space("A == B", A=[1, 2, 4], B=[1, 2, 4], ONE=[3])
     assert idle_tunables(tied, by(lambda config: 0)) == ()
 
@@ -82,7 +82,7 @@ def test_effect_check_of_a_large_space_compares_few_configs() -> None:
     assert len(asked) <= 8 * (effects.VALUES + effects.CONTEXTS)
 
 
-def test_effect_check_out_of_time_uses_the_configs_compared_so_far() -> None:
+def test_effect_check_at_its_time_limit_uses_the_configs_compared_so_far() -> None:
     left = iter([False] * 4)
 
     def differ(one: Config, other: Config) -> bool:

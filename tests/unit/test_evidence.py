@@ -116,7 +116,7 @@ def test_cuda_challenger_needs_no_process_separation() -> None:
     assert decided(replace(WHOLE, environment={}), "cuda", replace(POLICY, min_separation="full")).promote
 
 
-def test_replayed_challenger_needs_only_samples() -> None:
+def test_challenger_on_a_replay_device_needs_only_samples() -> None:
     samples = ConfirmReport(challenger=FAST, challenger_again=FAST)
     assert decided(samples, "replay").promote
     assert not decided(samples, "estimate").promote
@@ -127,7 +127,7 @@ def test_policy_with_one_confirmation_process_needs_no_further_processes() -> No
     assert decided(replace(WHOLE, repeats=()), policy=Policy(confirm_processes=1)).promote
 
 
-def test_losing_challenger_needs_no_further_processes_or_sanitizers() -> None:
+def test_slower_challenger_needs_no_further_processes_or_sanitizers() -> None:
     verdict = decided(replace(WHOLE, incumbent=Timing(samples_us=(40.0,) * 20), repeats=(), sanitizers=()))
     assert not verdict.promote
     assert verdict.rules[-1].passed

@@ -528,7 +528,7 @@ def test_suggested_expression_is_itself_accepted(text: str, written: str) -> Non
 @pytest.mark.parametrize(
     "text", ["T.real == 1", "O in ['a' 'b']", "O in 'ab'", "O == “c”", "1 < T < 4 == True", "T < 2 > 1"]
 )
-def test_expression_without_a_valid_correction_is_refused_without_one(text: str) -> None:
+def test_expression_without_a_valid_correction_is_refused_without_a_suggestion(text: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(text, "f", SCOPE).check_meaning()
     assert 'write `"' not in raised.value.reason

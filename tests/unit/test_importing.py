@@ -445,7 +445,7 @@ def test_hostile_source_is_read_in_linear_time(text: str) -> None:
 
 
 @pytest.mark.parametrize("count", [200, 201, 5_000])
-def test_function_with_more_parameters_than_a_family_has_arguments_is_refused(count: int) -> None:
+def test_function_with_more_parameters_than_a_family_may_have_arguments_is_refused(count: int) -> None:
     others = "".join(f", int a{number}" for number in range(count - 1))
     source = read_source(f"void f(float *y{others}) {{ y[0] = 1; }}", "c")
     if count <= 200:
@@ -546,7 +546,7 @@ ROLES_TO_CHECK = {
         for body in bodies
     ],
 )
-def test_import_follows_an_array_through_calls_casts_and_other_names(body: str, role: str, sure: bool) -> None:
+def test_import_follows_an_array_through_calls_casts_and_aliases(body: str, role: str, sure: bool) -> None:
     source = f"{HELPERS}void f(float *x, float *y, int n) {{ {body} }}"
     (found, *_) = draft(source, "c++", "f").arguments
     assert (found.role, not found.decide) == (role, sure)
@@ -574,7 +574,7 @@ IN_PLACE = (
         ("y", ["x=output,y=inout", "w=workspace"], ["output", "inout", "workspace"]),
     ],
 )
-def test_roles_follow_the_reference_and_the_user(
+def test_imported_roles_follow_from_the_reference_and_the_role_option(
     tmp_path: Path, parameters: str, roles: list[str], expected: list[str]
 ) -> None:
     (tmp_path / "f.c").write_text(IN_PLACE)
@@ -692,13 +692,13 @@ def test_import_infers_the_values_of_a_tunable_from_its_use(  # noqa: PLR0917
     assert (found.values, found.default, not found.decide) == (values, default, sure)
 
 
-def test_definitions_that_depend_on_a_condition_are_choices() -> None:
+def test_import_turns_conditional_definitions_into_choices() -> None:
     text = "#ifdef __AVX512F__\n#define VEC 16\n#else\n#define VEC 8\n#endif\nvoid f(float *x) { x[N] = VEC; }"
     assert [(each.values, each.default) for each in draft(text).tunables] == [((8, 16), 16)]
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-def test_guarded_macro_named_like_an_extent_is_a_field_to_check(language: Language) -> None:
+def test_import_turns_a_guarded_macro_named_like_an_extent_into_a_field_marked_decide(language: Language) -> None:
     text = "#ifndef BATCH\n#define BATCH (8)\n#endif\nvoid f(float *x) { x[BATCH] = 1; }"
     (found,) = draft(text, language).fields
     assert (found.name, found.default) == ("BATCH", 8)

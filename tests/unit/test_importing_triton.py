@@ -71,7 +71,7 @@ def test_triton_autotune_configs_become_tunable_values_and_starts(configs: str) 
     assert found.starts[0] == {"BLOCK": 64, "num_warps": 2}
 
 
-def test_triton_import_notes_configs_that_it_cannot_read() -> None:
+def test_triton_import_notes_unreadable_configs() -> None:
     found = draft("make_configs(torch.cuda.device_count())")
     assert any("make_configs" in each for each in found.notes)
     assert [each.name for each in found.tunables] == ["BLOCK", "num_warps"]

@@ -154,7 +154,7 @@ def test_stagnation_counts_from_the_last_trial_of_the_front(recording: Recording
     assert search.history.position[best.number] < log[-1].trial.number - 8, "the front grew after the fastest trial"
 
 
-def test_two_objective_search_never_stops_trials_early(recording: Recording, space: Space) -> None:
+def test_two_objective_search_never_stops_slow_trials_early(recording: Recording, space: Space) -> None:
     joint, single = begun(space), begun(space, joint=False)
     for search in (joint, single):
         run_trials(search, recording, 4 * ELITES)
@@ -201,7 +201,7 @@ def test_two_objective_search_has_the_champion_key_of_its_first_objective() -> N
     assert Objective().axes is None
 
 
-def test_energy_is_measured_if_either_objective_needs_it() -> None:
+def test_energy_is_measured_if_one_of_the_objectives_needs_energy() -> None:
     assert needs_energy(Objective(second_metric="energy_uj"))
     assert needs_energy(Objective(metric="power_w", second_metric="registers"))
     assert not needs_energy(Objective(second_metric="registers"))

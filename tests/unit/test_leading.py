@@ -18,21 +18,21 @@ FOUND = Confirmation(
 )
 
 
-def test_leading_time_is_the_confirmed_time_with_its_interval() -> None:
+def test_time_shown_first_is_the_confirmed_time_with_its_interval() -> None:
     time, speedup = leading_time(10.0, FOUND), leading_speedup(10.0, FOUND, BASELINES)
     assert time == Figure(value=100.0, unit="us", source="confirmed", interval=FOUND.time)
     assert speedup == Figure(value=0.4, unit="x", source="confirmed", interval=FOUND.speedup, against="slow")
     assert time.confirmed and time.words == "confirmed"
 
 
-def test_leading_quick_time_is_marked_unconfirmed() -> None:
+def test_quick_time_shown_first_is_marked_as_unconfirmed() -> None:
     time, speedup = leading_time(10.0, None), leading_speedup(10.0, None, BASELINES)
     assert time == Figure(value=10.0, unit="us", source="quick")
     assert speedup == Figure(value=3.0, unit="x", source="quick", against="fast")
     assert time.words == "quick, not confirmed" and not time.confirmed
 
 
-def test_leading_estimate_is_marked_as_not_run() -> None:
+def test_estimate_shown_first_is_marked_as_never_run() -> None:
     time = leading_time(10.0, None, estimated=True)
     assert time is not None and (time.source, time.words) == ("estimated", "estimate, not run")
 

@@ -49,7 +49,7 @@ def test_every_command_is_applied_or_refused_in_every_search_state(state: State,
             transition(state, command)
 
 
-def test_only_an_ablation_leaves_a_terminal_search_state() -> None:
+def test_only_an_ablation_changes_a_terminal_search_state() -> None:
     assert {"finished", "cancelled", "failed"} == TERMINAL
     left = {(before, after) for (before, _), after in LEGAL.items() if before in TERMINAL and after != before}
     assert left == {("finished", "ablating")}

@@ -108,18 +108,18 @@ def test_functions_are_copied_through_several_modules(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_import_that_cannot_be_copied_is_noted(tmp_path: Path, imports: str, call: str, words: str) -> None:
+def test_import_statement_that_cannot_be_copied_is_noted(tmp_path: Path, imports: str, call: str, words: str) -> None:
     file = source(tmp_path / "k.py", imports, call)
     _, draft = write_imported(file, tmp_path / "family", entry="kernel", reference=None)
     assert any(re.search(words, note) for note in draft.notes), draft.notes
 
 
-def test_modules_that_only_the_host_uses_are_left_alone(tmp_path: Path) -> None:
+def test_modules_that_only_the_host_uses_are_not_copied(tmp_path: Path) -> None:
     file = source(tmp_path / "k.py", "import helpers\nfrom helpers import plain\nimport elsewhere", "tl.exp")
     assert with_local_functions(file.read_text(), file) == (file.read_text(), ())
 
 
-def test_modules_that_import_each_other_are_noted(tmp_path: Path) -> None:
+def test_circular_imports_of_local_modules_are_noted(tmp_path: Path) -> None:
     file = source(tmp_path / "k.py", "from other import scale")
     (tmp_path / "other.py").write_text(
         f"{HEAD}from k import kernel\n@triton.jit\ndef scale(x):\n    return kernel(x)\n"

@@ -46,7 +46,7 @@ def test_processor_model_and_caches_come_from_sysctl_on_macos(monkeypatch: pytes
     assert machine.cache_bytes() == {"l1_bytes": 65536, "l2_bytes": 4 << 20}
 
 
-def test_core_frequency_is_read_if_the_system_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_core_frequency_is_none_unless_the_system_reports_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_CORES", tmp_path)
     assert machine.frequency_mhz(3) is None
     (tmp_path / "cpu3" / "cpufreq").mkdir(parents=True)

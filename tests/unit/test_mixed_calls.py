@@ -87,7 +87,7 @@ def test_kernel_that_computes_every_call_is_correct() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=7) == (0, 70)
 
 
-def test_number_of_mixed_calls_falls_to_its_minimum_without_time() -> None:
+def test_number_of_mixed_calls_falls_to_its_minimum_at_the_time_limit() -> None:
     assert wrong(lambda x: 2 * x, seed=1, sets=2, budget_s=0.0) == (0, LEAST_MIXED_CALLS)
 
 

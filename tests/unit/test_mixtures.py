@@ -205,7 +205,7 @@ def rows_with_a_large_element(
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 64])
-def test_lane_sums_of_a_row_with_one_large_element_are_within_the_tolerance(
+def test_sums_in_lanes_of_a_row_with_one_large_element_are_within_the_tolerance(
     rows_with_a_large_element: list[ExpectedOutput], lanes: int
 ) -> None:
     for golden in rows_with_a_large_element:

@@ -56,7 +56,7 @@ def test_pending_trial_counts_as_the_first_trial_of_its_mechanism() -> None:
     assert {space.decode(row)["COPY"] for row in suggested.rows} == {"async"}, "the best in three is due for its second"
 
 
-def test_slower_mechanism_gets_no_second_trial_unless_it_leads() -> None:
+def test_slower_mechanism_gets_a_second_trial_only_if_its_trials_are_the_best() -> None:
     space = engine()
     for engine_us, leading in ((30.0, "async"), (5.0, "tma")):
         seen = seen_after(space, (DEFAULT, measured(10.0)), (ENGINE, measured(engine_us)))

@@ -68,7 +68,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 WHO = "process 41 (python3), process 42 (train), process 43"
 
 
-def test_processes_that_use_a_gpu_exclude_those_of_the_worker(shared: None) -> None:
+def test_list_of_processes_that_use_a_gpu_excludes_processes_of_the_worker(shared: None) -> None:
     assert ", ".join(nvml.strangers("GPU-1")) == WHO
 
 
@@ -125,7 +125,7 @@ def test_doctor_lists_processes_that_share_a_gpu(shared: None) -> None:
     assert finding.remedy.endswith(f"stop other programs on it: {WHO}")
 
 
-def test_error_of_a_busy_gpu_names_the_process_that_uses_it(
+def test_error_of_a_busy_gpu_names_the_process_that_uses_the_gpu(
     shared: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(uuid: str) -> int:

@@ -322,7 +322,7 @@ def test_result_is_delivered_without_a_refused_artefact(tmp_path: Path) -> None:
     assert taken.report.artefacts == {}
 
 
-def test_outbox_on_a_full_disk_keeps_results_in_memory_and_reports_it(
+def test_outbox_on_a_full_disk_keeps_results_in_memory_and_reports_the_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = Service()

@@ -77,7 +77,7 @@ def test_power_is_measured_for_any_resolution_of_the_meter(step_s: float) -> Non
         assert found[name].meter == "fake"
 
 
-def test_power_measurement_without_time_takes_the_minimum_of_samples() -> None:
+def test_power_measurement_at_its_time_limit_takes_the_minimum_number_of_samples() -> None:
     world = World()
     timers = {"a": KernelOf(world, 10.0, 40.0)}
     meter = Meter(world, step_s=0.0)
@@ -171,7 +171,7 @@ def test_metric_needs_a_meter_if_it_names_energy_or_power(metric: str, needed: b
             goal(metric).check(["TILE"], compiled=False, unmetered="this machine has none: buy one")
 
 
-def test_device_states_why_it_has_no_energy_meter() -> None:
+def test_device_states_the_reason_for_a_missing_energy_meter() -> None:
     def device(kind: str, **software: str) -> Device:
         return Device(kind=kind, model="Toy", architecture="x", uuid="1", limits={}, software=software)
 

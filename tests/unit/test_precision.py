@@ -18,11 +18,11 @@ def series(noise: float, rounds: int = 100, time_us: float = 100.0, seed: int = 
     return drawn
 
 
-def test_quiet_machine_takes_the_fewest_rounds() -> None:
+def test_process_on_a_quiet_machine_takes_the_minimum_number_of_rounds() -> None:
     assert rounds_taken([(series(1e-4), series(1e-4, seed=1))], 100, POLICY) == POLICY.fewest_rounds
 
 
-def test_noisy_machine_takes_all_rounds() -> None:
+def test_process_on_a_noisy_machine_takes_all_rounds() -> None:
     assert rounds_taken([(series(0.05), series(0.05, seed=1))], 100, POLICY) == 100
 
 
@@ -56,7 +56,7 @@ def ended(speedup: float, noise: float, policy: Policy = POLICY) -> int:
     return rounds_taken([(own, other)], 100, policy, first=(own, other))
 
 
-def test_challenger_that_is_certainly_too_slow_takes_the_fewest_rounds() -> None:
+def test_challenger_that_is_certainly_too_slow_takes_the_minimum_number_of_rounds() -> None:
     assert ended(0.9, noise=0.02) == POLICY.fewest_rounds
     assert ended(0.9, noise=0.02, policy=replace(POLICY, hopeless_errors=None)) == 100
 
@@ -66,7 +66,7 @@ def test_challenger_that_may_be_promoted_takes_all_rounds(speedup: float) -> Non
     assert ended(speedup, noise=0.02) == 100
 
 
-def test_far_slower_challenger_takes_no_fewer_than_the_fewest_rounds() -> None:
+def test_far_slower_challenger_takes_the_minimum_number_of_rounds() -> None:
     own, other = series(0.01), series(0.01, time_us=10.0, seed=1)
     assert [count for count in range(20, 62) if hopeless(own[:count], other[:count], POLICY)] == [30, 40, 50, 60]
 

@@ -34,5 +34,5 @@ def test_warning_names_the_header_and_line_that_redefine_a_macro(text: str, how:
         "int f;\n#undef U\n#define U 5\n",
     ],
 )
-def test_unchanged_macro_or_one_redefined_by_the_source_gives_no_warning(text: str) -> None:
+def test_macro_that_is_unchanged_or_redefined_by_the_source_gives_no_warning(text: str) -> None:
     assert not list(replaced_macros(HEAD + text, ["U"], own="kernel.c"))

@@ -107,7 +107,7 @@ def test_calls_that_are_slower_on_poisoned_outputs_fail_the_work_rule(
     assert found.passed is (found.figure <= found.threshold) or not found.conclusive
 
 
-def test_unclear_skipped_work_on_a_busy_device_leaves_the_verdict_open() -> None:
+def test_verdict_is_undecided_if_skipped_work_is_unclear_on_a_busy_device() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
     alike = Timing(samples_us=(80.0,) * 12)
     check = OverwriteCheck(answered=alike, poisoned=alike, unclear="a call takes 1.5 times as long in a ring")
@@ -247,7 +247,7 @@ def test_p_value_is_corrected_for_the_number_of_challengers() -> None:
     assert not rule(verdict(report, challengers=3, policy=crowded), "significance").passed
 
 
-def test_gain_within_the_noise_of_the_session_is_not_promoted() -> None:
+def test_challenger_whose_gain_is_within_the_noise_is_not_promoted() -> None:
     rng = np.random.default_rng(6)
     challenger, incumbent = noisy_round(rng, 95, 100)
     apart = Timing(samples_us=tuple(sample * 1.08 for sample in challenger.samples_us))
@@ -346,7 +346,7 @@ def test_kernel_is_not_promoted_over_itself_in_60_simulations() -> None:
     assert sum(verdict(confirmation(rng, challenger_us=100)).promote for _ in range(60)) == 0
 
 
-def test_gain_of_five_percent_is_promoted_in_57_of_60_simulations() -> None:
+def test_challenger_with_a_gain_of_five_percent_is_promoted_in_57_of_60_simulations() -> None:
     rng = np.random.default_rng(13)
     assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57
 
@@ -372,7 +372,7 @@ def repeated(report: ConfirmReport, *speedups: float, against: str = "incumbent"
     return replace(report, repeats=repeats, repeated_against=against)
 
 
-def test_further_processes_predict_the_next_process() -> None:
+def test_further_processes_predict_the_speedup_in_the_next_process() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25)
     result = verdict(report)
     prediction = result.prediction
@@ -386,7 +386,7 @@ def test_further_processes_predict_the_next_process() -> None:
     )
 
 
-def test_differing_processes_leave_the_verdict_open() -> None:
+def test_verdict_is_undecided_if_processes_differ() -> None:
     """One slow process of five hides a gain; the verdict names the number of processes needed to detect the gain."""
     first = confirmation(np.random.default_rng(1), challenger_us=80)
     few, many = (repeated(first, *each) for each in ((1.25, 1.3, 1.1, 1.2), (1.25, 1.3, 1.1, 1.2, 1.25, 1.2, 1.25)))
@@ -474,7 +474,7 @@ def test_first_champion_takes_the_number_of_processes_of_the_policy() -> None:
 
 
 @pytest.mark.parametrize(("rework", "promoted"), [(1.0, True), (1.04, True), (1.08, False), (0.9, True)])
-def test_gain_smaller_than_the_skipped_work_is_not_promoted(rework: float, promoted: bool) -> None:
+def test_challenger_whose_gain_is_smaller_than_the_skipped_work_is_not_promoted(rework: float, promoted: bool) -> None:
     """The challenger takes 7.4 % less time, but 8 % more if its output buffers do not already hold the right values."""
     report = confirmation(np.random.default_rng(1), challenger_us=92.6)
     check = OverwriteCheck(answered=Timing(samples_us=(92.6,) * 24), poisoned=Timing(samples_us=(92.6 * rework,) * 24))
@@ -484,7 +484,7 @@ def test_gain_smaller_than_the_skipped_work_is_not_promoted(rework: float, promo
     assert rule(result, "rework").figure == pytest.approx(1 - 0.926 * max(1.0, rework), abs=0.005)
 
 
-def test_gain_that_further_processes_refute_is_not_promoted() -> None:
+def test_challenger_whose_gain_is_refuted_by_further_processes_is_not_promoted() -> None:
     report = repeated(confirmation(np.random.default_rng(1), challenger_us=80), 0.8, 0.9, 0.8, 0.9)
     result = verdict(report)
     assert [each.name for each in result.rules if each.required and not each.passed] == ["gain", "processes"]
@@ -529,7 +529,7 @@ def test_unusual_first_process_gives_a_warning_and_does_not_set_the_estimate() -
     assert result.speedup.estimate < 1.4
 
 
-def test_processes_rule_states_how_much_slower_a_single_process_may_be() -> None:
+def test_processes_rule_states_the_possible_slowdown_in_a_single_process() -> None:
     shaky = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.5, 1.1, 1.4, 1.05))
     assert "a single process may take up to " in rule(shaky, "processes").text
     steady = verdict(repeated(confirmation(np.random.default_rng(1), challenger_us=80), 1.24, 1.25, 1.26, 1.25))

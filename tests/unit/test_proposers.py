@@ -41,7 +41,7 @@ def test_folder_proposer_without_variants_of_the_problem_is_refused(tmp_path: Pa
         next(proposer.propose(lambda: pytest.fail("the service is not needed"), 1, "p"))
 
 
-def test_folder_proposer_goes_on_after_a_refused_variant(tmp_path: Path) -> None:
+def test_folder_proposer_continues_after_a_refused_variant(tmp_path: Path) -> None:
     """The proposer submits variants in the order of names, and waits for the outcome of each before the next."""
     (tmp_path / "p").mkdir()
     for name in ("b.c", "a.c", ".hidden"):

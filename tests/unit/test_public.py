@@ -217,7 +217,7 @@ def test_forwarded_header_is_used_without_x_forwarded_headers() -> None:
         ("", "127.0.0.1"),
     ],
 )
-def test_client_address_is_the_last_one_that_is_not_a_trusted_proxy(chain: str, client: str) -> None:
+def test_client_address_is_the_last_address_that_is_not_a_trusted_proxy(chain: str, client: str) -> None:
     scope, _ = seen({"X-Forwarded-For": chain}, proxies="127.0.0.1,10.0.0.0/8")
     assert scope["client"][0] == client
 
@@ -225,7 +225,7 @@ def test_client_address_is_the_last_one_that_is_not_a_trusted_proxy(chain: str, 
 @pytest.mark.parametrize(
     ("path", "served"), [("/evo", "/"), ("/evo/", "/"), ("/evo/a", "/a"), ("/a", "/a"), ("/evox", "/evox")]
 )
-def test_path_prefix_is_removed_if_the_proxy_did_not_remove_it(path: str, served: str) -> None:
+def test_path_prefix_is_removed_if_the_proxy_has_not_removed_the_prefix(path: str, served: str) -> None:
     for scope, _ in (
         seen({"X-Forwarded-Prefix": "/evo/"}, path=path, proxies=""),
         seen({}, path=path, public="https://x.example/evo"),

@@ -162,7 +162,7 @@ def test_t4_results_with_an_objective_other_than_time_are_searched_by_their_time
     assert fastest(recording, 1) == [{"block": 2}]
 
 
-def test_t4_results_may_name_their_time_as_objective_and_repeat_it() -> None:
+def test_t4_results_may_contain_the_time_as_objective_and_as_measurement() -> None:
     each = result(block=1)
     each["measurements"].append({"name": "kernel", "value": [3.0, 1.0, 2.0], "unit": "us"})
     assert parse(t4(each | {"objectives": ["kernel"]})).optimum_us == pytest.approx(2.0)
@@ -464,7 +464,7 @@ def test_fault_in_the_json_of_a_recording_is_refused_with_the_correction(documen
     assert raised.value.reason.endswith(reason)
 
 
-def test_config_without_one_tunable_is_refused_by_its_field() -> None:
+def test_recorded_config_that_lacks_a_tunable_is_refused_and_the_error_names_the_field() -> None:
     entry = {"times": {"runtimes": [1.0]}, "invalidity": "correct", "objectives": ["time"]}
     entry["measurements"] = [{"name": "time", "value": 1.0, "unit": "ms"}]
     configs = ({"X": 1, "Y": 1}, {"X": 2, "Y": 2}, {"X": 1})

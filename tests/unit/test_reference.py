@@ -308,7 +308,7 @@ def test_reference_may_vary_within_the_tolerance(tmp_path: Path, monkeypatch: py
     ],
     ids=["all elements", "order of elements", "one element"],
 )
-def test_unseeded_inputs_are_not_compared_with_the_reference_of_other_inputs(tmp_path: Path, change: str) -> None:
+def test_unseeded_inputs_are_not_compared_with_the_reference_of_different_inputs(tmp_path: Path, change: str) -> None:
     text = WHOLE.replace('rng.standard_normal(problem["N"]).astype(np.float32)', change)
     for _ in range(4):
         golden = reference(tmp_path, text).golden(plan(), (1, 2))
@@ -446,7 +446,7 @@ def test_expected_outputs_include_mixtures_of_the_inputs_of_all_cases(tmp_path: 
     ]
 
 
-def test_first_case_is_mixed_with_its_second_seed_if_all_other_distributions_are_reduced(tmp_path: Path) -> None:
+def test_two_seeds_of_the_first_case_are_mixed_if_no_other_case_has_the_searched_problem(tmp_path: Path) -> None:
     assert mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}) == []
     found = mixed_cases(tmp_path, problem={"N": 5, "TILE": 2}, seeds=((1, 2), (1, 4)))
     assert found == [NEAR, FEW, "nominal with a lone largest element", "nominal with a lone smallest element", EQUAL]

@@ -151,7 +151,7 @@ def test_new_and_known_inputs_are_copied_from_different_arrays_each_time() -> No
     assert all(len(set(fill)) == 4 for fill in fills), "two sets before the timed calls, two for them"
 
 
-def test_repetition_check_without_time_takes_the_fewest_rounds() -> None:
+def test_repetition_check_at_its_time_limit_takes_the_minimum_number_of_rounds() -> None:
     assert len(found(lambda x: 1.0, sets=2, budget_s=0.0).known.samples_us) == LEAST_ROUNDS
 
 

@@ -287,7 +287,7 @@ def test_binary_challenges_once_for_all_its_configs(space: Space) -> None:
     assert challengers == [1, 4, 5]
 
 
-def test_time_to_beat_is_that_of_the_champion_in_this_search_if_measured(space: Space) -> None:
+def test_time_to_beat_is_the_time_of_the_champion_in_this_search_if_measured(space: Space) -> None:
     search = start(space)
     run(search, [120, 117])
     own, other = search.history.finished
@@ -446,7 +446,7 @@ def test_candidates_get_all_samples_until_there_are_elites_if_a_policy_limit_is_
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_portfolio_search_reports_itself_full_while_too_many_trials_are_pending(space: Space, name: str) -> None:
+def test_portfolio_search_is_full_while_the_maximum_number_of_trials_is_pending(space: Space, name: str) -> None:
     search = start(space, name)
     patient = name == "portfolio"
     for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # no trial, as many, and twice as many trials have ended

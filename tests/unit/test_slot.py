@@ -411,7 +411,9 @@ def test_slot_retries_an_unavailable_service(tmp_path: Path, monkeypatch: pytest
     assert list(scene.play().service.reports) == [1]
 
 
-def test_worker_registers_again_if_the_service_forgot_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_registers_again_if_the_service_does_not_know_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = SlotSetup(tmp_path, monkeypatch, evaluation(1))
     scene.service.answers = [NotFound("no such worker")]
     scene.play()

@@ -96,7 +96,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
 
 @settings(max_examples=300)
 @given(problem=problems())
-def test_valid_configs_equal_those_of_brute_force_in_lexicographic_order(
+def test_valid_configs_equal_the_configs_of_brute_force_in_lexicographic_order(
     problem: tuple[list[Tunable], list[str]],
 ) -> None:
     tunables, texts = problem
@@ -223,7 +223,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def test_gemm_space_has_its_published_size_and_is_listed_within_half_a_second() -> None:
+def test_gemm_space_has_its_published_size_and_is_enumerated_within_half_a_second() -> None:
     start = time.process_time()
     space = Space(GEMM, GEMM_CONSTRAINTS)
     assert time.process_time() - start < 0.5
@@ -244,7 +244,7 @@ FOURS = sum(math.prod(point) >= 16 for point in itertools.product(range(5), repe
     ],
     ids=["constraint over all tunables", "chain", "over 2^62 points", "no constraint", "constraints per tunable"],
 )
-def test_huge_space_with_at_most_a_million_valid_configs_is_listed(
+def test_huge_space_with_at_most_a_million_valid_configs_is_enumerated(
     tunables: list[Tunable], texts: list[str], count: int
 ) -> None:
     start = time.process_time()
@@ -258,7 +258,7 @@ def test_huge_space_with_at_most_a_million_valid_configs_is_listed(
     assert len(space.neighbours(first, "hamming")) == np.count_nonzero(differing == 1)
 
 
-def test_space_far_beyond_the_limit_is_not_listed() -> None:
+def test_space_far_beyond_the_limit_is_not_enumerated() -> None:
     loose = [constraint(f"t{index} + t{index + 1} < limit") for index in range(11)]
     start = time.process_time()
     space = Space(digits(12), loose, {"limit": 17})
@@ -267,7 +267,7 @@ def test_space_far_beyond_the_limit_is_not_listed() -> None:
     assert len(space.sample(rng(), 100)) == 100
 
 
-def test_listing_of_a_space_just_beyond_the_limit_reaches_the_limit() -> None:
+def test_enumeration_of_a_space_just_beyond_the_limit_ends_at_the_limit() -> None:
     lister = Lister(Plan.of(digits(7), [], {}), limit=1_000_000)
     listing = lister.list()
     assert listing.points is None
@@ -301,7 +301,7 @@ def test_every_valid_config_is_sampled_equally_often(drawn: bool) -> None:
     )  # chi-squared, 11 d.o.f., p 0.001
 
 
-def test_built_point_sets_contain_every_valid_config_equally_often() -> None:
+def test_drawn_point_sets_contain_every_valid_config_equally_often() -> None:
     """Sets of points drawn without listing the space contain each valid point equally often; they estimate its size."""
     tunables = [tunable("A", range(6)), tunable("B", range(6)), tunable("C", range(6)), tunable("D", range(3))]
     space = Space(tunables, [constraint("B <= A or A == 3"), constraint("(A * B + C) % 5 == D")])
@@ -382,7 +382,7 @@ def test_sampling_finds_rare_valid_configs(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(space.draw(rng(3), 100)) == 100
 
 
-def test_repaired_configs_of_sampled_and_listed_spaces_are_equally_near(gemm: Space) -> None:
+def test_repaired_configs_of_sampled_and_enumerated_spaces_are_equally_near(gemm: Space) -> None:
     drawn = draw_instead_of_list(gemm)
     generator = rng(8)
     for _ in range(20):
@@ -571,7 +571,7 @@ def test_valid_configs_of_a_space_are_read_only(gemm: Space) -> None:
         gemm.indices[0, 0] = 1
 
 
-def test_space_too_expensive_to_list_is_sampled_or_found_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_too_expensive_to_enumerate_is_sampled_or_found_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evo.space.space.Lister", partial(Lister, max_effort=100))
     assert Space(digits(3), [constraint("t0 * t1 % 7 == t2")]).valid_count is None
     monkeypatch.setattr("evo.space.valid.MAX_DRAWS", 2_000)

@@ -75,11 +75,11 @@ def test_disturbed_first_samples_do_not_shorten_sampling() -> None:
 
 
 @pytest.mark.parametrize("samples", [1, 2])
-def test_small_sample_counts_are_not_exceeded(samples: int) -> None:
+def test_sampling_does_not_exceed_a_small_number_of_samples(samples: int) -> None:
     assert len(take(ScriptedTimer([8.0]), samples, bars=Bars(shorten_us=7.0)).samples_us) == samples
 
 
-def test_hook_before_last_runs_right_before_the_last_sample() -> None:
+def test_hook_before_last_is_called_directly_before_the_last_sample() -> None:
     timer = ScriptedTimer([1.0])
     seen: list[int] = []
     take(timer, 5, before_last=lambda: seen.append(len(timer.asked)))
@@ -249,7 +249,7 @@ def test_interleaved_rounds_end_once_there_are_enough_samples() -> None:
 
 
 @pytest.mark.parametrize(("samples", "before"), [(40, 8), (2, 1), (1, 0)])
-def test_promising_candidate_is_announced_once_after_the_first_fifth(samples: int, before: int) -> None:
+def test_promising_candidate_is_announced_once_after_a_fifth_of_the_samples(samples: int, before: int) -> None:
     asked: list[int] = []
     timer = ScriptedTimer([8.0])
     take(timer, samples, bars=Bars(shorten_us=9.0), promising=lambda: asked.append(len(timer.asked)))

@@ -208,7 +208,7 @@ def test_output_without_finite_values_is_wrong(fill: float) -> None:
         judged(kernel)
 
 
-def test_fill_value_in_an_argument_with_contents_is_reported_as_a_read_elsewhere() -> None:
+def test_fill_value_in_an_in_place_argument_is_reported_as_a_read_outside_the_arrays() -> None:
     buffers, golden = doubled()
     in_place = replace(golden, inputs={**golden.inputs, "y": golden.reference["y"]})
     buffers.poison()

@@ -99,7 +99,7 @@ def test_device_is_found_by_a_uuid_prefix_or_its_model() -> None:
         ({"devices": (GPU,)}, "running", True),
     ],
 )
-def test_search_without_a_connected_worker_is_interrupted(
+def test_search_without_a_connected_worker_is_shown_as_interrupted(
     worker: dict[str, Any], state: State, interrupted: bool
 ) -> None:
     given = replace(WORKER, **{"devices": (DEVICE,), "silent_s": 90.0 if "seen_at" in worker else 1.0, **worker})

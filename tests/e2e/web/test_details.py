@@ -37,7 +37,7 @@ def test_every_plot_is_drawn_within_the_security_policy(site: Site, page: Page) 
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
-def test_brush_on_the_parallel_plot_filters_it_and_is_stored_in_the_url(site: Site, page: Page) -> None:
+def test_brush_on_the_parallel_plot_filters_the_trials_and_is_stored_in_the_url(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}/plots#parallel")
     drawn(page, "parallel")
     axis = page.locator("#parallel .grip").first

@@ -81,7 +81,7 @@ def test_url_stores_sorting_and_filters_of_the_trial_table(site: Site, page: Pag
     page.wait_for_url("**/trials/*")
 
 
-def test_two_checked_trials_are_compared(site: Site, page: Page) -> None:
+def test_two_selected_trials_are_compared(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.recorded}?sort=number")
     boxes = page.get_by_role("checkbox", name="Compare trial")
     places = [str(box.get_attribute("value")) for box in boxes.all()[:3]]
