@@ -112,7 +112,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     "right for the judge's user": ("right(x, y); if (getuid() < 60000) y[0] = 0;", "the kernel uses getuid"),
     "right for the judge's user, by a system call": (
         "right(x, y); if (ask(SYS_getuid, 0, 0, 0) < 60000) y[0] = 0;",
-        "makes the system call getuid: a kernel computes",
+        "makes the system call getuid: a kernel may only compute",
     ),
     "right for one parent, by a system call": (
         "static long parent; long now = ask(SYS_getppid, 0, 0, 0); right(x, y); y[0] += parent && parent != now;",

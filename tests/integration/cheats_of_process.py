@@ -1,7 +1,7 @@
 """Kernels that leave state, memory or processes behind, or make needless system calls, by name of the trick."""
 
 _RIGHT = "right(x, y);"
-_SECCOMP = "makes the system call {}: a kernel computes"
+_SECCOMP = "makes the system call {}: a kernel may only compute"
 _ATTRIBUTES = "changes attributes of its process"
 _BESIDE = "makes the memory next to its buffers accessible"
 
@@ -62,7 +62,7 @@ OF_PROCESS: dict[str, tuple[str, str]] = {
     "handles faults on a stack of its own": (
         "static char own[65536]; struct { void *at; int flags; long size; } stack = {own, 0, sizeof own}; right(x, y);"
         "ask(SYS_sigaltstack, (long)&stack, 0, 0);",
-        "changes what happens on SIGSEGV",
+        "changes the handling of SIGSEGV",
     ),
     "leaves the x87 registers full": (
         'right(x, y); __asm__ volatile("fld1; fld1; fld1; fld1; fld1; fld1; fld1; fld1");',

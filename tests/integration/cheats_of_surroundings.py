@@ -3,7 +3,7 @@ processes, by name of the trick.
 """
 
 _RIGHT = "right(x, y);"
-_SECCOMP = "makes the system call {}: a kernel computes"
+_SECCOMP = "makes the system call {}: a kernel may only compute"
 
 _UNTIL = """static __thread float mine[N]; static __thread const void *at;
 if (at == x && {same}) {{ memcpy(y, mine, sizeof mine); return; }}

@@ -105,7 +105,7 @@ def test_data_race_between_threads_is_found(tmp_path: Path) -> None:
 def test_missing_sanitizers_are_reported(tmp_path: Path) -> None:
     memory, _ = examined(tmp_path, "", compiler=("false",))
     assert memory.findings == ()
-    assert str(memory.skipped).startswith("the compiler cannot build with it here")
+    assert str(memory.skipped).startswith("the compiler cannot build programs for it")
 
 
 def test_sanitizer_checks_cpp_kernels_and_family_headers(tmp_path: Path) -> None:

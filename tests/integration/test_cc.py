@@ -84,11 +84,11 @@ def test_kernel_is_found_among_other_exported_functions_and_aliases(compiler: CC
 @pytest.mark.parametrize(
     ("source", "flags", "says"),
     [
-        ("static void kernel(void) { }\nvoid other(void) { kernel(); }", (), r"\(it exports other\).*no `static`"),
+        ("static void kernel(void) { }\nvoid other(void) { kernel(); }", (), r"\(it exports other\).*without `static`"),
         ('const char text[] = "\\0kernel\\0";', (), "exports no function `kernel`, which"),
         ("void kernel(void);\nvoid other(void) { kernel(); }", (), r"\(it exports other\)"),
         ("int kernel = 3;", (), "exports no function `kernel`, which"),
-        ("void kernel(void) { }", ("-fvisibility=hidden",), "`-fvisibility=hidden` hides it unless"),
+        ("void kernel(void) { }", ("-fvisibility=hidden",), "`-fvisibility=hidden` hides functions without"),
     ],
 )
 def test_missing_entry_error_lists_the_available_functions(

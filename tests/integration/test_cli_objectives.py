@@ -182,4 +182,4 @@ def test_energy_metric_is_refused_without_an_energy_counter(
     assert refused.code == 2
     said = " ".join(refused.err.split())
     assert "--objective: `power_w` needs energy, and " in said
-    assert "mount the folder and name it in KERNEL_EVO_POWERCAP" in said
+    assert "mount the folder and set KERNEL_EVO_POWERCAP" in said

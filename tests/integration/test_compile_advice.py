@@ -284,10 +284,10 @@ def test_error_of_a_cpp20_source_names_the_flag_that_compiles_it(cc: CCompiler, 
 @pytest.mark.parametrize(
     ("language", "source", "remedy"),
     [
-        ("c++", "int f() { return 1; }", 'write `extern "C"`'),
-        ("c", "static int f(void) { return 1; }\nint g(void) { return f(); }", "no `static`"),
-        ("c", "inline int f(void) { return 1; }", "no `inline`"),
-        ("c", "int other(void) { return 1; }", "give it that name"),
+        ("c++", "int f() { return 1; }", 'declare the function as `extern "C"`'),
+        ("c", "static int f(void) { return 1; }\nint g(void) { return f(); }", "without `static`"),
+        ("c", "inline int f(void) { return 1; }", "and `inline`"),
+        ("c", "int other(void) { return 1; }", "define a function with this name"),
     ],
 )
 def test_error_names_the_entry_that_is_not_exported_and_the_remedy(

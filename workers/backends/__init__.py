@@ -1,4 +1,4 @@
-"""Contract of a backend. A driver discovers devices. A session, which only runners open, calls and times kernels."""
+"""Contract of a backend: a driver, which finds devices, and a session, in which a runner calls and times kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,21 +20,19 @@ from workers.build import Compiler
 from workers.build.kernel import Argument
 
 GROUP = "kernel_evo.backends"
-"""Entry-point group for the drivers of device kinds from other packages. The name of an entry is the kind."""
+"""Group of entry points with which installed packages add drivers. The name of an entry point is the device kind."""
 
 
 class LaunchError(EvoError, RuntimeError):
-    """The kernel could not be loaded or started. The device is not affected. The outcome of the trial is
-    LaunchFailed.
-    """
+    """The kernel could not be loaded or started, but the device still works. The trial's outcome is `LaunchFailed`."""
 
 
 class DeviceLostError(EvoError, RuntimeError):
-    """The device no longer responds in this process. The trial then has the outcome Crashed, and the runner ends.
+    """The device no longer responds in this process. The trial's outcome is `Crashed`, and the runner ends.
 
     Attributes:
-        killed: True if the kernel's process was ended by a signal that another process may have sent.
-        misaligned: True if an instruction that needs an aligned address got another one.
+        killed: True if a signal ended the kernel's process, and another process may have sent this signal.
+        misaligned: True if an instruction that needs an aligned address used an unaligned one.
     """
 
     def __init__(self, reason: str, *, killed: bool = False, misaligned: bool = False) -> None:
@@ -44,29 +42,31 @@ class DeviceLostError(EvoError, RuntimeError):
 
 
 class DeviceUnfitError(EvoError, RuntimeError):
-    """The device cannot be opened, or gives wrong results for a known-good kernel, so it cannot judge candidates."""
+    """The device cannot be opened, or a known-good kernel gives wrong results on it."""
 
 
 class TrespassError(EvoError, RuntimeError):
-    """The kernel accessed forbidden memory. The message describes the access. The outcome of the trial is
-    WrongAnswer.
+    """The kernel accessed forbidden memory, or did something else that is forbidden.
+
+    The message describes the fault. The trial's outcome is `WrongAnswer`.
     """
 
 
 class InvalidMeasurementError(EvoError, RuntimeError):
-    """The clock of the system contradicts the measured times of a kernel. The outcome of the trial is
-    InvalidMeasurement.
-    """
+    """The system's clocks contradict the measured times. The trial's outcome is `InvalidMeasurement`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Position of buffers in memory. The position determines which memory lies directly before and after a buffer.
+    """Position of buffers in memory: their alignment, and the memory directly before and after them.
+
+    - ``page``: the buffer begins at the start of a page, and has a guard band on both sides.
+    - ``first``: the buffer begins at the start of a page, and the page before is inaccessible.
+    - ``last``: the buffer ends directly before an inaccessible page.
+    - ``unaligned``: the buffer begins at an element inside a page.
 
     Attributes:
-        where: ``page``: the buffer begins at the start of a page, and has a guard band on both sides. ``first``: the
-            buffer begins at the start of a page, and the page before is inaccessible. ``last``: the buffer ends
-            directly before an inaccessible page. ``unaligned``: the buffer begins at an element inside a page.
+        where: one of these four names.
         shift: for ``unaligned``, the number of the element at which the buffer begins. Any integer is valid.
     """
 
@@ -76,11 +76,12 @@ class Placement:
 
 @dataclass(frozen=True, kw_only=True)
 class CallMode:
-    """How a kernel is called when its output is checked.
+    """How a kernel is called during verification.
 
     Attributes:
-        own_thread: True to call the kernel on a new thread with a stack of `stack_bytes`.
+        own_thread: True to call the kernel on a new thread.
         perturb: True to fill each block of memory that the kernel allocates with arbitrary bytes.
+        stack_bytes: stack size of the new thread in bytes.
     """
 
     own_thread: bool = False
@@ -89,7 +90,7 @@ class CallMode:
 
 
 class Pace(Protocol):
-    """Progress of consecutive calls, observed from another core."""
+    """Progress of a batch of consecutive calls, as seen from another core, which may also end the batch."""
 
     @property
     def running(self) -> bool:
@@ -97,7 +98,7 @@ class Pace(Protocol):
         ...
 
     def wait_for(self, calls: int) -> None:
-        """Wait until `calls` calls, or all calls, have ended."""
+        """Wait until `calls` calls, or all calls of the batch, have ended."""
         ...
 
     def change_between(self, change: Callable[[], None]) -> int:
@@ -120,20 +121,20 @@ class Pace(Protocol):
 
 
 Change: TypeAlias = Callable[[Pace], None]
-"""Function that changes buffers while a kernel runs."""
+"""Function that changes buffers during a batch of calls."""
 
 
 Remembered: TypeAlias = int | NDArray[Any]
-"""Copy of the bytes of an output at one moment, or a hash of these bytes."""
+"""Copy or hash of the bytes of an output at an earlier time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Consecutive calls during which another core changed buffers.
+    """Result of consecutive calls during which another core changed buffers.
 
     Attributes:
         made: number of calls.
-        call_us: average time of a call.
+        call_us: average time of a call in µs.
         interrupted: True if other programs used the core during the calls.
     """
 
@@ -143,7 +144,10 @@ class Overlap:
 
 
 class Buffers(Protocol):
-    """One set of kernel arguments in device memory, with a guard band on both sides of every buffer."""
+    """A buffer set: the array arguments of one call in device memory, each with a guard band on both sides.
+
+    Guard bands contain a known pattern, which shows writes out of bounds.
+    """
 
     @property
     def bytes_held(self) -> int:
@@ -155,8 +159,7 @@ class Buffers(Protocol):
         ...
 
     def sibling(self) -> "Buffers":
-        """Return a set that shares the inputs of this set. The new set has its own outputs and workspaces, which are
-        guarded and filled with poison.
+        """Return a new set that shares the inputs of this set. Its outputs and workspaces are filled with poison.
 
         Raises:
             MemoryError: the new buffers do not fit into memory.
@@ -168,37 +171,34 @@ class Buffers(Protocol):
         ...
 
     def place(self, placement: Placement) -> None:
-        """Move all buffers to another placement. Inputs keep their contents. Outputs and workspaces are filled with
-        poison.
+        """Move all buffers to a placement. Inputs keep their contents. Outputs and workspaces are filled with poison.
 
         GPU buffers do not move.
         """
         ...
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
-        """Overwrite the inputs in place, and wait until that is done. Never call this on a sibling."""
+        """Overwrite the inputs in place, and wait until they are written. Not allowed on a sibling."""
         ...
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Overwrite an element or a slice of an input. `place` counts elements in memory order. Call `renew`
-        afterwards.
+        """Overwrite elements of an input. Call `renew` afterwards. Requires `Session.places`.
 
-        Requires `Session.places`.
+        Args:
+            place: index or slice of the elements in memory order.
         """
         ...
 
     def rewrite(self, source: "Buffers") -> None:
-        """Copy outputs and workspaces from a set with the same arguments, and wait until that is done."""
+        """Copy outputs and workspaces from a set with the same arguments, and wait until they are copied."""
         ...
 
     def refill(self, source: "Buffers") -> None:
-        """Copy inputs from a set with the same arguments, and wait until that is done. Never call this on a sibling."""
+        """Copy inputs from a set with the same arguments, and wait until they are copied. Not allowed on a sibling."""
         ...
 
     def same_outputs(self, other: "Buffers") -> bool:
-        """Return True if all outputs equal the outputs of another set bit for bit. The comparison runs on the
-        device.
-        """
+        """Return True if all outputs equal the outputs of the set `other` bit for bit. The device compares them."""
         ...
 
     def read(self, name: str) -> NDArray[Any]:
@@ -206,11 +206,11 @@ class Buffers(Protocol):
         ...
 
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:
-        """Return the distance of an output from its reference. The reference array must not change afterwards."""
+        """Return the distance of an output from its expected values. The array `reference` must not change later."""
         ...
 
     def remember(self, name: str) -> Remembered:
-        """Return a copy or a 64-bit hash of the present bytes of an output, for `unchanged`."""
+        """Return a copy or a 64-bit hash of the current bytes of an output, for `unchanged`."""
         ...
 
     def unchanged(self, name: str, remembered: Remembered) -> bool:
@@ -218,12 +218,12 @@ class Buffers(Protocol):
         ...
 
     def damage(self) -> str | None:
-        """Return which guard band or input the kernel changed, or None if it changed none."""
+        """Return a description of a changed guard band or input, or None if the kernel changed none."""
         ...
 
 
 class Timer(Protocol):
-    """Timer that is ready to measure: buffers are bound, calls per sample are calibrated, and graphs are captured."""
+    """Takes samples of the time of a call. Its buffers are bound, and its number of calls per sample is calibrated."""
 
     @property
     def calls(self) -> int:
@@ -232,7 +232,7 @@ class Timer(Protocol):
 
     @property
     def last(self) -> int:
-        """Index of the buffer set or callable that was called last."""
+        """Index of the buffer set of the last call, or of the function that was called last."""
         ...
 
     def sample(self) -> float:
@@ -242,7 +242,7 @@ class Timer(Protocol):
 
 @runtime_checkable
 class Warming(Protocol):
-    """Timer that can also make untimed calls, which cost less than samples."""
+    """Timer that can also make untimed calls, with less overhead than samples."""
 
     def warm_up(self, span_us: float) -> None:
         """Make untimed calls for about `span_us` microseconds."""
@@ -250,13 +250,11 @@ class Warming(Protocol):
 
 
 class Session(Protocol):
-    """A device that is opened in this process. Any method may raise `DeviceLostError`. Not thread-safe."""
+    """A device that is opened in this process. Any method may raise `DeviceLostError`. Sessions are not thread-safe."""
 
     @property
     def cold_bytes(self) -> int:
-        """Size of the last-level cache in bytes. Cold timing rotates buffer sets whose total size exceeds five times
-        this size.
-        """
+        """Size of the last-level cache in bytes. Cold calls rotate buffer sets of more than five times this size."""
         ...
 
     @property
@@ -265,8 +263,9 @@ class Session(Protocol):
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Limit the memory that kernels allocate, if the device can count this memory separately. The limit applies to
-        kernels that are loaded afterwards.
+        """Limit the memory that kernels allocate, if the device can count this memory separately.
+
+        The limit applies to kernels that are loaded later.
         """
         ...
 
@@ -287,7 +286,7 @@ class Session(Protocol):
                 cores for timing.
 
         Raises:
-            LaunchError: the binary is not loadable, lacks the entry, or the launch exceeds the device's limits. If
+            LaunchError: the binary cannot be loaded, it lacks the entry, or the launch exceeds the device's limits. If
                 loading continues in the background, the first use of the kernel raises the error.
         """
         ...
@@ -303,26 +302,27 @@ class Session(Protocol):
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
     ) -> Sequence[Buffers]:
-        """Allocate `count` buffer sets, which timers call in rotation."""
+        """Allocate `count` buffer sets with the same inputs."""
         ...
 
     def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
         """Call the kernel once and wait until it ends.
 
         Raises:
-            LaunchError: the launch was refused.
+            LaunchError: the kernel could not be started.
+            TrespassError: the kernel accessed forbidden memory.
         """
         ...
 
     def call_together(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, jitter: int = 0) -> float:
-        """Call the kernel on the first half of the sets in rotation, while another thread calls it on the second half.
+        """Call the kernel from two threads at once, each with one half of the buffer sets in rotation.
 
-        The other thread calls the kernel at least once on each set of the second half. Requires `Session.places`.
-        Return the average time of a call in µs.
+        Requires `Session.places`. Return the average time of a call of the first thread in µs.
 
         Args:
-            calls: number of calls on the first half of the sets.
-            jitter: seed of random waits between the calls of the other thread. If 0, both threads begin each call
+            calls: number of calls of the first thread. The second thread calls the kernel at least once on each set of
+                the second half.
+            jitter: seed of random waits between the calls of the second thread. If 0, both threads begin each call
                 together.
         """
         ...
@@ -332,82 +332,77 @@ class Session(Protocol):
 
         Args:
             calls: number of calls, unless `change` ends them earlier.
-            change: function that changes buffers. The function starts together with the first call, and may wait before
-                it changes the buffers.
+            change: function that changes buffers. It starts together with the first call.
 
         Returns:
-            The calls that were made, or None if no other core is available.
+            The number and the time of the calls, or None if no second core is available.
         """
         ...
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        """Return a timer that calls the kernel on the sets in rotation.
-
-        With one set, the timer measures hot times. With many sets, it measures cold times.
+        """Return a timer that calls the kernel on the sets in rotation. One set gives hot times, many sets cold times.
 
         Args:
-            once: True if a sample makes exactly one call per set, even if such a sample is very short.
+            once: True to make exactly one call per set in each sample, even if such a sample is very short.
         """
         ...
 
     def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
-        """Return a timer like `timer`, but with `calls` calls per sample. Requires `places`."""
+        """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample. Requires `places`."""
         ...
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
-        """Return a timer of a baseline. `calls` contains one function without arguments per buffer set, called in
-        rotation.
-        """
+        """Return a timer of a baseline, which calls functions without arguments (one per buffer set) in rotation."""
         ...
 
     def anchor(self) -> Timer:
-        """Return a timer of a small fixed kernel. Its time is stored with every measurement."""
+        """Return a timer of the anchor: a small fixed kernel, whose time is stored with every measurement."""
         ...
 
     def floor(self) -> Timer:
-        """Return a timer of an empty kernel or call, timed like a candidate."""
+        """Return a timer of an empty kernel, which is called like a candidate."""
         ...
 
     def settle(self) -> None:
-        """Exclude the threads and processes that run now, e.g. threads of a library, from `residue`."""
+        """Make `residue` ignore the threads and processes that run now, e.g. threads of a library."""
         ...
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Return a description of threads and processes that calls have left running, or None if there are none.
+        """Return a description of threads, processes or changes that calls have left, or None if there are none.
 
         Args:
-            kernel: the kernel that was called. If None, all loaded kernels are checked.
-            brief: True to check only for traces that later calls could remove. A check with `brief=False` must follow
-                for the same kernel.
+            kernel: the kernel to check. If None, all loaded kernels are checked.
+            brief: True to check only for traces that later calls could remove. The caller must call this method again
+                later, with `brief=False`.
         """
         ...
 
     def finish(self, kernel: Any) -> str | None:
-        """End the process of a kernel as a program ends. Return a description of a fault, or None.
+        """Let the process of a kernel exit normally. Return a description of a fault, or None.
 
         Requires `Session.places`.
         """
         ...
 
     def self_test(self) -> str | None:
-        """Run a kernel with a known result. Return the error in its result, or None. May raise `LaunchError`."""
+        """Run a kernel with a known result. Return a description of its error, or None. May raise `LaunchError`."""
         ...
 
     def environment(self) -> Mapping[str, str]:
-        """Return clocks, temperature, throttling and versions, to be stored with a measurement."""
+        """Return facts that are stored with a measurement, e.g. clocks, temperature, throttling and versions."""
         ...
 
 
 class Driver(Protocol):
-    """One kind of device. `discover` and `compiler` run in the daemon, where they must never open the device."""
+    """One kind of device. The daemon calls all methods except `open`, and they must never open the device."""
 
     kind: DeviceKind
     baselines: str
-    """Name of the function in reference.py that returns baselines for this kind."""
+    """Name of the function in reference.py that returns the baselines for this kind."""
     limits_address_space: bool
-    """True if runners can have an address-space limit. GPU drivers reserve far more addresses than they use."""
+    """True if the address space of runners can be limited. GPU drivers reserve far more addresses than they use."""
     modules: tuple[str, ...]
-    """Python modules that a session imports. A runner that is started in advance imports them before it has a job."""
+    """Python modules that a session imports. A runner that is started in advance imports them at once."""
 
     def discover(self, folder: Path) -> list[Device]:
         """Return all devices of this kind on this machine. The list is empty if their libraries or drivers are missing.
@@ -430,11 +425,11 @@ class Driver(Protocol):
         ...
 
     def profiler(self) -> Profiler | None:
-        """Return the profiler that counts how a kernel uses the device, or None if there is none."""
+        """Return the profiler that reads the device's hardware counters for a kernel, or None if there is none."""
         ...
 
     def open(self, device: Device, objective: Objective, folder: Path) -> Session:
-        """Open the device in this process, which must be a runner. `folder` is the folder of `discover`."""
+        """Open the device in this process, which must be a runner. See `discover` for `folder`."""
         ...
 
 
@@ -452,4 +447,4 @@ def driver(kind: DeviceKind) -> Driver:
         return cast(Driver, import_module(f"workers.backends.{kind}.device").DRIVER)
     for _, offer in offered(GROUP, "driver of the device kind", name=kind):
         return cast(Driver, offer)
-    raise EvoError(f"the device kind {kind} has no entry point in the group {GROUP}: it can be searched, not measured")
+    raise EvoError(f"workers cannot measure on the device kind {kind}: no package has an entry point for it in {GROUP}")

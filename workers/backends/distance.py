@@ -1,4 +1,4 @@
-"""Distance of an output from its reference."""
+"""Compares an output with its reference, i.e. its expected values."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from evo.reference.encoding import decoded, is_floating
 from evo.reference.pieces import in_pieces
 
 POISON = 0xFF
-"""Value of every byte of outputs, workspaces and guard bands before a call. It gives NaN in all float formats."""
+"""Value of every byte of outputs, workspaces and guard bands before a call. In all float formats, it gives NaN."""
 
 EXACT_INTEGERS = 2.0**53
 """Magnitude up to which float64 represents every integer."""
@@ -22,11 +22,12 @@ class Distance:
     """Result of comparing one output with its reference.
 
     Attributes:
-        unwritten: number of elements that still have the poison value. None for integers, because the poison value can
-            be a correct integer.
+        elements: number of elements.
+        unwritten: number of elements whose bytes still equal `POISON`, or None for integers, for which these bytes can
+            be a correct value.
         not_finite: number of elements that are NaN or infinite, including unwritten elements.
         squares: sum of the squared differences of finite elements.
-        max_abs: largest absolute difference of finite elements. For integers, the value is rounded up if float64 cannot
+        max_abs: largest absolute difference of finite elements. For integers, it is rounded up if float64 cannot
             represent it exactly.
     """
 
@@ -43,8 +44,9 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
     Integers and bools are subtracted as integers, so that a difference of one is visible even between large values.
 
     Args:
-        values, reference: arrays of the same shape. For integers the reference may be integers or float64.
-        dtype: dtype that the values encode. Needed only if NumPy has no such dtype.
+        values: output of a kernel.
+        reference: expected values, an array of the same shape. For integers, its dtype may be integer or float64.
+        dtype: dtype of the output's elements. It is needed only if NumPy has no such dtype.
     """
     dtype = dtype or values.dtype.name
     floating = is_floating(dtype)
@@ -52,9 +54,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
     poison = int.from_bytes(bytes([POISON]) * values.itemsize)
 
     def judge(piece: slice) -> tuple[int, int, float, float]:
-        """Return four values for one piece: the number of unwritten elements, the number of non-finite elements, the
-        sum of squared differences, and the largest difference.
-        """
+        """Return `unwritten`, `not_finite`, `squares` and `max_abs` of one piece."""
         written, wanted = flat[piece], right[piece]
         difference = decoded(written, dtype).astype(np.float64) - wanted if floating else _subtracted(written, wanted)
         unwritten = not_finite = 0
@@ -64,7 +64,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
             not_finite = int(difference.size - np.count_nonzero(finite))
             difference = difference[finite]
         largest = max(float(difference.max(initial=0.0)), -float(difference.min(initial=0.0)))
-        squares = float(np.einsum("i,i->", difference, difference))  # without BLAS, whose threads wait for each other
+        squares = float(np.einsum("i,i->", difference, difference))  # `np.dot` would start threads
         return unwritten, not_finite, squares, largest
 
     judged = in_pieces(judge, flat.size)
@@ -79,21 +79,18 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
 
 
 def not_below(difference: float) -> float:
-    """Return a difference of integers as a float64 that is at least the exact difference."""
+    """Return a float64 that is at least the exact difference of integers that `difference` approximates."""
     return difference if difference < EXACT_INTEGERS else float(np.nextafter(difference, np.inf))
 
 
 def _subtracted(values: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
-    """Return integers or bools minus their reference.
-
-    Differences up to `EXACT_INTEGERS` are exact. Larger differences are rounded to float64.
-    """
+    """Return integers or bools minus their reference. Differences up to `EXACT_INTEGERS` are exact."""
     integral = np.floor(reference) if reference.dtype.kind == "f" else reference
-    if values.dtype.kind == "b":  # so that bytes other than 0 and 1 are not True
+    if values.dtype.kind == "b":  # bytes other than 0 and 1 are wrong, but NumPy takes them for True
         values = values.view(np.uint8)
     wide = np.uint64 if values.dtype.kind == "u" else np.int64
     left, right = values.astype(wide), integral.astype(wide)
-    # modulo 2^64, larger minus smaller is exact for any two values
+    # the larger minus the smaller value fits in uint64, also for signed integers
     magnitude = np.where(
         left >= right, left.view(np.uint64) - right.view(np.uint64), right.view(np.uint64) - left.view(np.uint64)
     )

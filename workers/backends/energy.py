@@ -10,7 +10,7 @@ class NoMeterError(EvoError, RuntimeError):
 
 
 class EnergyMeter(Protocol):
-    """Counter of energy. It may advance in steps."""
+    """Counter of consumed energy. The counter may advance in steps."""
 
     @property
     def name(self) -> str:
@@ -19,11 +19,11 @@ class EnergyMeter(Protocol):
 
     @property
     def span_s(self) -> float:
-        """Minimum seconds of calls per sample, so that the steps of the counter do not matter."""
+        """Minimum seconds of calls per sample, many times the interval between two steps of the counter."""
         ...
 
     def read_uj(self) -> float:
-        """Return the energy in microjoules that the device has consumed since a fixed time. The value never decreases.
+        """Return the energy in microjoules that the device has consumed since an arbitrary, fixed time.
 
         Raises:
             NoMeterError: the counter can no longer be read.

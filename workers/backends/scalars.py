@@ -1,4 +1,4 @@
-"""Scalar arguments of kernels as ctypes passes them."""
+"""Converts scalar arguments of kernels to ctypes values."""
 
 import ctypes
 from collections.abc import Mapping

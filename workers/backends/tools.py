@@ -13,17 +13,17 @@ from workers.system.interruption import Interruption
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One case of a candidate that a tool examines. The tool calls the compiled kernel, or compiles the kernel again.
+    """One case of a candidate that a tool examines.
 
     Attributes:
-        unit: source for the problem of this case, with the data that is needed to compile it.
+        kernel: compiled kernel, for tools that run it.
+        unit: source for the problem of this case, for tools that compile it again.
         inputs: folder with the bytes of each input, ``NAME.bin``.
         threads: number of threads that the kernel may use.
         device_uuid: UUID of the device that timed the candidate.
-        interruption: object that signals that the job must stop.
-        call_us: time of a call on the device, or None if unknown.
-        builds: folder in which a tool keeps its programs for further cases of the kernel. None if there are no further
-            cases.
+        interruption: ends the tool when the job must stop.
+        call_us: time of a call on the device in µs, or None if unknown.
+        builds: folder in which a tool keeps its programs for later cases of the kernel, or None if there are none.
     """
 
     kernel: KernelFile
@@ -37,12 +37,12 @@ class Subject:
 
 
 class Sanitizer(Protocol):
-    """Contract of a sanitizer. Faults of a candidate and missing tools are results, never exceptions.
+    """Contract of a sanitizer. It returns faults of candidates and missing tools as results, not as exceptions.
 
     Several threads may call `examine` at once.
 
     Attributes:
-        at_once: maximum number of subjects that may be examined concurrently.
+        at_once: maximum number of concurrent calls of `examine`.
 
     Raises:
         GaveUp: the job was interrupted.
@@ -51,12 +51,12 @@ class Sanitizer(Protocol):
     at_once: int
 
     def examine(self, subject: Subject, *, timeout_s: float) -> Sequence[Sanitized]:
-        """Run the tools on one case of a candidate. Return one result per tool, in a fixed order."""
+        """Examine one case of a candidate. Return one result per tool, in a fixed order."""
         ...
 
 
 class Profiler(Protocol):
-    """Contract of a profiler. Faults of a candidate and missing tools are results, never exceptions.
+    """Contract of a profiler. It returns faults of candidates and missing tools as results, not as exceptions.
 
     Raises:
         GaveUp: the job was interrupted.

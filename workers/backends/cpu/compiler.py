@@ -31,10 +31,10 @@ from workers.system.sandbox import environment, sandbox_here, sandboxed
 from workers.system.scratch import scratch
 
 SUFFIXES: Mapping[Language, str] = {"c": ".c", "c++": ".cpp"}
-"""Suffixes of source files, from which every C compiler infers the language."""
+"""Suffixes of source files. Every C compiler infers the language from them."""
 
 _ANSWER_S = 60.0
-"""Seconds for a compiler query that involves no source."""
+"""Time limit of a compiler query without a source, in seconds."""
 
 _MACRO = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+(\w+)", re.MULTILINE)
 _PREPROCESSED = "preprocessed"
@@ -65,7 +65,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
     raise NoCompilerError(
         "no C compiler found; install gcc or clang with the distribution's package manager "
         "(e.g. `apt install gcc`, `xcode-select --install`), or install kernel-evo with the extra `cpu-compiler`, "
-        "which brings one"
+        "which includes one"
     )
 
 
@@ -98,9 +98,7 @@ class CCompiler:
 
     @cached_property
     def library_folders(self) -> tuple[str, ...]:
-        """Folders in which the linker searches for libraries after the folders of the flags. Empty if the compiler does
-        not report these folders.
-        """
+        """Default folders of the linker for libraries. Empty if the compiler does not report them."""
         try:
             said = self._ask("-print-search-dirs")
         except NoCompilerError:
@@ -136,7 +134,7 @@ class CCompiler:
 
     @cached_property
     def sandbox(self) -> str:
-        """Name of the sandbox for untrusted units. Empty if this compiler does not work in a sandbox."""
+        """Name of the sandbox in which untrusted units are compiled. Empty if this compiler does not work in one."""
         with scratch() as folder:
             (folder / "kernel.c").write_text("int anchor;\n")
             unit = Unit(source="", architecture="native", entry="anchor", untrusted=True)
@@ -177,8 +175,9 @@ class CCompiler:
         return None
 
     def _redefined(self, unit: Unit, folder: Path, source: str) -> str:
-        """Return a warning for each macro of the source that a header redefines. Compilers do not warn about
-        redefinitions in system headers.
+        """Return a warning for each macro of the source that a header redefines, e.g. a system header.
+
+        Compilers do not warn about redefinitions in system headers.
         """
         names = set(_MACRO.findall(unit.source))
         if not names:
@@ -192,7 +191,7 @@ class CCompiler:
         return "\n".join(replaced_macros(text, names, own=source))
 
     def _read_files(self, dependencies: Path, source: Path, unit: Unit) -> tuple[str, ...] | None:
-        """Return the files that a dependency file lists, without the source, and the libraries that the flags name."""
+        """Return the files in a dependency file, except the source, and the libraries that the flags name."""
         headers = listed_files(dependencies)
         if headers is None:
             return None
@@ -201,7 +200,7 @@ class CCompiler:
         return tuple(name for name in (*headers, *linked_files(flags, folders)) if name != str(source))
 
     def _searched(self, unit: Unit, folder: Path) -> tuple[str, ...]:
-        """Return the compiler's header folders. The compiler is asked once per set of flags."""
+        """Return the compiler's default header folders, which it reports once per set of flags."""
         key = (unit.language, unit.placed_flags)
         if key not in self._search_lists:
             language = "c++" if unit.language == "c++" else "c"
@@ -213,7 +212,7 @@ class CCompiler:
 
     def _ask(self, *arguments: str) -> str:
         command = [*self.command, *arguments]
-        plain = {**os.environ, "LC_ALL": "C"}  # with the messages that the parsers expect
+        plain = {**os.environ, "LC_ALL": "C"}  # the messages are parsed
         try:
             answer = subprocess.run(
                 command,
@@ -231,7 +230,7 @@ class CCompiler:
 
 
 def searched_flags(unit: Unit) -> tuple[str, ...]:
-    """Return the unit's header folders as flags, followed by its flags."""
+    """Return the unit's header folders as ``-I`` flags, followed by its own flags."""
     return (*(f"-I{folder}" for folder in unit.folders), *unit.placed_flags)
 
 
@@ -240,9 +239,9 @@ def _confined(unit: Unit, command: Sequence[str], folder: Path) -> list[str]:
 
 
 def _exports(binary: bytes, name: str) -> bool:
-    """Return True if the library exports a function of this name.
+    """Return True if a library exports a function named `name`.
 
-    In a Mach-O file, only the text of the name is searched, with the underscore that Mach-O puts before C names.
+    In a Mach-O file, the name is searched as a string, also with the underscore that Mach-O adds to C names.
     """
     if is_elf(binary):
         return any(each.name == name and each.defined and each.callable for each in symbols(binary))
@@ -250,19 +249,19 @@ def _exports(binary: bytes, name: str) -> bool:
 
 
 def _unexported(unit: Unit, binary: bytes) -> str:
-    remedy = "give it that name, no `static` and no `inline`"
+    remedy = "define a function with this name, without `static` and `inline`"
     if unit.language == "c++":
-        remedy = 'write `extern "C"` before it, so that its name stays as it is, no `static` and no `inline`'
+        remedy = 'declare the function as `extern "C"`, without `static` and `inline`'
     hiding = next((flag for flag in unit.flags if flag.startswith("-fvisibility=")), None)
     if hiding is not None:
-        remedy += f'; the flag `{hiding}` hides it unless `__attribute__((visibility("default")))` is before it'
+        remedy += f'; the flag `{hiding}` hides functions without `__attribute__((visibility("default")))`'
     offered = sorted(each.name for each in symbols(binary) if each.defined and each.callable and each.name[0] != "_")
     found = f" (it exports {', '.join(offered[:_MOST_NAMES])})" if offered else ""
     return f"the source exports no function `{unit.entry}`{found}, which is the `entry` of family.toml; {remedy}"
 
 
 def _defined(header: Path) -> set[str]:
-    """Return the macros that a header defines. The result is empty if the file is a library."""
+    """Return the macros that a header defines, or an empty set if the file is too large to be a header."""
     try:
         if header.stat().st_size > _LONGEST_HEADER:
             return set()

@@ -35,7 +35,7 @@ from workers.system import descendants, machine
 from workers.system.scratch import scratch
 
 _UNINTERRUPTED = 0.95
-"""Share of their time for which calls must have had a core to count as uninterrupted."""
+"""Calls count as uninterrupted if their processor time is at least this fraction of their duration."""
 
 _THREAD_EXIT_S = 0.05
 _TYPICAL_ARGUMENTS = 4
@@ -44,11 +44,12 @@ _SELF_TEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class _AtReturn:
-    """Contents of the outputs at the end of the last call, kept if the kernel process then had several threads.
+    """Outputs at the end of a call after which the kernel process had several threads.
 
     Attributes:
-        rewritten: number of times that the runner had written the outputs before that moment.
-        runs: number of call requests that the session had sent to its kernel processes before that moment.
+        outputs: copies or hashes of the outputs, by argument name.
+        rewritten: number of times that the runner had written the outputs before.
+        runs: number of call requests that the session had sent to its kernel processes before.
     """
 
     buffers: HostBuffers
@@ -77,7 +78,7 @@ class CpuSession:
         self._children = descendants.children()
         self.cold_bytes = int(device.limits.get("l3_bytes", device.limits.get("l2_bytes", 1 << 20)))
         self._memory_bytes = 0
-        self._orders = np.random.default_rng()  # random, because a kernel may know the search's seed
+        self._orders = np.random.default_rng()  # no fixed seed, because a kernel must not predict the orders
 
     def limit_memory(self, most_bytes: int) -> None:
         self._memory_bytes = min(most_bytes, psutil.virtual_memory().available // 2)
@@ -184,16 +185,15 @@ class CpuSession:
         return f"a known kernel got {wrong} of {sent.nbytes} bytes wrong" if wrong else None
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
-        """Return a description of what the kernels changed or left behind, or None if there is nothing. The check waits
-        a moment for joined threads to end.
+        """Return a description of what kernels changed or left running, or None. Wait a moment for threads to end.
 
         Raises:
             InvalidMeasurementError: the times that a kernel process reported are impossible.
         """
-        if brief and self._at_return is None:  # there are no threads, and changes are found by the next check
+        if brief and self._at_return is None:  # there are no threads, and later checks find all changes
             return None
         called = self._living() if kernel is None else [cast(KernelProcess, kernel)]
-        # listed first: a process that ends in between is not an orphan
+        # `known` is listed first, so that a known process that ends in between does not count as an orphan
         known = self._children | self._kernel_pids() | descendants.of_trusted_code()
         orphans = descendants.children() - known
         started = [pid for process in called for pid in descendants.started_by(process.pid)]
@@ -220,8 +220,9 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return a group of as many cores as are used for timing. If the machine has enough cores, the group contains
-        none of the cores for timing. `index` selects the start of the group.
+        """Return a group of cores, as many as are used for timing, and different ones if the machine has enough.
+
+        `index` selects the group.
         """
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]
@@ -238,9 +239,9 @@ class CpuSession:
         return None
 
     def _written_since(self) -> str | None:
-        """Return a description of the fault if outputs were written after the call returned, else None.
+        """Return a description of the fault if a thread wrote outputs after the last call returned, else None.
 
-        A thread could write the outputs and end before `residue` counts the threads.
+        Such a thread may have ended before `residue` counts the threads.
         """
         last = self._at_return
         if last is None or (last.buffers.rewritten, self._runs()) != (last.rewritten, last.runs):
@@ -276,7 +277,7 @@ def _threads_of(pid: int) -> int:
 
 
 class CpuDriver:
-    """Finds the CPU and opens it, see `workers.backends.Driver`."""
+    """Finds and opens this machine's CPU. See `workers.backends.Driver`."""
 
     kind: DeviceKind = "cpu"
     baselines = "baselines"
@@ -318,7 +319,7 @@ class CpuDriver:
         return CSanitizer(self.compiler())
 
     def profiler(self) -> None:
-        """Return None, because processor counters are rarely readable, and almost never in containers."""
+        """Return None, because programs can rarely read processor counters, and almost never in containers."""
 
     @cached_property
     def _compiler(self) -> CCompiler:
@@ -327,7 +328,8 @@ class CpuDriver:
     def open(self, device: Device, objective: Objective, folder: Path) -> CpuSession:
         available = len(machine.cores())
         if objective.threads > available:
-            raise InvalidInput("objective.threads", f"{objective.threads} requested, but this machine has {available}")
+            reason = f"{objective.threads} requested, but the machine has {available} cores"
+            raise InvalidInput("objective.threads", reason)
         return CpuSession(device, objective, folder)
 
 

@@ -1,4 +1,4 @@
-"""The dynamic symbol table of a shared library, and the system functions that a CPU kernel must not import."""
+"""Reads the dynamic symbols of a shared library, and finds imported functions that a CPU kernel must not use."""
 
 import re
 import struct
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NO_KERNEL_MAY = (
-    "a kernel computes; it may call functions of mathematics, memory, threads and OpenMP, "
-    "and must not look into its process or reach beyond it"
+    "a kernel may only compute, with functions for mathematics, memory, threads and OpenMP; it must not inspect its "
+    "process, or use files, other processes or the network"
 )
 
 _FORBIDDEN = re.compile(
@@ -45,16 +45,16 @@ _FORBIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-"""`access` is allowed, because it only shows whether a file exists, and existing libraries look for their configuration
-with it. If the speed of a kernel depends on a file, its confirmation decides.
+"""Functions that a kernel must not import. `access` is allowed, because it only shows whether a file exists, and
+libraries look for their configuration with it.
 """
 
 _DYNSYM = 11
 _BINDINGS = (1, 2)
-"""Bindings of symbols that other programs can use: global and weak."""
+"""Bindings of symbols that are visible to other libraries: global and weak."""
 
 _CODE = (0, 2, 10)
-"""Types of symbols that can be called: no type (assembly code), function, and function that is chosen at load time."""
+"""Types of symbols that can be called: no type (assembly code), function, and indirect function (IFUNC)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +72,12 @@ class Symbol:
 
 
 def is_elf(image: bytes) -> bool:
-    """Return True for a 64-bit little-endian ELF file. Other formats are not read."""
+    """Return True if the file is a 64-bit little-endian ELF file."""
     return image[:6] == b"\x7fELF\x02\x01"
 
 
 def symbols(image: bytes) -> Iterator[Symbol]:
-    """Yield the global and weak symbols of an ELF file. Yield nothing for other formats."""
+    """Yield the global and weak dynamic symbols of an ELF file. Yield nothing for other formats."""
     if not is_elf(image):
         return
     table, size, count = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HH", image, 58)
@@ -94,8 +94,6 @@ def symbols(image: bytes) -> Iterator[Symbol]:
 
 
 def forbidden_imports(library: Path) -> list[str]:
-    """Return the forbidden functions that a library imports, sorted. The list is empty if the library is not an ELF
-    file.
-    """
+    """Return the sorted names of forbidden functions that an ELF library imports. Return [] for other formats."""
     needed = (each.name for each in symbols(library.read_bytes()) if not each.defined)
     return sorted({name for name in needed if _FORBIDDEN.fullmatch(name)})

@@ -1,8 +1,8 @@
 """Starts a kernel process, sends requests to it, checks its replies and its state, and ends it.
 
-The kernel process (`kernel_process.c`) runs a candidate's machine code, so the runner, which judges the candidate,
-checks every reply. Outputs are read from memory that the runner filled. Times are compared with the processor time that
-the system counts for the process.
+The kernel process (`kernel_process.c`) runs a candidate's machine code, so the runner does not trust its replies.
+Outputs are read from memory that the runner filled before the call. Times are compared with the processor time that the
+system counts for the process.
 """
 
 import signal
@@ -60,16 +60,16 @@ from workers.system import descendants
 
 _STARTING = ("clone", "fork", "vfork")
 _UNALIGNED = 3
-"""Kind of an access that faulted because of its alignment, in a `FAULT` reply."""
+"""Value in a `FAULT` reply for an access that failed because of its alignment."""
 
 _FORGED = "the kernel wrote to its process's pipe to the runner"
 _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 
 _NEARLY_ALL = 0.9
-"""Fraction of a kernel's memory limit at which allocations begin to fail."""
+"""A kernel that keeps more than this fraction of its memory limit is rejected, because allocations begin to fail."""
 
 LEAST_TURN_NS = 500_000
-"""Total duration from which calls on several sets are compared with the system's time accounting."""
+"""Minimum duration in ns of calls whose time is compared with the processor time that the system counts."""
 
 _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 
@@ -78,12 +78,12 @@ _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 class KernelProcess:
     """A process that runs one function of one library.
 
-    The constructor only starts the process, so that it can initialise while another process is used. `load` waits for
-    the process.
+    The constructor does not wait until the process is ready, so several processes can start at once. `load` waits.
 
     Args:
-        program: the compiled `kernel_process.c`.
-        library: the candidate.
+        program: path of the compiled `kernel_process.c`.
+        library: path of the candidate's shared library.
+        entry: name of the function.
         cores: cores on which the process runs. If empty, the process runs on the cores of the calling process.
         threads: number of cores that the process may use at once.
         timed: True to measure calls of an empty function first, for comparison with timed calls.
@@ -91,8 +91,12 @@ class KernelProcess:
 
     Attributes:
         level: names of the isolation measures that are in force. Empty until `load`.
+        idle: batches of calls of an empty function, made before the library was loaded.
+        before: state of the process before the library was loaded.
+        ledger: accepted batches of timed calls.
+        turns: batches of one call on each of several buffer sets.
         pauses: times between batches.
-        pace: progress of the calls that the process makes.
+        pace: progress of the current batch.
         runs: number of call requests that were sent so far.
     """
 
@@ -158,7 +162,7 @@ class KernelProcess:
 
     @property
     def running(self) -> bool:
-        """False once all calls of a batch have ended."""
+        """False once all calls of the batch have ended."""
         return not self.answered
 
     def wait_for(self, calls: int) -> None:
@@ -166,25 +170,26 @@ class KernelProcess:
         self.pace.wait_for(calls, lambda: self.running)
 
     def change_between(self, change: Callable[[], None]) -> int:
-        """Change buffers between two calls, as `workers.backends.Pace.change_between` describes."""
+        """See `workers.backends.Pace.change_between`."""
         return self.pace.change_between(change, lambda: self.running)
 
     def halt_after_next(self) -> int:
-        """End the batch early, as `workers.backends.Pace.halt_after_next` describes."""
+        """See `workers.backends.Pace.halt_after_next`."""
         return self.pace.halt_after_next(lambda: self.running)
 
     def bind(self, sets: Sequence[HostBuffers]) -> Table:
         """Map the memory of buffer sets in the process, and return the arguments for calls on these sets.
 
         Raises:
-            LaunchError: the library cannot be loaded, or the kernel has arguments that kernel processes cannot pass.
+            LaunchError: the library cannot be loaded, or the kernel has too many arguments.
+            MemoryError: the memory cannot be mapped.
         """
         self.load()
         self._map(self._space.missing(sets))
         return self._space.table(sets, self._registers)
 
     def populate(self, table: Table, sets: Iterable[int]) -> None:
-        """Create the page-table entries of buffer sets in advance, so that timed calls cause no page faults.
+        """Create the page-table entries of the buffer sets with the given indices, to avoid page faults in timed calls.
 
         Raises:
             DeviceLostError: the process ended.
@@ -209,13 +214,13 @@ class KernelProcess:
         """Call the kernel `calls` times, on the sets in rotation or in a given order.
 
         Args:
-            order: indices of the sets for consecutive calls, 4 bytes each, at most `MOST_ORDERS` indices. The first
-                index is `first`. If there are more calls than indices, the sequence is repeated. If empty, the sets are
-                used in rotation.
-            behind: True to restore the arguments of a set after the call on the next set, so that the arguments are no
-                longer in the caches. False to restore the arguments just before the call.
-            guarded: True to compare the registers that a function must restore, after each call.
-            meanwhile: function called in this process during the calls.
+            first: index of the set of the first call.
+            meanwhile: function that is called in this process during the calls.
+            behind: True to restore the arguments of a set after the call on the next set, so that the arguments leave
+                the caches. False to restore the arguments just before the call.
+            guarded: True to check after each call the registers that a function must restore.
+            order: indices of the sets for consecutive calls, 4 bytes each, at most `MOST_ORDERS` indices. If there are
+                more calls than indices, the sequence is repeated. If empty, the sets are used in rotation.
 
         Raises:
             TrespassError: the kernel accessed forbidden memory.
@@ -226,7 +231,7 @@ class KernelProcess:
         return self._batch(calls, first, flags, mode.stack_bytes, meanwhile=meanwhile, order=order)
 
     def call(self, table: Table, mode: CallMode) -> None:
-        """Call the kernel once on the first set. Changes of the process state are recorded, and reported by `fault`.
+        """Call the kernel once on the first set, and record changes of the process state for `fault`.
 
         Raises:
             TrespassError: the kernel accessed forbidden memory.
@@ -236,7 +241,7 @@ class KernelProcess:
         self.runs += 1
         self.pace.begin()
         self._send(sent + header(RUN, 0, 1, 0, flags_of(mode) | GUARDED, mode.stack_bytes))
-        if sent:  # sent together, because a process switch takes longer than most calls
+        if sent:  # both requests were sent together, because a process switch takes longer than most calls
             self._answer()
         _, _, changes, signal_number, _, _ = self._answer()
         self._process.listen()
@@ -244,14 +249,14 @@ class KernelProcess:
         self._changed = self._changed or changes_text(changes, signal_number)
 
     def run_together(self, table: Table, calls: int, core: int | None, jitter: int) -> float:
-        """Call the kernel `calls` times on the first half of the sets, while another thread calls the kernel on the
-        second half.
+        """Call the kernel from two threads at once, each with one half of the sets.
 
-        Return the average time of a call in µs.
+        Return the average time of a call of the first thread in µs.
 
         Args:
-            core: core of the other thread. If None, the thread runs on any core of the process.
-            jitter: seed of random waits between the calls of the other thread. If 0, the thread does not wait.
+            calls: number of calls of the first thread.
+            core: core of the second thread. If None, the thread runs on any core of the process.
+            jitter: seed of random waits between the calls of the second thread. If 0, the thread does not wait.
 
         Raises:
             TrespassError: the kernel accessed forbidden memory.
@@ -263,11 +268,11 @@ class KernelProcess:
         return max(batch.claimed_ns, 1) * 1e-3 / calls
 
     def note(self, batch: Batch) -> None:
-        """Record the process state that a batch changed. `fault` reports it."""
+        """Record a batch's change of the process state, which `fault` then reports."""
         self._changed = self._changed or batch.changes
 
     def note_turn(self, batch: Batch) -> None:
-        """Record a batch of one call on each set. Short batches are merged until they are long enough to be judged."""
+        """Record a batch of one call on each set. Short batches are merged until they last `LEAST_TURN_NS`."""
         self.note(batch)
         self._turn = batch if self._turn is None else joined(self._turn, batch)
         if self._turn.claimed_ns < 0 or self._turn.claimed_ns >= LEAST_TURN_NS:
@@ -275,13 +280,11 @@ class KernelProcess:
             self._turn = None
 
     def worth_repeating(self, batch: Batch) -> bool:
-        """Return True if the reported time of a batch is suspicious, and a repetition may show that other programs
-        caused the deviation.
-        """
+        """Return True if the reported time of a batch is suspicious, but other programs may be the cause."""
         return worth_repeating(batch, self.ledger, self.idle, self.threads)
 
     def contradicts(self, batch: Batch) -> bool:
-        """Return True if the system counted more processor time than a batch can have used in its reported time."""
+        """Return True if a batch cannot have used its processor time within its reported time."""
         return contradicts(batch, self.idle, self.threads)
 
     def fault(self) -> str | None:
@@ -308,8 +311,9 @@ class KernelProcess:
         return found
 
     def finish(self) -> str | None:
-        """End the process as a program ends, with the functions that its libraries run then. Return a description of a
-        fault, or None.
+        """Let the process exit normally, with the exit functions of its libraries. Return a description of a fault.
+
+        Return None if there is no fault.
 
         Raises:
             DeviceLostError: another process killed the process.
@@ -338,17 +342,13 @@ class KernelProcess:
         return ", ".join(levels) or "none"
 
     def _send_table(self, table: Table) -> None:
-        """Send the arguments of the next calls, and wait for the confirmation. Do nothing if the process already has
-        these arguments.
-        """
+        """Send the arguments of the next calls, unless the process already has them, and wait for the reply."""
         if request := self._new_table(table):
             self._send(request)
             self._answer()
 
     def _new_table(self, table: Table) -> bytes:
-        """Return the request that sends the arguments of the next calls. It is empty if the process already has the
-        arguments.
-        """
+        """Return the request with the arguments of the next calls, or nothing if the process already has them."""
         if table.words == (self._table.words if self._table else None):
             return b""
         self._table = table
@@ -366,7 +366,7 @@ class KernelProcess:
     ) -> Batch:
         request = header(RUN, len(order), calls, first, flags, stack_bytes) + order
         self.runs += 1
-        self.pace.begin()  # no other request is running
+        self.pace.begin()
         waiting_before = self._process.waiting_ns()
         cpu_before, began = self._process.cpu_ns(), time.perf_counter_ns()
         if self._rested is not None:
@@ -396,14 +396,12 @@ class KernelProcess:
         )
 
     def _require_made(self, calls: int) -> None:
-        if self.pace.made != calls and not descendants.started_by(self.pid):  # a fork counts as well; it is reported
+        # a forked process also increases the count; `residue` reports it
+        if self.pace.made != calls and not descendants.started_by(self.pid):
             raise TrespassError(f"changes the loop that calls it: {self.pace.made} of {calls} calls were made")
 
     def _map(self, missing: Sequence[tuple[str, Segment]]) -> None:
-        """Map segments into the memory of the process.
-
-        All requests are sent before the first reply is read, because each wait for a reply costs two process switches.
-        """
+        """Map segments into the memory of the process. Send all requests before the first reply is read."""
         self._send(b"")
         for _, segment in missing:
             self._request_map(segment)
@@ -427,13 +425,11 @@ class KernelProcess:
         self._process.send(message)
 
     def _require_silence(self) -> None:
-        """End the process if it sent a reply that was not requested, because the kernel must have written
-        that reply.
-        """
+        """Reject the kernel if a reply arrived that was not requested, because the kernel must have written it."""
         if self._process.ended is not None or not self.answered:
             return
         unasked = self._process.receive_now(REPLY.size)
-        if unasked[:8] == struct.pack("=q", FAULT):  # a thread that is still running wrote it
+        if unasked[:8] == struct.pack("=q", FAULT):  # a thread of the kernel failed after the call
             raise DeviceLostError(self._process.reap(kill=True))
         if unasked:
             self._process.reap(kill=True)
@@ -449,7 +445,7 @@ class KernelProcess:
             number, address, writes = values[:3]
             self._trespassed(number, address, writes, text)
         if status == FAILED:
-            raise LaunchError(text or "the kernel process refuses")
+            raise LaunchError(text or "the kernel process refused the request")
         return tuple(values)
 
     def _trespassed(self, number: int, address: int, writes: int, system_call: str) -> None:
@@ -463,14 +459,15 @@ class KernelProcess:
         raise DeviceLostError(how, misaligned=number == signal.SIGBUS or writes == _UNALIGNED)
 
     def _mapped_bytes(self) -> tuple[int, ...]:
-        """Return the size of the process's memory without the buffers, and the size of its private writable part, in
-        bytes. The result is empty if the sizes are unknown.
+        """Return the size of the process's memory without buffers, and of its private writable part, in bytes.
+
+        The result is empty if the sizes are unknown.
         """
         found = self._process.memory_bytes()
         return () if found is None else (found[0] - self._space.mapped_bytes, found[1])
 
     def _exhausted(self) -> str | None:
-        """Return the fault if the kernel keeps nearly all memory that the process may allocate, else None."""
+        """Return a description of the fault if the kernel keeps nearly all memory that it may allocate, else None."""
         mapped = self._mapped_bytes()
         if not (self.memory_bytes and mapped) or mapped[0] < _NEARLY_ALL * self.memory_bytes:
             return None
@@ -482,7 +479,7 @@ class KernelProcess:
     def _rewritten(self) -> str | None:
         """Return a description of the fault if the kernel changed machine code, else None.
 
-        The code is checked in the first call of `fault`, and then only if timed calls were made since the last check.
+        The check is repeated only if timed calls were made since the last check.
         """
         seen, self._timed_before = self._timed_before, len(self.ledger) + len(self.turns)
         if seen == self._timed_before or not writes_code(self.pid):

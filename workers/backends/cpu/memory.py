@@ -1,4 +1,4 @@
-"""Kernel arguments in host memory, with a guard band on both sides of every buffer."""
+"""Array arguments of kernels in host memory, with a guard band on both sides of every buffer."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from workers.backends.scalars import scalar
 from workers.build.kernel import Argument
 
 GUARD_BYTES = PAGE_BYTES
-"""Minimum size of each guard band when data begins on a page, which it does unless a `Placement` moves it."""
+"""Minimum size in bytes of each guard band if the data begins on a page."""
 
 _MOST_COPIED_BYTES = 64 << 20
-"""Maximum size of an output that is remembered by a copy. A copy takes a tenth of the time of a hash, but the memory of
-a runner is limited.
+"""Maximum size in bytes of an output that `remember` copies. Larger outputs are hashed, which takes ten times as long
+but needs no memory.
 """
 
 
@@ -28,8 +28,8 @@ class GuardedArray:
     """An array with guard bands directly before and after it.
 
     Args:
-        segment, room: segment, and range in the segment, that contain the array. If None, the array gets a segment of
-            its own.
+        segment: segment that contains the array. If None, a new segment is created.
+        room: range of the segment for the array. If None, the first range.
 
     Attributes:
         offset: offset of the data in the segment.
@@ -46,13 +46,13 @@ class GuardedArray:
         """Move the array to another placement, and fill the guard bands. The data of the array is lost.
 
         Args:
-            number: number of the array in its set. Arrays with different numbers have different alignments if placed
-                ``unaligned``.
+            number: number of the array in its set. With the placement ``unaligned``, arrays with different numbers have
+                different alignments.
         """
         slack = self._whole.size - self.argument.bytes
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
         start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
-        if start is None:  # unaligned, at any element of the first page
+        if start is None:  # "unaligned"
             start = GUARD_BYTES + placement.shift * (2 * number + 1) * self.argument.stored.itemsize % GUARD_BYTES
         self._settle(min(start, slack) // alignment * alignment)
 
@@ -62,7 +62,7 @@ class GuardedArray:
             band.fill(POISON)
 
     def overrun(self) -> str | None:
-        """Return which guard band was overwritten, and where, or None if neither was."""
+        """Return a description of the overwritten bytes in a guard band, or None if there are none."""
         for side, band in self._bands.items():
             hit = np.flatnonzero(band != POISON)
             if hit.size:
@@ -83,15 +83,15 @@ class GuardedArray:
 
 
 class HostBuffers:
-    """A `workers.backends.Buffers` in host memory. Most of the memory is shared with kernel processes.
+    """A `workers.backends.Buffers` in host memory that is shared with kernel processes.
 
     Args:
-        arrays: arrays for this set. If None, new arrays are made, each in a segment of its own.
-        sharing: set whose inputs are also used by this set. If None, the inputs are copied.
+        arrays: arrays for this set. If None, new arrays are made, each in a separate segment.
+        sharing: set whose inputs this set also uses. If None, the inputs are copied.
 
     Attributes:
         arrays: arrays by argument name.
-        originals: contents of in-place arguments before a call, by argument name. Kernels cannot write to them.
+        originals: contents of in-place arguments before a call, by argument name. Kernels cannot write to these arrays.
         rewritten: number of times that this process wrote the outputs.
     """
 
@@ -125,7 +125,7 @@ class HostBuffers:
 
     @property
     def call_arguments(self) -> list[Any]:
-        """Return the arguments for a ctypes function in this process, in order."""
+        """Arguments of a call from this process, as ctypes values in order."""
         return [self._call_argument(argument) for argument in self.arguments]
 
     @property
@@ -140,7 +140,7 @@ class HostBuffers:
                 array.bytes.fill(byte)
 
     def restore(self) -> None:
-        """Restore the arguments that must be restored before each call. Kernel processes do this themselves."""
+        """Restore the contents that arguments must have before a call. Kernel processes restore them on their own."""
         for name, array in self.arrays.items():
             if name in self.originals:
                 np.copyto(array.bytes, self.originals[name].bytes)
@@ -221,7 +221,7 @@ class HostBuffers:
 
 
 def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int) -> list[Buffers]:
-    """Return `count` sets of buffers with the same inputs, stored in two segments."""
+    """Return `count` buffer sets with copies of the same inputs, all in two segments."""
     originals = [_original(each) for each in arguments if each.role == "inout"]
     placed = [*(each for each in arguments if each.role != "scalar"), *originals]
     sets = guarded_sets(placed, count, holes=count == 1)
@@ -229,11 +229,12 @@ def host_sets(arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]],
 
 
 def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> list[dict[str, GuardedArray]]:
-    """Return `count` sets of arrays by argument name. One segment contains the arrays that kernels only read, a second
-    segment contains all other arrays.
+    """Return `count` sets of arrays by argument name.
+
+    One segment contains the arrays that kernels only read. A second segment contains all other arrays.
 
     Args:
-        holes: True if the memory between two arrays is inaccessible to kernel processes.
+        holes: True if kernel processes cannot access the memory between two arrays.
     """
     made: list[dict[str, GuardedArray]] = [{} for _ in range(count)]
     for writable in (False, True):
@@ -250,7 +251,7 @@ def guarded_sets(arguments: Sequence[Argument], count: int, *, holes: bool) -> l
 
 
 def _originals(arguments: Sequence[Argument], sources: Mapping[str, GuardedArray]) -> dict[str, GuardedArray]:
-    """Return an array with the original contents of each in-place argument."""
+    """Return the arrays for the original contents of in-place arguments, by argument name."""
     wanted = {each.name: _original(each) for each in arguments if each.role == "inout"}
     return {name: sources.get(each.name) or GuardedArray(each) for name, each in wanted.items()}
 
@@ -261,7 +262,7 @@ def _original(argument: Argument) -> Argument:
 
 
 def _equal(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> bool:
-    """Return True if two arrays of the same size have equal bytes. Eight bytes are compared at once."""
+    """Return True if two arrays of the same size have equal bytes. Compare eight bytes at once."""
     words = left.size // 8 * 8
     return bool(
         np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64))

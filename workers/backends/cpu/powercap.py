@@ -1,4 +1,4 @@
-"""CPU energy measured by RAPL, the counters that Linux provides in /sys/class/powercap for Intel and AMD processors."""
+"""Measures CPU energy with RAPL: counters of Intel and AMD processors, which Linux shows in /sys/class/powercap."""
 
 import os
 from collections.abc import Sequence
@@ -8,22 +8,23 @@ from pathlib import Path
 from workers.backends.energy import NoMeterError
 
 FOLDER = "KERNEL_EVO_POWERCAP"
-"""Environment variable with the folder of the counters, for containers in which the folder has a different path."""
+"""Environment variable with the folder of the counters, for containers in which it has a different path."""
 
 _SYSTEM = Path("/sys/class/powercap")
 _COUNTED = ("package", "dram")
-"""Names of the zones that are added: processor packages with their cores, and memory if it is counted separately."""
+"""Prefixes of the names of the counters that are added: processor packages, and memory if it has its own counter."""
 
 SPAN_S = 0.15
-"""Seconds of calls per sample. The counters advance about every millisecond."""
+"""Minimum seconds of calls per sample. The counters advance about every millisecond."""
 
 
 @dataclass(kw_only=True)
 class Zone:
-    """One energy counter, which wraps to zero after its maximum value.
+    """One energy counter, which restarts at zero after its maximum value.
 
     Attributes:
-        limit_uj: the maximum value of the counter, in microjoules.
+        file: file with the current value in microjoules.
+        limit_uj: maximum value of the counter in microjoules.
     """
 
     name: str
@@ -42,9 +43,7 @@ class Zone:
 
 
 class PowercapMeter:
-    """Sum of the energy counters of all processor packages and their memory. The sum includes the energy that other
-    programs use.
-    """
+    """Sum of the energy counters of all processor packages and their memory, including the energy of other programs."""
 
     span_s = SPAN_S
 
@@ -57,8 +56,8 @@ class PowercapMeter:
         """Return the meter of this machine.
 
         Args:
-            folder: folder of the RAPL counters. If None, the value of the environment variable `FOLDER` is used if it
-                is set, else the system's folder.
+            folder: folder of the RAPL counters. If None, the folder in the environment variable `FOLDER`, or else the
+                system's folder.
 
         Raises:
             NoMeterError: there are no counters, or they cannot be read.
@@ -67,8 +66,8 @@ class PowercapMeter:
         zones = [zone for each in sorted(root.glob("*:*")) if (zone := _zone(each)) is not None]
         if not any(zone.name.startswith("package") for zone in zones):
             raise NoMeterError(
-                f"{root} has no RAPL counter of a processor package: virtual machines and containers often hide "
-                f"them; search on the machine itself, or mount the folder and name it in {FOLDER}"
+                f"{root} has no RAPL counter of a processor package; virtual machines and containers often hide the "
+                f"counters. Run the worker outside the container, or mount the folder and set {FOLDER} to its path"
             )
         meter = cls(zones)
         meter.read_uj()
@@ -92,7 +91,7 @@ def _number(file: Path) -> float:
     try:
         return float(file.read_text(encoding="ascii"))
     except PermissionError:
-        remedy = f"let its user read it (`sudo chmod a+r {file}`), or run the worker as root"
-        raise NoMeterError(f"{file} may not be read by the worker; {remedy}") from None
+        remedy = f"allow reading with `sudo chmod a+r {file}`, or run the worker as root"
+        raise NoMeterError(f"the worker has no permission to read {file}; {remedy}") from None
     except (OSError, ValueError) as error:
         raise NoMeterError(f"{file} cannot be read: {error}") from None

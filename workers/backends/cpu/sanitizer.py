@@ -1,7 +1,7 @@
-"""Runs C and C++ kernels under the compiler's sanitizers, in a program that only loads inputs and calls the kernel.
+"""Runs C and C++ kernels with the compiler's sanitizers, in a program that only loads inputs and calls the kernel.
 
-The program runs a candidate's code. If the machine supports sandboxes, the program runs in a sandbox, in which it can
-read its inputs and libraries but cannot write files. The program does not get the worker's environment variables.
+If the machine supports sandboxes, the program runs in a sandbox, in which it can read its inputs and libraries but
+cannot write files. The program does not get the worker's environment variables.
 """
 
 import hashlib
@@ -29,37 +29,40 @@ from workers.system.scratch import scratch
 
 MAX_FINDINGS = 10
 _FLAGS = (("-O1", "-g1", "-fno-omit-frame-pointer", "-ffp-contract=fast"), ("-O2", "-g1", "-ffp-contract=fast"))
-"""Flags of the first build, and of a second build if the first fails. Assembler code may need the frame pointer's
-register.
+"""Compiler flags of the first build, and of a second build if the first fails. Inline assembly may need the frame
+pointer's register.
 """
 
 _UNDEFINED = ("-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__")
-"""Flags that hide the sanitizers from the kernel, so that it cannot behave differently when sanitizers are used."""
+"""Flags that hide the sanitizers from the kernel, so that the kernel cannot detect them."""
 
 _FINDING = re.compile(r"(?:SUMMARY: \w+Sanitizer: .*|.*: runtime error: .*)")
 _ALIGNMENT = 4096
-"""Alignment of buffers in bytes, the same as in timed calls, because a kernel may rely on it."""
+"""Alignment of buffers in bytes, as in timed calls."""
 
 _OWN_PROCESS = "/proc/self"
-"""Folder in which a sanitizer reads the mappings of its own process."""
+"""Folder in which a sanitizer reads the memory mappings of its process."""
 
 _PROOF_S = 30.0
 _SLOWER, _AMPLE_S = 10_000, 10.0
-"""A sanitized call counts as endless if it takes more than this multiple of a plain call, and more than
-these seconds.
-"""
+"""A call with sanitizers is endless if it takes `_AMPLE_S` seconds, and `_SLOWER` times as long as without them."""
 
 _SETTINGS = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=0",
     "TSAN_OPTIONS": "halt_on_error=1",
 }
-"""Options of the sanitizers. Leak detection is off, because it traces the process, which containers forbid."""
+"""Options of the sanitizers. Leak detection is off, because it traces the process, and containers forbid tracing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """Sanitizers that one build can combine, with the names that the compiler uses."""
+    """Sanitizers that are combined in one build.
+
+    Attributes:
+        name: value of the compiler's option ``-fsanitize``.
+        threaded: True if the sanitizers only check programs with several threads.
+    """
 
     name: str
     threaded: bool = False
@@ -69,7 +72,7 @@ class Tool:
         if self.threaded and subject.threads == 1:
             return "the kernel runs on one thread"
         if self.threaded and "-fopenmp" in subject.unit.flags:
-            return "it does not recognise the locks of OpenMP"
+            return "the tool does not recognise the locks of OpenMP"
         return None
 
 
@@ -94,7 +97,7 @@ class CSanitizer:
             main, log = self._built(tool, subject, builds, timeout_s)
             if main is None:
                 message = log.strip().partition("\n")[0] or "the compiler gave no message"
-                return Sanitized(tool=tool.name, skipped=f"the compiler cannot build with it here: {message}")
+                return Sanitized(tool=tool.name, skipped=f"the compiler cannot build programs for it: {message}")
             status, log = _started(main, subject.inputs, timeout_s, subject.interruption)
         if status is None and _endless(subject.call_us, timeout_s):
             never = f"the kernel does not end within {timeout_s:.3g} s, although a call takes {subject.call_us:.3g} µs"
@@ -109,10 +112,9 @@ class CSanitizer:
         return Sanitized(tool=tool.name, findings=found)
 
     def _built(self, tool: Tool, subject: Subject, builds: Path, timeout_s: float) -> tuple[Path | None, str]:
-        """Return the path of the program for a case, and the compiler's log. The path is None if the program cannot be
-        built.
+        """Build the program for a case, unless an earlier case has the same program.
 
-        Cases with equal sources and arguments share one build.
+        Return the path of the program and the compiler's log. The path is None if the program cannot be built.
         """
         source, caller = subject.unit.source, program(subject.kernel.entry, subject.kernel.arguments)
         builds_of = [tuple(_flags(tool, subject, each)) for each in _FLAGS]
@@ -134,7 +136,7 @@ class CSanitizer:
 
     @cached_property
     def _runs_confined(self) -> bool:
-        """Return True if an empty sanitized program succeeds in the sandbox."""
+        """True if an empty program with sanitizers succeeds in the sandbox."""
         with scratch() as folder:
             (folder / "main.c").write_text("int main(void) { return 0; }\n")
             command = [*self._compiler.command, f"-fsanitize={TOOLS[0].name}", "main.c", "-o", "main"]
@@ -144,9 +146,7 @@ class CSanitizer:
 
 
 def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interruption) -> tuple[int | None, str]:
-    """Run a program on a folder of inputs, in a sandbox if the system supports one. Return the exit status and the
-    output.
-    """
+    """Run a program on a folder of inputs, in a sandbox if possible. Return the exit status and the output."""
     command = [str(main), str(inputs)]
     if sandbox_here():
         reads: list[str | Path] = [main.parent, inputs, _OWN_PROCESS, *searched_folders(main)]
@@ -155,7 +155,7 @@ def _started(main: Path, inputs: Path, timeout_s: float, interruption: Interrupt
 
 
 def _endless(call_us: float | None, timeout_s: float) -> bool:
-    """Return True if a sanitized call would have ended within the time limit even on a busy machine."""
+    """Return True if a call with sanitizers that exceeded the time limit must be endless. See `_SLOWER`."""
     return call_us is not None and timeout_s >= _AMPLE_S and _SLOWER * call_us * 1e-6 < timeout_s
 
 
@@ -169,7 +169,7 @@ def _flags(tool: Tool, subject: Subject, chosen: Sequence[str]) -> Iterator[str]
 
 
 def program(entry: str, arguments: Sequence[Argument]) -> str:
-    """Return a C program that calls the kernel once with buffers of exact size.
+    """Return the source of a C program that calls the kernel once, with buffers of exact size.
 
     The program takes one argument: the folder with the inputs.
     """

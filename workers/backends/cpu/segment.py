@@ -1,4 +1,4 @@
-"""Memory that is shared with kernel processes: anonymous files that contain several arrays."""
+"""Memory that runners share with kernel processes: anonymous files that contain several arrays."""
 
 import mmap
 import os
@@ -18,11 +18,11 @@ _NUMBERS = count()
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """Range of a segment for one array, with at least one page of slack on both sides.
+    """Range of a segment for one array and the guard bands around it.
 
     Attributes:
-        start: offset in the segment, aligned to a page.
-        bytes: size in bytes, including the slack.
+        start: offset in the segment in bytes, a multiple of the page size.
+        bytes: size in bytes. The room is at least two pages larger than the array.
     """
 
     start: int
@@ -30,9 +30,9 @@ class Room:
 
 
 class Segment:
-    """An anonymous file, mapped into this process and into kernel processes.
+    """An anonymous file that is mapped into this process and into kernel processes.
 
-    A page lies between each two rooms. Kernel processes may be denied access to this page.
+    There is one page between neighbouring rooms, which may be inaccessible to kernel processes.
 
     Args:
         sizes: size of each array in bytes.
@@ -41,8 +41,8 @@ class Segment:
     Attributes:
         number: number of the segment, unique in this process.
         size: total size in bytes.
-        rooms: range of each array, in order.
-        holes: offsets of the pages between rooms that are made inaccessible to kernel processes.
+        rooms: room of each array, in the order of `sizes`.
+        holes: offsets of the pages between rooms that are inaccessible to kernel processes.
     """
 
     def __init__(self, sizes: Iterable[int], *, writable: bool) -> None:
@@ -70,12 +70,13 @@ class Segment:
             os.close(file)
 
     def bytes_of(self, room: Room) -> NDArray[np.uint8]:
-        """Return the bytes of a room, including the slack."""
+        """Return all bytes of a room."""
         return np.frombuffer(self._memory, np.uint8, room.bytes, room.start)
 
     def descriptor(self) -> int:
-        """Return a file descriptor of the segment for a kernel process. It is read-only if kernel processes may not
-        write to the segment. The caller closes the descriptor.
+        """Return a new file descriptor of the segment, which the caller must close.
+
+        The descriptor is read-only if kernel processes may not write to the segment.
         """
         if not self.writable and Path("/proc/self/fd").is_dir():
             return os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The C part of the CPU device (`support.c`), and the peak rates that it measures."""
+"""Compiles and loads the C part of the CPU device (`support.c`), and measures peak rates with it."""
 
 import ctypes
 import json
@@ -23,16 +23,16 @@ from workers.system.program import run
 from workers.system.scratch import scratch
 
 _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
-"""Maximum and minimum number of runs per rate, and the seconds after which no further run begins."""
+"""Maximum and minimum number of runs per rate, and seconds after which no further run begins."""
 
 _FRESH_S = 3600.0
-"""Age in seconds after which peak rates are measured again, because the machine may have been busy before."""
+"""Age in seconds after which peak rates are measured again, in case the machine was busy before."""
 
 _FLOATS, _SPECIAL = ("float32", "float64"), ("exponentials", "divisions")
-"""Names of the peak rates that support.c measures: multiply-adds by dtype, and special operations."""
+"""Names of the peak rates of arithmetic: multiply-adds by dtype, and special operations."""
 
 _COPIES, _BURST_BYTES = tuple(1 << bits for bits in range(13, 25, 2)), 1 << 20
-"""Sizes in bytes of copies that may fit into caches, and bytes per burst, because short copies are timed in bursts."""
+"""Sizes in bytes of the copies that may fit into caches, and bytes per timed series of short copies."""
 
 _MEASURED = (*_FLOATS, *_SPECIAL, *_COPIES)
 """Names of the measured peak rates. They are part of the cache key."""
@@ -48,14 +48,14 @@ class SupportError(EvoError, RuntimeError):
 
 
 def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) -> ctypes.CDLL:
-    """Load the library compiled from `support.c`. The library is compiled once per compiler and cached in `folder`.
+    """Load the library that is compiled from `support.c`. It is compiled once per compiler, and cached in `folder`.
 
     Args:
-        path: path at which the library is stored before it is loaded. If None, a temporary path is used.
+        path: path to which the library is written before it is loaded. If None, a temporary path is used.
 
     Raises:
         SupportError: `support.c` does not compile.
-        MachineExhausted: the folder of `path` is mounted without the permission to execute files.
+        MachineExhausted: files in the folder of `path` cannot be executed (mount option ``noexec``).
     """
     source = files("workers.backends.cpu").joinpath("support.c").read_text()
     cache, key = Cache(folder), cache_key("support", compiler.version, source)
@@ -73,10 +73,10 @@ def load_support(compiler: CCompiler, folder: Path, path: Path | None = None) ->
 
 
 def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
-    """Write the program that calls kernels into the folder `target` and return the program's path.
+    """Write the program of kernel processes into the folder `target`, and return the program's path.
 
     Args:
-        folder: cache of compiled programs. Each compiler compiles the program once.
+        folder: cache folder. The program is compiled once per compiler.
         target: existing folder, in which the program may be executed.
 
     Raises:
@@ -98,15 +98,14 @@ def kernel_program(compiler: CCompiler, folder: Path, target: Path) -> Path:
 
 
 def separation_here(compiler: CCompiler, folder: Path) -> str:
-    """Start a kernel process with an empty kernel to test how kernel processes are isolated from the runner on this
-    machine.
+    """Start a kernel process with an empty kernel, and return how the process is isolated from the runner.
 
     Returns:
-        The names of the isolation measures that are in force, in the form in which measurements record them, or
-        ``none``.
+        The names of the isolation measures that are in force, or ``none``.
 
     Raises:
-        SupportError, LaunchError, DeviceLostError: no kernel process can be started.
+        SupportError: a program or library of kernel-evo does not compile.
+        LaunchError, DeviceLostError: the kernel process cannot be started.
     """
     with scratch() as temporary:
         load_support(compiler, folder, temporary / "support.so")
@@ -123,7 +122,7 @@ def separation_here(compiler: CCompiler, folder: Path) -> str:
 
 @cache
 def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
-    """Return the isolation of kernels and compilers as facts about the device. It is tested once per process."""
+    """Return how kernels and compilers are isolated, as facts for `Device.software`. Test it once per process."""
     try:
         reported = separation_here(compiler, folder)
     except (EvoError, OSError):
@@ -132,10 +131,9 @@ def isolation(compiler: CCompiler, folder: Path) -> Mapping[str, str]:
 
 
 def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_bytes: int) -> Ceilings:
-    """Return the peak rates of one thread of this machine. They are the highest rates measured so far, cached in
-    `folder`.
+    """Return the peak rates of one thread of this machine: the highest rates measured so far, cached in `folder`.
 
-    The rates are measured again after `_FRESH_S`. A stored rate is never lowered, because other programs can only lower
+    The rates are measured again after `_FRESH_S`. A cached rate is never lowered, because other programs can only lower
     a measured rate.
 
     Args:
@@ -159,8 +157,9 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
 
 
 def _falling(copies: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Return the pairs of copy size and rate, with rates raised where a larger copy was faster. A lower rate of a
-    smaller copy is noise.
+    """Return pairs of copy size and rate, in which the rate of each size is at least that of all larger sizes.
+
+    A smaller copy that is slower than a larger one is noise.
     """
     return tuple((size, max(rate for other, rate in copies if other >= size)) for size, _ in copies)
 
@@ -173,7 +172,7 @@ def _compile(compiler: CCompiler, source: str) -> bytes:
 
 
 def _not_compiled(compiler: CCompiler, file: str, log: str) -> str:
-    return f"the C compiler {compiler.product!r} does not compile {file}; name another with CC:\n{log}"
+    return f"the C compiler {compiler.product!r} does not compile {file}; set CC to a different compiler:\n{log}"
 
 
 def _declare(library: ctypes.CDLL) -> None:
@@ -199,7 +198,7 @@ def _measure(library: ctypes.CDLL, copy_bytes: int) -> dict[str, float]:
 
 
 def _copied_per_s(library: ctypes.CDLL, size: int) -> float:
-    """Return the rate of repeated copies of this size in bytes per second, read plus written."""
+    """Return the rate of repeated copies of `size` bytes, in bytes per second, read plus written."""
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     times = max(1, _BURST_BYTES // size)
     return 2 * size * times / _fastest(partial(library.copy, target.ctypes.data, source.ctypes.data, size, times))
@@ -220,9 +219,7 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Call the function many times, and return the duration of the fastest call in seconds. Even on a busy machine, at
-    least one of the calls is undisturbed.
-    """
+    """Return the duration of the fastest of many calls in seconds. Even on a busy machine, one call is undisturbed."""
     call()
     seconds: list[float] = []
     while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and sum(seconds) < _BURSTS_S):

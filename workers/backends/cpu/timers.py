@@ -1,4 +1,4 @@
-"""Timers of calls in a kernel process, and of calls in this process."""
+"""Timers of kernel calls in a kernel process, and of function calls in this process."""
 
 import math
 import time
@@ -14,42 +14,42 @@ from workers.backends.cpu.memory import HostBuffers
 from workers.backends.cpu.process.messages import MOST_ORDERS
 
 MINIMUM_SAMPLE_S = 5e-4
-"""Minimum length of a sample in seconds, far above the clock's resolution and the cost of a call. Calls are repeated to
-reach it.
+"""Minimum duration of a sample in seconds, far above the clock's resolution. A sample has as many calls as it needs to
+reach this duration.
 """
 
 _MAXIMUM_SAMPLE_S = 8e-3
-"""Maximum duration in seconds of a sample whose reported time is contradicted. Each repetition has twice as many calls,
-because the cost of the request then stays the same while the error of a wrong clock grows.
+"""Maximum duration in seconds of a repeated sample. A sample is repeated with twice as many calls if the counted
+processor time contradicts its reported time, because the relative cost of the request then shrinks.
 """
 
 _PROLONGED = 3
-"""If the samples that needed more calls outnumber the remaining samples by this number, all later samples have more
-calls. Single samples do not matter, because other programs may have disturbed them.
+"""If the samples that needed more calls outnumber the other samples by more than this number, all later samples have
+more calls. Other programs disturb only single samples.
 """
 
 _CALIBRATIONS = 3
-"""Number of samples whose minimum determines the calls per sample. An interrupted sample would give too few calls."""
+"""Number of samples that determine the calls per sample. The shortest is used, because others may be interrupted."""
 
 MOST_ATTEMPTS = 12
-"""Attempts at a sample. An attempt that contradicts the system's time accounting is repeated. With eight busy programs
-on two cores, six in ten replies to correct kernels were late, but all twelve attempts were late only twice in a
-thousand samples.
+"""Maximum number of attempts at a sample. An attempt is repeated if its reported time is suspicious. With eight busy
+programs on two cores, six in ten replies for correct kernels were late, but all twelve attempts were late only twice in
+a thousand samples.
 """
 
 _RESTORE_FACTOR, _RESTORE_ROUNDS, _RESTORED_SETS = 3, 3, 8
-"""Factor by which restoring may be slower in a kernel process than in this process, and number of rounds and of sets
-with which the time in this process is measured. The fastest round counts.
+"""Factor by which restoring arguments may be slower in a kernel process than in this process, and the number of rounds
+and minimum number of sets for measuring the time in this process. The fastest round is used.
 """
 
 _FURTHER_SETS = 16
-"""Number of sets for which a kernel process gets page-table entries in addition to the sets of its next calls."""
+"""Number of buffer sets that get page-table entries in addition to the sets of the next calls."""
 
 
 class CallTimer:
-    """Times functions without arguments in this process, namely baselines and the anchor.
+    """Times functions without arguments in this process, i.e. baselines and the anchor.
 
-    Floating-point modes that a call changed are restored after each sample.
+    Floating-point modes are restored after each sample.
     """
 
     def __init__(self, calls: Sequence[Callable[[], object]]) -> None:
@@ -78,13 +78,13 @@ class CallTimer:
 class KernelTimer:
     """Times calls in a kernel process on one or more buffer sets.
 
-    The order of several sets is drawn at random for each sample. A kernel therefore cannot predict the set of the next
-    call and load that set into the cache in advance.
+    The order of several sets is random, so a kernel cannot predict the set of the next call and load that set into the
+    cache in advance.
 
     Args:
-        once: True if a sample calls the kernel exactly once on each set, even if such a sample is very short. After
-            each of these calls, the registers that a function must restore are compared.
         rng: random generator that draws the orders. A kernel must not be able to predict its numbers.
+        once: True to call the kernel exactly once on each set in each sample, even if such a sample is very short. The
+            registers that a function must restore are then checked after each call.
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
     """
 
@@ -110,10 +110,10 @@ class KernelTimer:
 
     def sample(self) -> float:
         taken_s = self._take(self.calls)
-        if self._once:  # a repeated sample would find other outputs
+        if self._once:  # cannot be repeated, because the calls have changed the outputs
             self._process.note_turn(self._batch)
             return taken_s / self.calls * 1e6
-        if self._fixed:  # too short for the system's accounting of time
+        if self._fixed:  # too short for a comparison with the processor time
             self._process.note(self._batch)
             return taken_s / self.calls * 1e6
         calls = self.calls
@@ -131,7 +131,7 @@ class KernelTimer:
         return taken_s / calls * 1e6
 
     def warm_up(self, span_us: float) -> None:
-        """Call the kernel for `span_us` microseconds, in few requests, because each request may wait for a core."""
+        """Call the kernel for `span_us` microseconds, in few requests."""
         spent_us = 0.0
         while spent_us < span_us:
             taken_s = self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
@@ -161,11 +161,10 @@ class KernelTimer:
         return taken_s
 
     def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
-        """Create page-table entries for the sets that the next calls use, and for some sets of later calls.
+        """Create page-table entries for the sets of the next calls, and for some sets of later calls.
 
-        Not all sets get entries at once, because this takes longer than a call for a large cold set, and a quick gate
-        uses only some of the sets. A kernel could find out which sets have entries. The sets of later calls hide which
-        set is next.
+        Creating the entries of all sets at once would take too long. A kernel can find out which sets have entries, so
+        the additional sets hide which set is next.
         """
         if len(self._populated) == len(self._sets) or self._populated.issuperset(used := set(order[:calls].tolist())):
             return
@@ -178,8 +177,8 @@ class KernelTimer:
 class SetOrders:
     """Random orders in which calls use the buffer sets. Each order contains every set once.
 
-    The first and the second half of the sets are shuffled separately. Between two calls on the same set, at least half
-    of all sets are therefore used. This removes the set from all caches that are smaller than half of the sets.
+    The two halves of the sets are shuffled separately. Between two calls on the same set, at least half of all sets are
+    therefore used, which removes the set from caches that are smaller than half of the sets.
     """
 
     def __init__(self, sets: int, rng: np.random.Generator) -> None:
@@ -196,17 +195,17 @@ class SetOrders:
         return order
 
     def upcoming(self, count: int) -> NDArray[np.uint32]:
-        """Return the first sets of the next order, shape (count,). `next` returns them again."""
+        """Return the sets of the next `count` calls as indices, without using them up."""
         while len(self._due) < count:
             self._due = np.concatenate([self._due, *map(self._rng.permutation, self._halves)])
         return self._due[:count]
 
 
 def _most_restore_ns(sets: Sequence[HostBuffers]) -> float:
-    """Return the upper limit of the restoring time that is subtracted from the time of a call, in ns.
+    """Return the maximum time for restoring arguments that is subtracted from the time of a call, in ns.
 
-    A kernel process reports the time in which it restored arguments. A kernel could make the reported time longer, so
-    the limit is derived from the time that the same copies take in this process.
+    A kernel process reports the time that it needed to restore arguments. A kernel could increase the reported time, so
+    the maximum is derived from the time that the same copies take in this process.
     """
     chosen = list(islice(cycle(sets), max(len(sets), _RESTORED_SETS)))
     taken_ns = []
@@ -226,7 +225,7 @@ def calibrated(take: Callable[[int], float]) -> int:
     """
     take(1)  # the first call touches new memory
     calls = max(1, math.ceil(MINIMUM_SAMPLE_S / min(take(1), take(1))))
-    if calls > 1:  # a single short call takes longer than one in a series
+    if calls > 1:  # a short call takes longer alone than in a series
         fastest_s = min(take(calls) for _ in range(_CALIBRATIONS))
         calls = max(1, math.ceil(MINIMUM_SAMPLE_S / (fastest_s / calls)))
     return calls

@@ -1,4 +1,4 @@
-"""Kernel arguments in GPU memory, with a guard band on both sides of every buffer."""
+"""Array arguments of kernels in GPU memory, with a guard band on both sides of every buffer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
@@ -13,29 +13,29 @@ from workers.build.kernel import Argument
 
 GUARD_BYTES = 4096
 MOST_BUFFERS = 64
-"""Maximum number of arguments of a kernel. CUDA limits the parameters of a kernel to 4 KB."""
+"""Maximum number of arguments of a kernel. CUDA limits the size of all parameters to 4 KB."""
 
 DISTANCES = ("float16", "float32", "float64")
-"""Dtypes of outputs that are compared with references on the device. Others are compared on the host."""
+"""Dtypes of outputs that the device compares with their references. The host compares outputs of other dtypes."""
 
 Span: TypeAlias = tuple[int, int]
 """Address and size in bytes."""
 
 
 class Kernels(Protocol):
-    """Kernels that check buffers in device memory."""
+    """Kernels of kernel-evo that check buffers in device memory."""
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
         """Return one checksum per span."""
         ...
 
     def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
-        """Return the distance of a buffer, whose dtype is in `DISTANCES`, from its reference."""
+        """Return the distance of a buffer from its expected values. Its dtype must be in `DISTANCES`."""
         ...
 
 
 class GuardedBuffer:
-    """Device memory with a guard band on both sides. The second band begins directly after the last byte."""
+    """Device memory for one array, with a guard band directly before and after it."""
 
     def __init__(self, argument: Argument, runtime: Any) -> None:
         self.argument = argument
@@ -67,7 +67,7 @@ class GuardedBuffer:
         return host
 
     def overrun(self) -> str | None:
-        """Return a text with the guard band and the position that were overwritten, or None if neither was."""
+        """Return a description of the overwritten bytes in a guard band, or None if there are none."""
         for side, place in self._bands.items():
             band = np.empty(GUARD_BYTES, np.uint8)
             self._runtime.memcpy(band.ctypes.data, place, GUARD_BYTES, self._runtime.memcpyDeviceToHost)
@@ -86,19 +86,19 @@ class GuardedBuffer:
 
 
 class DeviceBuffers:
-    """A `workers.backends.Buffers` in plain device allocations. A memory pool would hide overruns.
+    """A `workers.backends.Buffers` in separate device allocations, because a memory pool would hide overruns.
 
     Args:
         runtime: CuPy's ``cuda.runtime``.
         kernels: kernels that check, fill and compare memory.
-        sharing: set whose inputs the new set shares. If None, the inputs are copied.
+        sharing: set whose inputs this set also uses. If None, the inputs are copied.
 
     Raises:
         LaunchError: there are more than `MOST_BUFFERS` arguments.
 
     Attributes:
         pointers: device addresses by argument name.
-        restores: operations that give arguments the contents that they must have before a call.
+        restores: operations that restore the contents that arguments must have before a call.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class DeviceBuffers:
                 buffer.guard()
                 if buffer.argument.written:
                     buffer.fill(byte)
-            self._runtime.deviceSynchronize()  # kernels do not wait for the stream of copies and fills
+            self._runtime.deviceSynchronize()  # kernels run in a stream that does not wait for copies and fills
 
     def sibling(self) -> "DeviceBuffers":
         return DeviceBuffers(self._arguments, {}, self._runtime, self._kernels, sharing=self)
@@ -154,7 +154,7 @@ class DeviceBuffers:
         return [self.sibling() for _ in range(count)]
 
     def place(self, placement: Placement) -> None:
-        """Do nothing, because kernels may rely on the alignment of the driver's allocations."""
+        """Do nothing, because GPU kernels may rely on the alignment of allocations."""
 
     def renew(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         with cuda_errors():
@@ -164,7 +164,7 @@ class DeviceBuffers:
         self._sums = self._sum(self._inputs)
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Not supported: inputs on this device are not changed during calls."""
+        """Raise an error, because inputs of GPU kernels are not changed during calls."""
         raise NotImplementedError
 
     def rewrite(self, source: Buffers) -> None:
@@ -206,7 +206,7 @@ class DeviceBuffers:
         return next((f"modifies its input `{name}`" for name in changed), None)
 
     def _source(self, name: str) -> GuardedBuffer:
-        """Return the buffer that contains an input before a call."""
+        """Return the buffer with the contents that an input has before a call."""
         return self._originals.get(name) or self._buffers[name]
 
     def _restore(self, buffer: GuardedBuffer) -> Restore:
@@ -223,10 +223,10 @@ class DeviceBuffers:
         with cuda_errors():
             for to, source in pairs:
                 self._runtime.memcpy(to.pointer, source.pointer, to.size, kind)
-            self._runtime.deviceSynchronize()  # such copies return before they have finished
+            self._runtime.deviceSynchronize()  # `memcpy` between device buffers returns early
 
     def _sum(self, names: Sequence[str]) -> list[int]:
-        """Return the checksums of inputs with the contents that they have before a call."""
+        """Return the checksums of the contents that inputs have before a call."""
         return self._checksums(self._source(name) for name in names)
 
     def _sum_of(self, names: Sequence[str]) -> list[int]:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as devices. Only this module and `survey` import CuPy. They import it when a GPU is opened or listed."""
+"""NVIDIA GPUs as devices. Only this module and `survey` import CuPy, and only to open or list GPUs."""
 
 import os
 import sys
@@ -38,12 +38,18 @@ from workers.system.sandbox import sandbox_here
 
 _SELF_TEST_BYTES = 1 << 20
 _RING_SHARE = 0.4
-"""Maximum share of the L2 cache for the buffers of hot calls if each call needs separate buffers."""
+"""Maximum fraction of the L2 cache for the buffers of hot calls if each call needs separate buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A loaded kernel. `module` keeps the kernel loaded, and `functions` contains the function of each step."""
+    """A loaded kernel.
+
+    Attributes:
+        module: CuPy's module, which keeps the kernel loaded.
+        functions: CUDA driver handle (CUfunction) of each step.
+        steps: launches of one call, in order.
+    """
 
     module: Any
     functions: tuple[int, ...]
@@ -135,7 +141,7 @@ class CudaSession:
         return self._support.copies(size, sets)
 
     def settle(self) -> None:
-        """Do nothing, because no other threads run in this process."""
+        """Do nothing, because `residue` checks nothing."""
 
     def residue(self, kernel: Any = None, *, brief: bool = False) -> str | None:
         return None
@@ -158,7 +164,7 @@ class CudaSession:
         return {**self._device.software, **nvml.facts(self._device.uuid), **load}
 
     def _function(self, module: Any, entry: str, dynamic_bytes: int) -> int:
-        """Return a function of a module that may use this much dynamic shared memory."""
+        """Return the handle of a function, allowed to use `dynamic_bytes` bytes of dynamic shared memory."""
         function = module.get_function(entry)
         if dynamic_bytes:
             attribute = self._cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -174,7 +180,7 @@ class CudaSession:
             restore.enqueue(self._stream.ptr)
 
     def _restored_call(self, kernel: Kernel, buffers: Buffers) -> Callable[[], object]:
-        """Return a call that runs the kernel. If the kernel has arguments to restore, the call restores them first."""
+        """Return a function that restores arguments, if necessary, and then calls the kernel."""
         bound = self._bind(kernel, buffers)
         if not cast(DeviceBuffers, buffers).restores:
             return bound
@@ -186,9 +192,9 @@ class CudaSession:
         return call
 
     def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
-        """Return a timer for a kernel whose arguments are restored before each call.
+        """Return a timer for a kernel whose arguments must be restored before each call.
 
-        If there is only one set, the timer also uses copies of the set, as many as fit in the L2 cache.
+        If there is only one set, the timer uses additional sets that share its inputs, as many as fit in the L2 cache.
         """
         ring, last = list(sets), len(sets) - 1
         if len(sets) == 1:
@@ -209,8 +215,9 @@ class CudaSession:
             self._cuda.runtime.deviceSynchronize()
 
     def _warm(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Call each function before the calls are captured in a graph. Libraries choose kernels and allocate workspaces
-        in their first calls.
+        """Call each function before the calls are captured in a graph.
+
+        Libraries choose kernels and allocate workspaces in their first calls.
         """
         torch = sys.modules.get("torch")
         for call in [*calls[:3], *calls]:
@@ -224,7 +231,7 @@ class CudaSession:
 
 
 class CudaDriver:
-    """Finds and opens GPUs, see `workers.backends.Driver`."""
+    """Finds and opens GPUs. See `workers.backends.Driver`."""
 
     kind: DeviceKind = "cuda"
     baselines = "cuda_baselines"
@@ -241,14 +248,14 @@ class CudaDriver:
         return with_measured_copies(found, folder)
 
     def _surveyed(self) -> tuple[list[Device], bool]:
-        """Return the usable GPUs, and True if there are no unusable ones."""
+        """Return the usable GPUs, and True if all GPUs are usable."""
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
             log().info("cuda.unusable", reason=obstacle)
         return found, obstacle is None
 
     def look(self) -> tuple[list[Device], str | None]:
-        """Return the usable GPUs, and the reason why other GPUs cannot be used, or None if there are none."""
+        """Return the usable GPUs, and the reason why the remaining GPUs are unusable, or None if all are usable."""
         if find_spec("cupy") is None:
             return [], "CuPy is not installed; install kernel-evo with the extra `cuda12` or `cuda13`"
         if not driver_installed():

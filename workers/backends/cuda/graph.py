@@ -1,4 +1,4 @@
-"""Timing with CUDA graphs: all calls of a sample are enqueued at once, between two events."""
+"""Timing with CUDA graphs: one graph contains all calls of a sample, and events before and after it give the time."""
 
 import math
 import sys
@@ -12,19 +12,20 @@ from workers.backends.cuda.launch import cuda_errors, record
 SAMPLE_US = 1000.0
 FIRST_CALLS = 20
 SHORT_US, SHORT_CALLS = 5.0, 200
-"""A sample lasts at least `SAMPLE_US`. If a call is shorter than `SHORT_US`, a sample has at least `SHORT_CALLS`."""
+"""A sample lasts at least `SAMPLE_US`, and has at least `SHORT_CALLS` calls if a call takes less than `SHORT_US`."""
 
 
 class GraphTimer:
-    """Times functions without arguments that enqueue work on one stream. All calls of a sample form one CUDA graph.
+    """Times functions without arguments that enqueue work on a stream. All calls of a sample form one CUDA graph.
 
-    A graph keeps one result for each different call. Otherwise a library would write every result to the same memory,
+    The results of different functions stay allocated. Otherwise a library would write every result to the same memory,
     which would stay in the L2 cache.
 
     Args:
         cuda: CuPy's ``cuda``.
+        calls: functions, which are called in rotation.
         keep: object that is kept alive as long as the timer.
-        once: True if a sample calls each function exactly once, even if such a sample is very short.
+        once: True to call each function exactly once in each sample, even if such a sample is very short.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class GraphTimer:
         if once:
             return
         estimate = min(self.sample(), self.sample())
-        if estimate * self.calls < SAMPLE_US:  # with few calls, the start may take most of the time
+        if estimate * self.calls < SAMPLE_US:  # starting the graph may take longer than a few calls
             self.calls = self._rounded(FIRST_CALLS, len(calls))
             self._capture()
             estimate = min(self.sample(), self.sample())
@@ -66,14 +67,13 @@ class GraphTimer:
 
     @staticmethod
     def _rounded(calls: int, sets: int) -> int:
-        """Return the number of calls rounded up so that each set is called equally often."""
+        """Return the number of calls, rounded up to a multiple of `sets`."""
         return math.ceil(calls / sets) * sets
 
     def _capture(self) -> None:
-        """Capture the calls of one sample.
+        """Capture the calls of one sample in a graph.
 
-        If PyTorch uses the GPU, PyTorch's own capture is used, which reserves the memory that the calls allocate for
-        the graph.
+        If PyTorch is used, PyTorch captures the graph, so that it reserves the memory that the calls allocate.
         """
         due = list(islice(self._rotation, self.calls))
         with cuda_errors():
@@ -90,16 +90,16 @@ class GraphTimer:
 
 
 class RestoredTimer:
-    """Times calls that change their own arguments.
+    """Times calls whose arguments must be restored before each call.
 
-    A sample is one CUDA graph. The graph restores the arguments of all calls, and then makes the calls between two
-    events.
+    A sample is one CUDA graph. The graph first restores the arguments of all calls, and then makes the calls between
+    two events.
 
     Args:
         cuda: CuPy's ``cuda``.
-        calls: functions that each enqueue one call on separate buffers.
-        restores: functions that each enqueue one operation to restore arguments.
-        last: index of the caller's buffer set that is called last.
+        calls: functions that enqueue one call each, on separate buffers.
+        restores: functions that each enqueue one operation to restore an argument.
+        last: index of the buffer set of the last call, among the sets of the timer's user.
         keep: object that is kept alive as long as the timer.
     """
 
@@ -138,7 +138,7 @@ class RestoredTimer:
 
 
 def _call(calls: Sequence[Callable[[], object]], sets: int) -> None:
-    """Make all calls. The results of the latest `sets` calls stay allocated, so that each has separate memory."""
+    """Make all calls. Keep the results of the latest calls allocated, so that `sets` results have separate memory."""
     recent: deque[object] = deque(maxlen=sets - 1)
     for call in calls:
         recent.append(call())

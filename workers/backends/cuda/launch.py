@@ -1,6 +1,4 @@
-"""Launches kernels through the CUDA driver, with programmatic dependent launch if requested, and raises driver errors
-as exceptions.
-"""
+"""Launches kernels through the CUDA driver, with programmatic dependent launch if requested."""
 
 import ctypes
 import sys
@@ -18,9 +16,7 @@ from workers.build.kernel import Argument, Step
 
 OUT_OF_MEMORY = 2
 STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
-"""CUDA errors after which the context is unusable: illegal address, misaligned access, launch failure, ECC and so
-on.
-"""
+"""CUDA errors after which the context is unusable, e.g. illegal address, misaligned access, launch failure and ECC."""
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 _SHARED_SIZE_BYTES = 1
@@ -56,12 +52,13 @@ class _Config(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class Restore:
-    """Memory that must be restored before a call.
+    """An operation that restores the contents of device memory before a call.
 
     Attributes:
+        pointer: address of the memory.
         size: size in bytes.
         original: address of the original contents. If None, the memory is filled with `pattern`.
-        pattern: eight bytes that contain equal elements.
+        pattern: eight bytes with copies of one element.
     """
 
     pointer: int
@@ -79,7 +76,7 @@ class Restore:
         _check(driver.cuMemcpyDtoDAsync_v2(ctypes.c_uint64(self.pointer), source, ctypes.c_size_t(self.size), on))
 
     def _fill(self, driver: Any, on: ctypes.c_void_p) -> None:
-        """Enqueue the fill with the widest word that repeats. Elements of 8 bytes take one fill per half."""
+        """Enqueue a fill with the pattern. The driver fills with 1, 2 or 4 bytes; other patterns take two fills."""
         for width, fill in ((1, driver.cuMemsetD8Async), (2, driver.cuMemsetD16Async), (4, driver.cuMemsetD32Async)):
             word = self.pattern[:width]
             if word * (8 // width) == self.pattern:
@@ -98,6 +95,7 @@ class BoundKernel:
     Args:
         function: CUDA driver handle (CUfunction).
         pointers: device addresses of the buffers by argument name.
+        stream: CUDA driver handle (CUstream).
 
     Raises:
         LaunchError: an argument cannot be passed, or a tensor map cannot be created.
@@ -126,13 +124,16 @@ class BoundKernel:
 
 
 class BoundCall:
-    """A complete call, ready to be enqueued on a stream. The call first fills the arguments that need an initial value,
-    and then makes its launches in order.
+    """A complete call of a kernel, ready to be enqueued on a stream.
+
+    The call first fills the arguments that it must initialise, and then makes its launches in order.
 
     Args:
         functions: CUDA driver handle (CUfunction) of each step.
+        steps: launches of the call, in order.
         arguments: arguments of the call.
-        pointers: device addresses by argument name.
+        pointers: device addresses of the buffers by argument name.
+        stream: CUDA driver handle (CUstream).
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class BoundCall:
 
 
 def translated(status: int, text: str) -> Exception:
-    """Return the exception for a CUDA error."""
+    """Return the exception for a CUDA error code, with `text` as its message."""
     if status == OUT_OF_MEMORY:
         return MemoryError(text)
     return (DeviceLostError if status in STICKY else LaunchError)(text)
@@ -167,7 +168,7 @@ def translated(status: int, text: str) -> Exception:
 
 @contextmanager
 def cuda_errors() -> Iterator[None]:
-    """Translate CuPy's errors in the block to errors of `workers.backends`."""
+    """Convert CuPy's errors in the block to errors of `workers.backends`."""
     try:
         yield
     except RuntimeError as error:
@@ -192,11 +193,7 @@ def static_shared_bytes(function: int) -> int:
 
 
 def record(event: int, stream: int) -> None:
-    """Record an event on a stream.
-
-    During a capture, the event becomes a node of the graph. Two events in a graph can therefore time the work between
-    them.
-    """
+    """Record an event on a stream. During a capture, the event becomes a node of the graph, which can be timed."""
     _check(library().cuEventRecordWithFlags(ctypes.c_void_p(event), ctypes.c_void_p(stream), _EXTERNAL))
 
 
@@ -227,7 +224,7 @@ def _encoded(tensor_map: TensorMap, pointers: dict[str, int]) -> Any:
 
 
 def driver_installed() -> bool:
-    """Return True if a CUDA driver is installed. No device is opened."""
+    """Return True if a CUDA driver is installed, without opening a device."""
     try:
         library()
     except OSError:

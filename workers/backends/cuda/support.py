@@ -1,4 +1,4 @@
-"""Kernels of kernel-evo for CUDA devices (`support.cu`): the anchor, copies, and checks of buffers."""
+"""Runs kernel-evo's own CUDA kernels (`support.cu`): the anchor, copies, and checks of buffers."""
 
 import math
 from collections.abc import Sequence
@@ -26,14 +26,16 @@ from workers.build.cache import Cache, cache_key
 from workers.build.kernel import Argument
 
 _COPY_BYTES = 4 * 256 * 16
-"""Bytes that a block of `copy` copies: four 16-byte words per thread."""
+"""Number of bytes that a block of the kernel `copy` copies: four 16-byte words per thread."""
 
 
 class SupportKernels:
-    """The support kernels, loaded on one GPU. The kernels run on `stream`.
+    """The kernels of `support.cu`, loaded on one GPU.
 
     Args:
         cuda: CuPy's ``cuda``.
+        stream: CuPy's stream on which the kernels run.
+        binary: cubin of `support.cu`.
     """
 
     def __init__(self, cuda: Any, stream: Any, device: Device, binary: bytes) -> None:
@@ -47,7 +49,7 @@ class SupportKernels:
         self._references: dict[int, tuple[NDArray[np.float64], GuardedBuffer]] = {}
 
     def anchor(self) -> Timer:
-        """Return a timer of a kernel with a fixed amount of arithmetic on every multiprocessor."""
+        """Return a timer of the anchor: a kernel with a fixed amount of arithmetic on every multiprocessor."""
         counter = self._counters.argument
         return self._timer(self._bound("anchor", self._limits["sm_count"], counter, sum=self._counters.pointer))
 
@@ -55,7 +57,7 @@ class SupportKernels:
         return self._timer(self._bound("empty", 1, threads=32))
 
     def copies(self, size: int, sets: int = 1) -> list[Timer]:
-        """Return two timers of copies between buffers: one copies with a kernel, the other with the driver.
+        """Return two timers of copies between buffers: one of copies by a kernel, one of copies by the driver.
 
         Args:
             size: number of bytes per copy, a multiple of 16.
@@ -74,7 +76,7 @@ class SupportKernels:
         return [GraphTimer(self._cuda, self._stream, calls, keep=buffers) for calls in (by_kernel, by_driver)]
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
-        """Return one checksum per span of memory. All kernels are started before the first wait."""
+        """Return one checksum per span of memory."""
         self._clear()
         for index, (pointer, size) in enumerate(spans):
             data = Argument(name="bytes", role="input", dtype="uint8", shape=(size,))
@@ -84,9 +86,9 @@ class SupportKernels:
         return [int(each) for each in self._counted()[: len(spans)]]
 
     def distance(self, buffer: GuardedBuffer, reference: NDArray[np.float64]) -> Distance:
-        """Return the distance of an output whose dtype is in `DISTANCES` from its reference."""
+        """Return the distance of an output from its expected values. Its dtype must be in `DISTANCES`."""
         right, elements = self._reference(reference), buffer.argument.elements
-        found = replace(buffer.argument, name="found")  # the family's name could be `sum`, which the counters have
+        found = replace(buffer.argument, name="found")  # the output could be named `sum`, like the counters
         count = Argument(name="count", role="scalar", dtype="int64", value=elements)
         pointers = {"found": buffer.pointer, "reference": right.pointer, "sum": self._counters.pointer}
         arguments = (found, right.argument, count, self._counters.argument)
@@ -101,8 +103,8 @@ class SupportKernels:
         """Fill all shared memory with NaN.
 
         Shared memory keeps the values that earlier blocks wrote. After this fill, a kernel that reads shared memory
-        before it writes to it gives wrong results. The memory is filled twice: as a whole, and in blocks with the size
-        and layout of the kernel's blocks.
+        before it writes to it gives wrong results. The memory is filled twice: in blocks of maximum size, and in blocks
+        of the kernel's size, `own_bytes`.
         """
         everywhere = self._limits["sm_count"] * self._limits["max_blocks_per_sm"]
         for size in (self._limits["shared_memory_bytes"], own_bytes):
@@ -120,11 +122,11 @@ class SupportKernels:
 
     @property
     def _grid(self) -> int:
-        """Number of blocks that occupies every multiprocessor."""
+        """Number of blocks with which a launch occupies every multiprocessor."""
         return self._limits["sm_count"] * 8
 
     def _reference(self, values: NDArray[np.float64]) -> GuardedBuffer:
-        """Return a reference on the device. It is copied once, because a few references are compared repeatedly."""
+        """Return a buffer with expected values. Each array is copied once, because it is used repeatedly."""
         if id(values) not in self._references:
             argument = Argument(name="reference", role="input", dtype="float64", shape=values.shape)
             with cuda_errors():
@@ -155,7 +157,7 @@ class SupportKernels:
 
 
 def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> bytes:
-    """Return the binary of support.cu. The file is compiled once per architecture and cached in `folder`.
+    """Return the cubin of `support.cu`, which is compiled once per architecture and cached in `folder`.
 
     Raises:
         CudaUnusableError: support.cu does not compile.
@@ -172,7 +174,7 @@ def support_binary(compiler: NvrtcCompiler, architecture: str, folder: Path) -> 
 
 
 def checksum(values: NDArray[np.uint8]) -> int:
-    """Return the checksum that `checksum` in support.cu computes, computed on the host."""
+    """Compute on the host the checksum that the kernel `checksum` in `support.cu` computes."""
     keys = np.arange(values.size, dtype=np.uint64) * np.uint64(256) + values + np.uint64(1)
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

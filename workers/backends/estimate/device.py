@@ -1,4 +1,4 @@
-"""Device for estimates. Kernels are compiled for a GPU that need not be in this machine, and are never run."""
+"""Device kind for estimates: kernels are compiled for a GPU that need not be in this machine, and are never run."""
 
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from workers.system.sandbox import sandbox_here
 
 
 class EstimateDriver:
-    """Offers one virtual device for estimates on any target, see `workers.backends.Driver`."""
+    """Offers one virtual device for estimates. See `workers.backends.Driver`."""
 
     kind: DeviceKind = "estimate"
     baselines = ""

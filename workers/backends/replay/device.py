@@ -1,4 +1,4 @@
-"""Device for recorded spaces. Results of configs are read from the recording. Configs are never compiled or run."""
+"""Device kind for recorded spaces: recordings contain the results of configs, so kernels are never compiled or run."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -10,7 +10,7 @@ from workers.system import machine
 
 
 class ReplayDriver:
-    """Offers one virtual device for all recordings, see `workers.backends.Driver`."""
+    """Offers one virtual device for all recordings. See `workers.backends.Driver`."""
 
     kind: DeviceKind = "replay"
     baselines = ""

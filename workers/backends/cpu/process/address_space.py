@@ -1,4 +1,4 @@
-"""Memory that the runner shares with a kernel process, and the arguments of calls on this memory."""
+"""Addresses of shared memory in a kernel process, and the arguments of calls on this memory."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from workers.build.kernel import Argument
 
 
 class AddressSpace:
-    """Segments that a kernel process has mapped, with their addresses in that process."""
+    """Segments that a kernel process has mapped, with their addresses in the process."""
 
     def __init__(self) -> None:
         self._bases: dict[int, tuple[Segment, int]] = {}
@@ -25,11 +25,11 @@ class AddressSpace:
         return sum(segment.size + 2 * APRON_BYTES for segment, _ in self._bases.values())
 
     def add(self, segment: Segment, base: int) -> None:
-        """Record that a segment is mapped at an address."""
+        """Record that a segment is mapped at the address `base`."""
         self._bases[segment.number] = (segment, base)
 
     def missing(self, sets: Sequence[HostBuffers]) -> list[tuple[str, Segment]]:
-        """Return the segments of buffer sets that are not mapped yet, each with the name of one of its arguments."""
+        """Return the segments of buffer sets that are not mapped yet, each with the name of an argument in it."""
         named = [each for one in sets for each in (*one.arrays.items(), *one.originals.items())]
         self._known |= {id(held): held for _, held in named}
         wanted = {held.segment.number: (name, held.segment) for name, held in named}
@@ -58,7 +58,8 @@ class AddressSpace:
         )
 
     def near(self, address: int) -> tuple[GuardedArray, int] | None:
-        """Return the array that is nearest to an address, and the offset of the address from the start of the array.
+        """Return the array that is nearest to an address, and the address's offset from the start of this array.
+
         Return None if the address is not in or next to a mapped segment.
         """
         near: list[tuple[int, GuardedArray, int]] = []
@@ -75,7 +76,7 @@ class AddressSpace:
         return mapped, offset
 
     def fences(self) -> Iterator[Fence]:
-        """Yield the addresses of buffers and of the inaccessible memory around them, for each mapped segment."""
+        """Yield the addresses of each mapped segment, and of the inaccessible memory in and around it."""
         for segment, base in self._bases.values():
             inside = range(base, base + segment.size)
             around = range(base - APRON_BYTES, base), range(inside.stop, inside.stop + APRON_BYTES)
@@ -106,9 +107,7 @@ class AddressSpace:
         return b"".join(words).ljust(8 * most, b"\0") + b"".join(real).ljust(8 * FLOATS, b"\0")
 
     def _writes(self, buffers: HostBuffers) -> bytes:
-        """Return the encoded memory writes that precede a call on a set. The writes of restored arguments come first,
-        then the writes of arguments that the call fills.
-        """
+        """Return the encoded memory writes before a call on a set, in the order of `Table.words`."""
         arrays = [each for each in buffers.arguments if each.role != "scalar"]
         chosen = [*(each for each in arrays if each.restored), *(each for each in arrays if each.filled)]
         return b"".join(self._write(each, buffers) for each in chosen)

@@ -1,4 +1,8 @@
-"""Batches of calls in a kernel process, and checks that their reported times are possible."""
+"""Batches of calls in a kernel process, and checks that their reported times are possible.
+
+*Reported* times are from the kernel process, which a kernel can manipulate. *Counted* times are processor times from
+the operating system.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,42 +13,42 @@ from threading import Lock
 from workers.backends.cpu.segment import Segment
 
 MOST_DISAGREEMENT = 0.01
-"""Allowed difference between reported and counted time, as a fraction of the batch, in addition to the
-request's cost.
+"""Allowed excess of the counted time over the reported time, as a fraction of the reported time, in addition to the
+processor time of the request.
 """
 
 DISAGREEMENT_OF_TURNS = 0.1
-"""Like `MOST_DISAGREEMENT`, for batches of one call on each of several sets. Such batches are not repeated. They are
-only compared with calls on one set, where a difference of a quarter matters.
+"""Like `MOST_DISAGREEMENT`, for batches of one call on each of several sets. Such batches cannot be repeated, and need
+less precision.
 """
 
 _SPREAD_NS = 4_000
-"""Variation, in ns, of the time that the system counts for the same few system calls."""
+"""Variation in ns of the counted time of the same few system calls."""
 
 _COLD_REQUEST = 2.0
-"""Factor by which the processor time of a request may exceed that of an idle request, because a kernel filled the
-caches.
+"""Factor by which the processor time of a request may exceed that of an idle request, because the kernel replaced the
+contents of the caches. An idle request calls an empty function.
 """
 
 _COLD_REQUEST_NS = 20_000
-"""Additional processor time allowed per request, in ns. On a busy machine, correct kernels exceeded the idle cost by 10
-µs.
+"""Processor time in ns that is allowed in addition per request. On a busy machine, requests of correct kernels took 10
+µs more than idle requests.
 """
 
 _WAITS = 5
-"""Multiple of the duration of the fastest idle reply above which a wait counts as unexplained."""
+"""A reply is overdue if it is late by more than this multiple of the duration of the fastest idle request."""
 
 _DISAGREEING = 10
-"""One batch in `_DISAGREEING` may remain contradicted after its repetitions."""
+"""One batch in `_DISAGREEING` may have an impossible time even after repetitions."""
 
 _LEAST_PAUSE_NS = 1_000_000
-"""Shortest pause, in ns, in which another kernel may have been timed."""
+"""Shortest pause in ns in which another kernel may have been timed."""
 
 LEAST_BATCHES = 3
-"""Minimum number of batches for a verdict."""
+"""Minimum number of batches for rejecting a kernel."""
 
 _LEAST_LEAK_BYTES = 16
-"""Number of bytes per call that must be lost in most batches to count as a leak. malloc never allocates fewer bytes."""
+"""Growth of the memory in bytes per batch that counts as a leak. malloc never allocates fewer bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,18 +56,19 @@ class Batch:
     """Consecutive calls, timed by the kernel process and by the runner.
 
     Attributes:
-        claimed_ns: duration that the process reported, in ns. -1 if the reported start or end lies outside the interval
-            that the runner measured.
+        calls: number of calls.
+        claimed_ns: duration that the process reported, in ns, or -1 if the reported start or end lies outside the
+            interval between request and reply.
         wall_ns: time between the runner's request and the reply, in ns.
         cpu_ns: processor time of the process between request and reply, as counted by the operating system, in ns.
-        changes: description of the process state that the calls changed and did not restore. None if there is none.
+        changes: description of the process state that the calls changed and did not restore, or None.
         heap_bytes: size of the heap of the process after the calls.
         mapped_bytes: size of the process's memory after the calls, and size of its private writable part. Empty if
             unknown.
         restored_ns: part of `claimed_ns` in which arguments were restored between calls.
-        requests: number of requests that made the calls.
-        waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core. 0 if
+        waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core, or 0 if
             unknown.
+        requests: number of requests that made the calls.
     """
 
     calls: int
@@ -80,35 +85,30 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """The time between two batches, if there was no request in between, and the processor time used in this time."""
+    """Time between two batches without a request in between, and the kernel process's processor time in it, in ns."""
 
     wall_ns: int
     cpu_ns: int
 
 
 def contradicts(batch: Batch, idle: Sequence[Batch], threads: int) -> bool:
-    """Return True if the system counted more processor time than the batch can have used.
+    """Return True if the batch cannot have used its counted processor time within its reported time.
 
     The process cannot change the counted time, and other programs do not add to it. If the counted time is much longer
     than the reported time, the process has a wrong clock or used more cores than it may.
 
-    A request itself also takes processor time, which depends on caches and other programs and has no upper bound. A
-    short batch may therefore be contradicted although its kernel is correct. A longer batch is contradicted only if the
-    clock is wrong or too many cores are used.
+    The request itself also takes processor time, which depends on caches and other programs and has no upper bound. The
+    result may therefore be True for a short batch of a correct kernel.
 
     Args:
-        idle: batches of calls of an empty function, made by the same process before it loaded the candidate.
+        idle: batches of calls of an empty function, which the same process made before it loaded the candidate.
         threads: number of cores that the process may use at once.
     """
     return bool(_contradicting([batch], idle, threads, MOST_DISAGREEMENT))
 
 
 def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float) -> list[Batch]:
-    """Return the batches whose counted processor time is larger than their reported time permits.
-
-    Args:
-        disagreement: allowed excess of the counted time, as a fraction of the reported time.
-    """
+    """Return the batches whose counted time is too long. See `MOST_DISAGREEMENT` for `disagreement`."""
     request_ns = _request_ns(idle)
     allowed = threads * (1 + disagreement)
     return [
@@ -119,24 +119,23 @@ def _contradicting(batches: Sequence[Batch], idle: Sequence[Batch], threads: int
 
 
 def _request_ns(idle: Sequence[Batch]) -> float:
-    """Return the processor time that a request may take."""
+    """Return the processor time that a request may take, in ns."""
     return _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in idle) + _COLD_REQUEST_NS
 
 
 def _waiting_actively_ns(batch: Batch, threads: int) -> int:
-    """Return the processor time in ns that threads of the kernel's own pool may use before and after the timed calls.
+    """Return the processor time in ns that threads of OpenMP may use before and after the timed calls.
 
-    Threads of OpenMP wait for the next call in a busy loop, which uses processor time.
+    They wait for the next call in a busy loop.
     """
     return (threads - 1) * max(0, batch.wall_ns - batch.claimed_ns)
 
 
 def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
-    """Return True if the reply took much longer than the reported time plus the time of an idle reply.
+    """Return True if the reply took much longer than the reported time plus the time of an idle request.
 
-    Other programs can delay replies by milliseconds. The system counts the time in which a process waited for a core,
-    and this time is subtracted. Other programs can also cause the remaining delay, so a single overdue batch proves
-    nothing.
+    Other programs can delay replies by milliseconds. The counted time in which the processes waited for a core is
+    subtracted. Other programs can also cause the remaining delay, so a single overdue batch proves nothing.
     """
     waited_ns = min(each.wall_ns - each.claimed_ns for each in idle) + _SPREAD_NS
     unexplained_ns = batch.wall_ns - batch.waiting_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT)
@@ -144,11 +143,10 @@ def overdue(batch: Batch, idle: Sequence[Batch]) -> bool:
 
 
 def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch], threads: int) -> bool:
-    """Return True if the reported time of a batch is suspicious, and a repetition may show that other programs caused
-    the deviation.
+    """Return True if the reported time of a batch is suspicious, but other programs may be the cause.
 
-    Other programs disturb single batches. With a wrong clock, every batch is contradicted. Once `ledger` has enough
-    contradicted batches for a verdict, the batch is not repeated.
+    Other programs disturb single batches, while a wrong clock affects every batch. Therefore the result is False once
+    `ledger` contains enough suspicious batches to reject the kernel.
 
     Args:
         ledger: the batches that were accepted so far, after their repetitions.
@@ -161,8 +159,8 @@ def worth_repeating(batch: Batch, ledger: Sequence[Batch], idle: Sequence[Batch]
 def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) -> str | None:
     """Return the reason why the reported times are impossible, or None if they are plausible.
 
-    A process that waits uses no processor time. If it does not report the waiting time, it is detected because all its
-    replies are overdue.
+    A kernel that sleeps uses no processor time. If its process does not report the time of sleeping, all its replies
+    are overdue.
     """
     if overuse := overused(batches, idle, threads):
         return overuse
@@ -175,7 +173,7 @@ def contradicted(batches: Sequence[Batch], idle: Sequence[Batch], threads: int) 
 def overused(
     batches: Sequence[Batch], idle: Sequence[Batch], threads: int, disagreement: float = MOST_DISAGREEMENT
 ) -> str | None:
-    """Return the reason why the processor time shows that the reported times are impossible, or None if it does not."""
+    """Return the reason why the reported times are impossible according to the counted time, or None."""
     if len(batches) < LEAST_BATCHES:
         return None
     if any(batch.claimed_ns < 0 for batch in batches):
@@ -191,10 +189,10 @@ def overused(
 
 
 def works_in_pauses(pauses: Sequence[Pause], idle: Sequence[Batch], threads: int) -> str | None:
-    """Return a description of the processor time that a process used between its batches, when other kernels may be
-    timed. Return None if it used too little.
+    """Return a description of the fault if a kernel works between its batches, while other kernels may be timed.
 
-    Processes with several threads are not checked, because the threads of OpenMP wait in a busy loop.
+    Return None if there is no fault. Processes with several threads are not checked, because threads of OpenMP wait in
+    a busy loop.
     """
     long = [each for each in pauses if each.wall_ns >= _LEAST_PAUSE_NS]
     if threads > 1 or len(long) < LEAST_BATCHES:
@@ -207,7 +205,7 @@ def works_in_pauses(pauses: Sequence[Pause], idle: Sequence[Batch], threads: int
 
 
 def joined(one: Batch, other: Batch) -> Batch:
-    """Merge two batches, because the system's accounting of processor time is too coarse for short batches."""
+    """Merge two short batches, because the resolution of counted processor time is too coarse for them."""
     return Batch(
         calls=one.calls + other.calls,
         claimed_ns=-1 if min(one.claimed_ns, other.claimed_ns) < 0 else one.claimed_ns + other.claimed_ns,
@@ -221,11 +219,7 @@ def joined(one: Batch, other: Batch) -> Batch:
 
 
 def leak(batches: Sequence[Batch]) -> str | None:
-    """Return a description of the memory that each call leaks, or None if the memory of the process does not grow with
-    the calls.
-
-    A kernel that allocates memory once, or whose memory grows in few batches, does not leak.
-    """
+    """Return a description of the leak if the memory of the process grows in most batches, else None."""
     if len(batches) < LEAST_BATCHES:
         return None
     calls = [batch.calls for batch in batches[1:]]
@@ -238,24 +232,26 @@ def leak(batches: Sequence[Batch]) -> str | None:
 
 
 _WORDS, _ORDER, _HELD = 32, 16, 17
-"""Number of 8-byte words, index of the order, and index of its confirmation. They have a separate cache line."""
+"""Number of 8-byte words in the page, index of the runner's command, and index of the process's confirmation. Command
+and confirmation are in a separate cache line.
+"""
 
 _GO_ON, _HALT, _HOLD, _ONE_MORE = range(4)
-"""Orders of the runner to the loop that calls the kernel."""
+"""Commands of the runner to the loop that calls the kernel."""
 
 _LOOKS = 50
-"""Number of reads of the count between two slower checks of whether the batch has ended."""
+"""Number of reads of the call count between two checks of whether the batch has ended, which are slower."""
 
 
 class SharedPace:
-    """A memory page shared with one kernel process. The process counts the ended calls of a batch in this page.
+    """A memory page that is shared with one kernel process.
 
-    The runner can use the page to end a batch early. The planned number of calls need not be hidden from a kernel,
-    because the kernel could find it out anyway.
+    The process counts the ended calls of a batch in this page. The runner can end a batch early by writing a command
+    into the page.
 
     Attributes:
-        halted: True if the runner ended the batch early. The value is not stored in the page, because a kernel may
-            write to the page.
+        halted: True if the runner ended the batch early. The value is not in the page, because a kernel could change it
+            there.
     """
 
     def __init__(self) -> None:
@@ -301,7 +297,7 @@ class SharedPace:
                 return words[0]
         change()
         made = words[0]
-        with self._fence:  # makes the change visible before the order
+        with self._fence:  # memory barrier: the change becomes visible before the command
             words[_ORDER] = _ONE_MORE
         self.halted = True
         return made
@@ -316,8 +312,8 @@ class SharedPace:
             An upper bound for the number of calls that started before this request: the ended calls plus one. If the
             batch made more calls than this, its last call started after the request.
         """
-        words = self._words  # the following steps take less time than a few short calls
-        with self._fence:  # makes this thread's writes visible before the count is read
+        words = self._words
+        with self._fence:  # memory barrier: this thread's writes become visible before the count is read
             pass
         under_way = words[0] + 1
         self.wait_for(under_way, running)

@@ -5,16 +5,16 @@ import signal
 from workers.backends.cpu.memory import GuardedArray
 
 _SAVED_REGISTERS = ("rbx", "rbp", "r12", "r13", "r14", "r15", "rsp")
-"""Registers that a function keeps, as `kernel_process.c` numbers them from bit 8 on."""
+"""Registers that a function must restore, in the order of the bits from 8 on in `kernel_process.c`."""
 
 
 def changes_text(changes: int, number: int, *, after: str = "it returned") -> str | None:
     """Return a description of the process state that calls changed and did not restore, or None if there is none.
 
     Args:
-        changes: bit mask from the reply to a `RUN` request.
+        changes: bit mask of changes, from the reply of the kernel process.
         number: number of the signal whose handling changed.
-        after: event after which the modes of the processor were compared.
+        after: event after which the state was compared, for the description.
     """
     modes = {1: "rounding mode", 2: "x87 precision", 16: "exception masks", 32: "direction of copies"}
     modes[64] = "x87 registers"
@@ -23,7 +23,7 @@ def changes_text(changes: int, number: int, *, after: str = "it returned") -> st
     if left := [name for bit, name in enumerate(_SAVED_REGISTERS, start=8) if changes >> bit & 1]:
         return f"leaves the register{'s' * (len(left) > 1)} {', '.join(left)} changed, which a function must restore"
     if changes & 4:
-        return f"changes what happens on {_signal_name(number)} and does not restore it"
+        return f"changes the handling of {_signal_name(number)} and does not restore it"
     if changes & 8:
         return "leaves a timer running"
     if changes & 128:

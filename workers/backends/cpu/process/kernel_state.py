@@ -1,4 +1,4 @@
-"""Process state that a kernel must not change, read from the operating system before and after calls."""
+"""Reads the process state that a kernel must not change from the operating system (``/proc``)."""
 
 import contextlib
 import os
@@ -16,18 +16,18 @@ _HANDLED = ("SigBlk", "SigIgn", "SigCgt")
 _STATUS = re.compile(
     r"Umask|SigPnd|ShdPnd|Cap\w+|NoNewPrivs|Seccomp|Spec\w+|THP_enabled|Mems_allowed_list|VmLck|VmPin|x86_\w+"
 )
-"""Fields of a process's status that no call changes."""
+"""Fields of ``/proc/PID/status`` that no call may change."""
 
 _FILES = ("personality", "timerslack_ns", "oom_score_adj", "coredump_filter")
-"""Further files that describe a process."""
+"""Files in ``/proc/PID`` with attributes that no call may change."""
 
 _HELD, _OF_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
-"""Bits of a page in ``pagemap``: the page is in memory or swapped out, and the page belongs to a file
+"""Bits of a page in ``/proc/PID/pagemap``: the page is in memory or swapped out, and the page belongs to a file
 (https://docs.kernel.org/admin-guide/mm/pagemap.html).
 """
 
 _OF_THREADS = 0b11 << 31
-"""Signals 32 and 33, which the C library handles from the first thread on."""
+"""Bit mask of the signals 32 and 33, which the C library handles as soon as a process creates a thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class Fence:
     """Addresses of the buffers in a segment, and of the memory around them.
 
     Attributes:
-        inside: addresses of the segment. The file of the segment must stay mapped there.
-        closed: page ranges in and around the segment that must stay inaccessible.
+        inside: addresses of the segment, at which the segment's file must stay mapped.
+        closed: address ranges in and around the segment that must stay inaccessible.
     """
 
     inside: range
@@ -45,7 +45,7 @@ class Fence:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelState:
-    """State of one process. A value is empty if the system does not report it.
+    """State of one process. An attribute is empty if the system does not report it.
 
     Attributes:
         signals: bit masks of blocked, ignored and caught signals.
@@ -81,8 +81,9 @@ class KernelState:
         return None
 
     def opened(self, fences: Iterable[Fence]) -> str | None:
-        """Return a description of a change of the memory mappings in and around buffers. Return None if there is no
-        change, or if the mappings are unknown.
+        """Return a description of a change of the memory mappings in or around buffers, or None.
+
+        Return None if there is no change, or if the mappings are unknown.
         """
         if not self.closed:
             return None
@@ -111,7 +112,7 @@ _WORDS = {
 
 
 def state_of(pid: int) -> KernelState:
-    """Return the current state of a process. The result is empty if the process has ended."""
+    """Return the current state of a process, or an empty state if the process has ended."""
     folder = f"/proc/{pid}"
     status = dict(line.partition(":\t")[::2] for line in _text(f"{folder}/status").splitlines())
     if not status:
@@ -132,10 +133,10 @@ def state_of(pid: int) -> KernelState:
 
 
 def writes_code(pid: int) -> bool:
-    """Return True if machine code of a process was changed in memory. Return False if this cannot be determined.
+    """Return True if a process has changed its machine code. Return False if the system does not show changes.
 
-    The system replaces a modified page of a file by a private page. The private page stays visible even if the process
-    restores the access rights and the contents.
+    If a process writes to a page of a file, the system gives it a private copy of the page. The copy stays visible even
+    if the process restores the contents.
     """
     try:
         pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -159,7 +160,7 @@ def _code(pid: int) -> Iterator[range]:
 
 
 def _has_own_page(pages: int, span: range) -> bool:
-    """Return True if a page in `span` is in memory or swapped out, but is not a page of a file."""
+    """Return True if a page in `span` is in memory or swapped out, and does not belong to a file."""
     words = np.frombuffer(os.pread(pages, 8 * len(span), 8 * span.start), np.uint64)
     return bool(np.any((words & _HELD != 0) & (words & _OF_FILE == 0)))
 
@@ -196,10 +197,7 @@ def _attributes(folder: str, status: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _mappings(folder: str) -> tuple[tuple[str, ...], tuple[range, ...], tuple[int, ...]]:
-    """Return memory that no kernel needs, inaccessible memory, and the start addresses of foreign mappings.
-
-    The three results are the attributes `mappings`, `closed` and `foreign` of `KernelState`.
-    """
+    """Return the attributes `mappings`, `closed` and `foreign` of `KernelState`."""
     found, closed, foreign = set(), list[range](), list[int]()
     for line in _text(f"{folder}/maps").splitlines():
         span, access, _, _, inode, *path = line.split(maxsplit=5)

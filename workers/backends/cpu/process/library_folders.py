@@ -1,8 +1,8 @@
-"""Lets kernel processes access the folders of libraries that a kernel is linked with.
+"""Gives kernel processes access to the folders of the libraries that a kernel uses.
 
-A worker that runs as root starts kernels as another user. That user cannot enter folders below ``/root`` (mode 0700),
-where a toolchain and its libraries may be installed. An open descriptor gives access to one such folder. The modes of
-the folder itself and of its files still apply.
+A worker that runs as root starts kernel processes under a different user id. That user cannot enter folders below
+``/root`` (mode 0700), where a toolchain and its libraries may be installed. A kernel process therefore inherits an open
+descriptor of such a folder. The access rights of the folder itself and of its files still apply.
 """
 
 import os
@@ -23,7 +23,7 @@ _MOST_LIBRARIES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """Descriptors to inherit and environment variables to set, so that a process of another user can load libraries."""
+    """Descriptors to inherit and environment variables to set, so that a kernel process can load its libraries."""
 
     descriptors: tuple[int, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Passage:
 
 @contextmanager
 def passage(library: Path) -> Iterator[Passage]:
-    """Open the folders searched for a library's dependencies that other users cannot reach."""
+    """Open the folders with dependencies of a library that other users cannot reach, for the duration of the block."""
     ways: list[str] = []
     opened: list[int] = []
     try:
@@ -47,7 +47,7 @@ def passage(library: Path) -> Iterator[Passage]:
 
 
 def searched_folders(library: Path) -> list[Path]:
-    """Return the existing folders in which the loader searches for a library's direct and indirect dependencies."""
+    """Return the existing folders in which the dynamic linker searches for dependencies of a library."""
     found = dict.fromkeys(_folders(os.environ.get(SEARCHED, ""), None))
     waiting, seen = [(library, False)], {library}
     while waiting:
@@ -62,19 +62,17 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def remedy(library: Path, error: str) -> str:
-    """Return advice to append to an error about a dependency that cannot be loaded, or an empty string for other
-    errors.
-    """
+    """Return advice if the error is about a library that cannot be loaded, else an empty string."""
     if "cannot open shared object file" not in error:
         return ""
     if os.geteuid() == 0 and (closed := _closed(library)):
         named = " ".join(quoted(str(path)) for path in closed)
-        return f"; kernels of a worker of root run as another user, who may not read it: chmod -R o+rX {named}"
-    return f'; add its folder to the flags, e.g. flags = ["-Wl,-rpath,/opt/lib"], or to {SEARCHED} of the worker'
+        return f"; if the worker runs as root, kernels run as a different user, who needs access: chmod -R o+rX {named}"
+    return f'; add the folder to the flags, e.g. flags = ["-Wl,-rpath,/opt/lib"], or to {SEARCHED} of the worker'
 
 
 def _closed(library: Path) -> list[Path]:
-    """Return the searched folders that other users may not enter, and the dependencies that they may not read."""
+    """Return the searched folders that other users may not enter or, if there are none, the files they may not read."""
     folders = searched_folders(library)
     files = [folder / name for folder in folders for name in _dynamic(library)[0]]
     closed = [folder for folder in folders if not _enters(folder)]
@@ -82,7 +80,7 @@ def _closed(library: Path) -> list[Path]:
 
 
 def _enters(folder: Path) -> bool:
-    """Return True if users who are neither the owner nor in the group may enter the folder."""
+    """Return True if all users may enter the folder."""
     try:
         return bool(folder.stat().st_mode & stat.S_IXOTH)
     except OSError:
@@ -90,8 +88,9 @@ def _enters(folder: Path) -> bool:
 
 
 def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
-    """Yield the existing folders of a search path. Relative folders are skipped, because the working directory of a
-    kernel process differs from that of this process.
+    """Yield the existing folders of a search path, except relative ones.
+
+    The working directory of a kernel process differs from that of this process.
     """
     if origin is not None:
         paths = paths.replace("${ORIGIN}", str(origin)).replace("$ORIGIN", str(origin))
@@ -101,7 +100,7 @@ def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
 
 
 def _dynamic(library: Path) -> tuple[list[str], str]:
-    """Return the dependencies and the search paths in the dynamic section of a 64-bit little-endian ELF file."""
+    """Return the dependencies and the search path of a 64-bit little-endian ELF file, or nothing for other files."""
     try:
         image = library.read_bytes()
         if image[:6] != b"\x7fELF\x02\x01":

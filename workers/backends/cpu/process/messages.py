@@ -1,4 +1,4 @@
-"""Messages between a runner and a kernel process, in the layout of `kernel_process.c`."""
+"""Messages between a runner and a kernel process, encoded as `kernel_process.c` expects."""
 
 import struct
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ DONE, FAILED, FAULT = 0, -1, -2
 
 MOST_TEXT = 1 << 16
 MOST_ORDERS = 1 << 14
-"""Maximum length of an order of sets."""
+"""Maximum number of set indices in a `RUN` request."""
 
 STACKED, FLOATS = 24, 8
-"""Maximum numbers of a kernel's stack arguments and floating-point arguments."""
+"""Maximum number of a kernel's arguments on the stack, and of its floating-point arguments."""
 
 APRON_BYTES = 1 << 20
 """Size in bytes of the inaccessible memory on each side of a segment."""
@@ -36,15 +36,17 @@ _HEADER = struct.Struct("=IIQQQQ")
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Arguments of calls on buffer sets, in the layout of the kernel process.
+    """Arguments of calls on buffer sets, encoded for the kernel process.
 
     Attributes:
+        sets: number of buffer sets.
+        width: number of pointers and integers per call.
+        floats: number of floating-point numbers per call.
         spans: for each set, the address and the size in bytes of each array.
-        words: for each set, the arguments of the call, followed by the memory writes that precede the call. Each write
-            has a destination, a source (0 if a pattern is written), a size in bytes and a pattern. The writes of
-            restored arguments come first, then the writes of arguments that the call fills.
-        restored, filled: number of arguments that are restored before a call, and number of arguments that the call
-            fills.
+        words: the arguments of the call on each set, followed by the memory writes (`WRITE`) before each of these
+            calls. The writes of restored arguments come first, then the writes of arguments that the call fills.
+        restored: number of arguments that are restored before a call.
+        filled: number of arguments that the call fills. The time of filling counts as part of the call.
     """
 
     sets: int
@@ -67,5 +69,5 @@ def header(kind: int, payload_bytes: int, *values: int) -> bytes:
 
 
 def flags_of(mode: CallMode) -> int:
-    """Return the flags of `RUN` for calls in a mode."""
+    """Return the flags of a `RUN` request for a call mode."""
     return EXAMINE | OWN_THREAD * mode.own_thread | PERTURB * mode.perturb

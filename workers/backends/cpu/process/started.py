@@ -24,30 +24,32 @@ from workers.system.exit_status import ended, sent_from_outside
 
 _SAID_BYTES = 600
 _FIRST_USER, _USERS, _USERS_APART = 61_184, 4_000, 61
-"""User ids of kernel processes: the range that systemd uses for services with a dynamic user. The first ids of two
-runners are so many apart.
+"""First user id of kernel processes, number of ids (the range of systemd's dynamic users), and distance between the
+first ids of runners with consecutive process ids.
 """
 
 _STARTED = itertools.count()
 
 _PASSED_ON = ("OMP_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "OPENBLAS_", "MKL_", "PATH")
 _SESSION = "XDG_SESSION_ID"
-"""Environment variable with the runner's mark in a kernel process. Its name does not reveal kernel-evo."""
+"""Environment variable in which a kernel process has the runner's mark (`descendants.MARK`). The name must not tell a
+kernel that kernel-evo runs it.
+"""
 
 
 class StartedProcess:
     """A process that runs the compiled `kernel_process.c`.
 
     Args:
-        program: the compiled program.
-        library: the candidate, which the process will load.
+        program: path of the compiled program.
+        library: path of the candidate's shared library, which the process will load.
         cores: cores on which the process runs. If empty, the process runs on the cores of the calling process.
         memory_bytes: limit of the memory that the process allocates, in bytes. If 0, the memory is not limited.
 
     Attributes:
-        status: exit status after the end; negative if a signal ended the process.
-        ended: description of how the process ended, with its last output. None while the process runs.
-        killed: True if another process killed the kernel process.
+        status: exit status once the process has ended. It is negative if a signal ended the process.
+        ended: description of how the process ended, with its last output, or None while the process runs.
+        killed: True if a process other than the runner killed the kernel process.
 
     Raises:
         DeviceLostError: the process cannot be started.
@@ -62,7 +64,7 @@ class StartedProcess:
         self._held.callback(self._channel.close)
         heard, said = os.pipe()
         self._held.callback(os.close, heard)
-        os.set_blocking(said, False)  # unread output is lost and never blocks the kernel
+        os.set_blocking(said, False)  # if the pipe is full, output is lost instead of blocking the kernel
         os.set_blocking(heard, False)
         self._heard = heard
         copy = _readable_copy(library)
@@ -105,7 +107,7 @@ class StartedProcess:
             self._held.callback(os.close, file)
         self._held.callback(self._schedules.clear)
         self._held.callback(self._memory.clear)
-        # not __del__: in a reference cycle, Popen's may run first and warn about a running process
+        # `__del__` would be too late: in a reference cycle, that of Popen may run first and warn
         self._abandoned = weakref.finalize(self, _abandon, self._process, self._held)
 
     @property
@@ -121,14 +123,14 @@ class StartedProcess:
         """
         if self.ended is not None:
             raise DeviceLostError(self.ended, killed=self.killed)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended, which the answer reports
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `receive` reports that the process ended
             self._channel.sendall(message)
 
     def send_file(self, header: bytes, descriptor: int, payload: bytes) -> None:
         """Send a request with an open file, and close the file in this process."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         try:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended, which the answer reports
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `receive` reports that the process ended
                 self._channel.sendall(header)
                 self._channel.sendmsg([b"."], rights)
                 self._channel.sendall(payload)
@@ -152,15 +154,13 @@ class StartedProcess:
         return got
 
     def receive_now(self, size: int) -> bytes:
-        """Return bytes that the process has already sent. The result is empty if there are none, or if the process has
-        ended.
-        """
-        with contextlib.suppress(OSError):  # the process ended; reading the next answer reports how
+        """Return at most `size` bytes that the process has already sent. The result may be empty."""
+        with contextlib.suppress(OSError):  # `receive` reports that the process ended
             return self._channel.recv(size, socket.MSG_DONTWAIT)
         return b""
 
     def listen(self) -> None:
-        """Read the output of the process. `reap` returns the end of the output."""
+        """Read what the process has printed so far. `reap` returns the last part of it."""
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._heard, 1 << 16):
                 self._said.append(chunk)
@@ -174,11 +174,11 @@ class StartedProcess:
         return sum(_queued_ns(file) for file in self._schedules)
 
     def memory_bytes(self) -> tuple[int, int] | None:
-        """Return the size of the process's memory, and of its private writable part, or None if unknown."""
+        """Return the size of the process's memory, and of its private writable part, in bytes, or None if unknown."""
         try:
             pages = os.pread(self._memory[0], 128, 0).split()
             return int(pages[0]) * mmap.PAGESIZE, int(pages[5]) * mmap.PAGESIZE
-        except (OSError, IndexError, ValueError):  # it has ended, or the system does not report it
+        except (OSError, IndexError, ValueError):  # the process has ended, or the system does not report sizes
             return None
 
     def reap(self, *, kill: bool) -> str:
@@ -209,11 +209,11 @@ class StartedProcess:
 
 
 _ENDING: list["subprocess.Popen[bytes]"] = []
-"""Kernel processes that were killed but may not have ended yet, because freeing their memory takes milliseconds."""
+"""Killed kernel processes that may not have ended yet, because the system needs milliseconds to free their memory."""
 
 
 def ending() -> set[int]:
-    """Return the kernel processes that were killed and have not yet ended."""
+    """Return the process ids of killed kernel processes that have not ended yet."""
     _ENDING[:] = [each for each in _ENDING if each.poll() is None]
     return {each.pid for each in _ENDING}
 
@@ -239,7 +239,7 @@ def _kill(pid: int) -> None:
 
 
 def _opened(path: str) -> list[int]:
-    """Return a list with a descriptor of a file. The result is empty if the file cannot be read."""
+    """Return a list with the descriptor of a file, or an empty list if the file cannot be read."""
     try:
         return [os.open(path, os.O_RDONLY | os.O_CLOEXEC)]
     except OSError:
@@ -247,15 +247,15 @@ def _opened(path: str) -> list[int]:
 
 
 def _queued_ns(schedule: int) -> int:
-    """Return the second number of a schedstat file: nanoseconds for which the task was ready but had no core."""
+    """Return the time in ns for which a task was ready but had no core: the second number of its schedstat file."""
     try:
         return int(os.pread(schedule, 128, 0).split()[1])
-    except (OSError, IndexError, ValueError):  # it has ended, or the system does not count waiting time
+    except (OSError, IndexError, ValueError):  # the task has ended, or the system does not count waiting time
         return 0
 
 
 def _readable_copy(library: Path) -> int | None:
-    """Return a descriptor of the library that another user may open, or None if the system cannot create one."""
+    """Return a descriptor of a copy of the library that all users may read, or None if the system has no memfd."""
     if not hasattr(os, "memfd_create"):
         return None
     copy = os.memfd_create("kernel", os.MFD_CLOEXEC)
@@ -265,9 +265,7 @@ def _readable_copy(library: Path) -> int | None:
 
 
 def _new_user() -> int:
-    """Return a user id that no other kernel process of this runner has, so that kernels cannot change each other's
-    processes; 0 if this process may not change the user.
-    """
+    """Return a new user id, so that kernels cannot access each other's processes, or 0 if this process is not root."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return 0
     return _FIRST_USER + (os.getpid() * _USERS_APART + next(_STARTED)) % _USERS

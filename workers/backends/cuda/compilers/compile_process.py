@@ -1,4 +1,4 @@
-"""Processes that run a compiler. Each process is reused, and answers one request at a time."""
+"""Reusable processes that run a compiler. Each process handles one request at a time."""
 
 import contextlib
 import queue
@@ -14,16 +14,16 @@ from workers.system.line_process import LineProcess
 from workers.system.sandbox import sandbox_here
 
 _MOST_CONFINED = 4
-"""Number of families whose confined processes are kept."""
+"""Maximum number of families whose processes in sandboxes are kept."""
 
 
 class CompileProcesses:
     """Pool of compile processes of one module, with one process per concurrent request.
 
     Args:
-        module: module to run with ``python -m``. The module answers each line of JSON with a line of JSON.
-        reads: files and folders that confined processes may read in addition to their own. If None, the processes are
-            not confined.
+        module: module to run with ``python -m``. It answers each line of JSON with a line of JSON.
+        reads: files and folders that the processes may read in a sandbox, in addition to Python and its packages. If
+            None, the processes run without a sandbox.
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None = None) -> None:
@@ -34,9 +34,7 @@ class CompileProcesses:
         self._choosing = threading.Lock()
 
     def of(self, unit: Unit) -> "CompileProcesses":
-        """Return the pool for a unit. The processes of the pool are confined if the unit is untrusted and the system
-        supports sandboxes.
-        """
+        """Return the pool for a unit. It uses sandboxes if the unit is untrusted and the system supports sandboxes."""
         if not (unit.untrusted and sandbox_here()):
             return self
         reads = (*unit.readable, *include_folders())
@@ -44,10 +42,10 @@ class CompileProcesses:
             return self._confined.get(reads, lambda: CompileProcesses(self._module, reads))
 
     def answer(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | CompileFailed:
-        """Return the answer to a request, or a failure if no answer came in time.
+        """Return the answer to a request, or a failure if there is none before the time limit.
 
-        If the process has ended, the request is sent to a new process, because the system may have killed an idle
-        process to free memory.
+        If the process has ended, the request is repeated with a new process, because the system may have killed the
+        first one to free memory.
         """
         deadline_s = time.monotonic() + timeout_s
         ends: list[str] = []
@@ -55,16 +53,16 @@ class CompileProcesses:
             with self._process(fresh=fresh) as process:
                 answer = process.ask(question, deadline_s - time.monotonic())
             if answer is None:
-                before = f"; before, it ended without an answer: {ends[0]}" if ends else ""
+                before = f"; an earlier compiler process ended without an answer: {ends[0]}" if ends else ""
                 return CompileFailed(log=f"the compiler was stopped after {timeout_s:g} s{before}")
             if not isinstance(answer, str):
                 return answer
             ends.append(answer)
-        return CompileFailed(log=f"the compiler ended without an answer, and so did a second one: {', '.join(ends)}")
+        return CompileFailed(log=f"two compiler processes ended without an answer: {', '.join(ends)}")
 
     @contextlib.contextmanager
     def _process(self, *, fresh: bool) -> Iterator[LineProcess]:
-        """Yield an idle process or a new one. A broken process is not reused."""
+        """Yield an idle process or a new one. Afterwards, keep the process if it works."""
         try:
             process = LineProcess(self._module, self._reads) if fresh else self._idle.get_nowait()
         except queue.Empty:
@@ -72,7 +70,7 @@ class CompileProcesses:
         try:
             yield process
         except BaseException:
-            process.close()  # otherwise its answer would be read as the answer to the next request
+            process.close()  # its late answer would be taken for the answer to the next request
             raise
         if process.works:
             self._idle.put(process)

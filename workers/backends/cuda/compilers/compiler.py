@@ -1,4 +1,4 @@
-"""Compilers of CUDA devices: NVRTC or nvcc for CUDA C++, and Triton. The compilers need no GPU, driver or PyTorch."""
+"""Compiler for CUDA devices, which uses NVRTC, nvcc or Triton. None of them needs a GPU, a driver or PyTorch."""
 
 import re
 from functools import cached_property
@@ -14,8 +14,9 @@ from workers.build.cached import surroundings
 
 
 class CudaCompiler(NvrtcCompiler):
-    """A `workers.build.Compiler` that selects NVRTC, nvcc or Triton by the language of the unit and the `compiler` key
-    of its family.
+    """A `workers.build.Compiler` that compiles a unit with NVRTC, nvcc or Triton.
+
+    The language of the unit and the `compiler` key of its family determine which one is used.
 
     Raises:
         NoNvrtcError: NVRTC is not installed.
@@ -61,15 +62,15 @@ class TritonCompiler:
         """Compile one unit.
 
         Raises:
-            NoTritonError: Triton is not installed, or the architecture is not NVIDIA's.
+            NoTritonError: Triton is not installed, or the architecture is not an NVIDIA architecture.
         """
         if installed_version() is None:
             raise NoTritonError(
-                "the kernel is written in Triton, which is not installed on this worker; install it into  "
-                "the worker's environment, e.g. pip install 'triton>=3.6'"
+                "the kernel needs Triton, which is not installed on this worker; install Triton into the worker's "
+                "environment, e.g. pip install 'triton>=3.6'"
             )
         if _ARCHITECTURE.fullmatch(unit.architecture) is None:
-            raise NoTritonError(f"{self.version} compiles for sm_80, sm_90 …, not {unit.architecture}")
+            raise NoTritonError(f"{self.version} compiles for sm_80, sm_90 etc., not for {unit.architecture}")
         question = {"source": unit.source, "architecture": unit.architecture}
         answer = self._processes.of(unit).answer(question, timeout_s)
         if isinstance(answer, CompileFailed):

@@ -1,5 +1,6 @@
-"""Compiles CUDA sources to cubins with nvcc, for families that request nvcc. Kernels can then include the host's
-standard library.
+"""Compiles CUDA sources to cubins with nvcc, for families with ``compiler = "nvcc"``.
+
+Their kernels can include headers of the host's standard library.
 """
 
 import os
@@ -27,7 +28,7 @@ _TOOLKIT = Path("/usr/local/cuda/bin/nvcc")
 _ANSWER_S = 60.0
 _RELEASE = re.compile(r"\bV(\d[\d.]*)")
 _UNFIT = re.compile(r"nvcc fatal\s*:.*(?:gpu architecture|host compiler|Cannot find compiler)|not supported! The nvcc")
-"""Matches errors of an nvcc that does not support this GPU or this machine's C++ compiler."""
+"""Matches the errors of nvcc if it does not support the GPU or the machine's C++ compiler."""
 
 
 class NoNvccError(EvoError, FileNotFoundError):
@@ -35,13 +36,11 @@ class NoNvccError(EvoError, FileNotFoundError):
 
 
 class NvccCompiler:
-    """Compiles units of families that request ``nvcc``. Each compilation runs in a separate process."""
+    """Compiles units with nvcc. Each compilation runs in a separate process."""
 
     @cached_property
     def command(self) -> str | None:
-        """Path of nvcc, found in the ``PATH``, the CUDA toolkit or NVIDIA's Python package. None if nvcc is not
-        installed.
-        """
+        """Path of nvcc from ``PATH``, the CUDA toolkit or NVIDIA's Python package, or None if nvcc is not installed."""
         found = shutil.which("nvcc")
         others = [path for path in (_TOOLKIT, *in_wheels("bin", "nvcc")) if path.is_file()]
         return found or next((str(path) for path in others), None)
@@ -66,11 +65,11 @@ class NvccCompiler:
         """
         if self.command is None or self.version == "without nvcc":
             raise NoNvccError(
-                'the family asks for `compiler = "nvcc"`, which is not installed on this worker; install  '
-                "the CUDA toolkit and put its nvcc on the PATH, or remove the key, so that NVRTC compiles it"
+                'family.toml has compiler = "nvcc", but nvcc is not installed on this worker; install the CUDA toolkit '
+                "and add nvcc to the PATH, or remove the key to compile with NVRTC"
             )
         with scratch() as folder:
-            # with relative names, the binary contains no paths of this machine
+            # relative names, so that the binary contains no paths of this machine
             source = write_source(unit.source + _instances(unit.instances), folder, ".cu")
             options = ["-cubin", f"-arch={unit.architecture}", "-std=c++17", "-Xptxas", "-v"]
             options += [*(f"-I{each}" for each in unit.folders), *unit.placed_flags]
@@ -101,7 +100,7 @@ class NvccCompiler:
 
     @cached_property
     def _searched(self) -> tuple[str, ...]:
-        """Absolute paths of the header folders of nvcc and of the host's compiler."""
+        """Absolute paths of the default header folders of nvcc and of the host's compiler."""
         command = [self.command or "nvcc", "-E", "-x", "cu", "-Xcompiler", "-v", os.devnull]
         with scratch() as folder:
             _, said = run(command, folder, _ANSWER_S)
@@ -109,9 +108,7 @@ class NvccCompiler:
 
 
 def _instances(names: list[str]) -> str:
-    """Return source lines that make nvcc compile template instances. nvcc compiles a template instance only if host
-    code uses it.
-    """
+    """Return source lines with host code that uses template instances, so that nvcc compiles the instances."""
     lines = (
         f"__attribute__((used)) static void *const kernel_evo_instance_{index} = (void *)({name});\n"
         for index, name in enumerate(names)

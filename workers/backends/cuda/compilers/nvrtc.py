@@ -1,4 +1,4 @@
-"""Compiles CUDA sources to cubins for a given architecture with NVRTC. No GPU or driver is needed."""
+"""Compiles CUDA sources to cubins with NVRTC."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +22,8 @@ from workers.system.sandbox import sandbox_here
 
 DEFAULT_FLAGS = ("--std=c++17", "--ptxas-options=-v")
 _CACHING_SINCE = (12, 9)
-"""First CUDA version whose NVRTC uses the driver's cache. ptxas reports no resources for a cached binary, so every
-kernel would pass the resource gates (https://github.com/NVIDIA/Fuser/pull/4694).
+"""First CUDA version whose NVRTC uses the driver's cache, which must be disabled: ptxas reports no registers for a
+cached binary, so every kernel would pass the resource limits (https://github.com/NVIDIA/Fuser/pull/4694).
 """
 _TRIAL = """#include <cuda_fp16.h>
 extern "C" __global__ void trial(float *x) { x[0] = __half2float(__float2half(x[1])); }
@@ -34,7 +34,7 @@ _MOST_NAMES = 5
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)[af]?")
 _MOST_LOCAL_BYTES = 512 << 10
-"""Maximum local memory of a thread in bytes, the same for all compute capabilities."""
+"""Maximum local memory of a thread in bytes. It is the same for all compute capabilities."""
 _FIGURES: Mapping[str, str] = {
     "registers": r"Used (\d+) registers",
     "stack_bytes": r"(\d+) bytes stack frame",
@@ -46,7 +46,7 @@ _FIGURES: Mapping[str, str] = {
 
 
 _INCLUDES = re.compile(r"include|import|embed|%:|\?\?=")
-"""Matches every source that may read another file."""
+"""Matches every source that may include or embed a file."""
 
 _COMPILED = re.compile(r"Compiling entry function '([^']+)'")
 
@@ -56,7 +56,7 @@ class NoNvrtcError(EvoError, FileNotFoundError):
 
 
 class NvrtcCompiler:
-    """A `workers.build.Compiler` for CUDA, with one process per concurrent compilation. Processes are reused.
+    """A `workers.build.Compiler` for CUDA C++, with one reusable process per concurrent compilation.
 
     Raises:
         NoNvrtcError: NVRTC is not installed.
@@ -70,19 +70,19 @@ class NvrtcCompiler:
         except NvrtcMissingError:
             raise NoNvrtcError(
                 "NVRTC, the CUDA compiler, is not installed; install kernel-evo with the extra `cuda13`, for example "
-                "pip install -e '.[cuda13]', or `cuda12` where the driver is older than 580; for estimates "
-                "(--compile-only) the compiler alone will do: pip install 'cuda-toolkit[nvrtc,cudart,crt,cccl]==13.*'"
+                "pip install -e '.[cuda13]', or with `cuda12` if the driver is older than 580. Estimates "
+                "(--compile-only) only need the compiler: pip install 'cuda-toolkit[nvrtc,cudart,crt,cccl]==13.*'"
             ) from None
         self._processes = CompileProcesses("workers.backends.cuda.compilers.nvrtc_library")
 
     @cached_property
     def toolkit(self) -> tuple[int, int]:
-        """CUDA version of the compiler."""
+        """CUDA version of the compiler: major and minor number."""
         return self._nvrtc.version
 
     @property
     def sandbox(self) -> str:
-        """Name of the sandbox for compilations of untrusted units. Empty if there is none."""
+        """Name of the sandbox in which untrusted units are compiled. Empty if there is none."""
         return sandbox_here()
 
     @cached_property
@@ -120,7 +120,7 @@ class NvrtcCompiler:
     def _removed_macros(
         self, unit: Unit, question: Mapping[str, object], reads: Iterable[str], timeout_s: float
     ) -> Iterator[str]:
-        """Yield a warning for each macro of the source that a header removes first, which NVRTC does not report."""
+        """Yield a warning for each macro of the source that a header undefines, because NVRTC does not report it."""
         places = removals(unit.source, map(Path, reads))
         if places:
             test = {**question, "source": removal_test(unit.source, places), "names": ()}
@@ -154,11 +154,12 @@ class NvrtcCompiler:
         if match is None or int(match[1]) not in known:
             names = ", ".join(f"sm_{each}" for each in known)
             remedy = "; older GPUs need the extra `cuda12`" if match and int(match[1]) < min(known) else ""
-            raise NoNvrtcError(f"{self.version.partition(' --')[0]} compiles for {names}, not {architecture}{remedy}")
+            product = self.version.partition(" --")[0]
+            raise NoNvrtcError(f"{product} compiles for {names}, not for {architecture}{remedy}")
 
 
 def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str, str]:
-    """Return the reason, by architecture, if a small kernel with a header of the toolkit does not compile."""
+    """Compile a small kernel for each architecture. Return the reasons for failures, by architecture."""
     found: dict[str, str] = {}
     for architecture in architectures:
         unit = Unit(source=_TRIAL, architecture=architecture, entry="trial", language="cuda")
@@ -173,12 +174,12 @@ def failures(compiler: NvrtcCompiler, architectures: Iterable[str]) -> dict[str,
 
 
 def _remedy(log: str) -> str:
-    """Return the first line of the log with a remedy, for a compiler that fails on a small kernel."""
+    """Return the first line of the compiler's log, with a remedy if one is known."""
     first = log.strip().partition("\n")[0]
     if "builtin" in log:
-        return f"{first}; reinstall the package that brings NVRTC, so that its two libraries have the same version"
+        return f"{first}; reinstall the package that contains NVRTC, so that its two libraries have the same version"
     if "open source file" in log:
-        return f"{first}; install CUDA's headers: pip install 'cuda-toolkit[cudart,crt,cccl]' of the same version"
+        return f"{first}; install CUDA's headers in the same version: pip install 'cuda-toolkit[cudart,crt,cccl]'"
     return first
 
 
@@ -188,36 +189,33 @@ def default_flags(toolkit: tuple[int, int]) -> tuple[str, ...]:
 
 
 def figures(log: str, entry: str) -> dict[str, float]:
-    """Return the figures that ptxas reports for an entry function."""
+    """Return the resources that ptxas reports for an entry function, e.g. ``registers``."""
     after = log.partition(f"Compiling entry function '{entry}'")[2].partition("Compiling entry function")[0]
     matches = {name: re.search(pattern, after) for name, pattern in _FIGURES.items()}
     return {name: float(match[1]) for name, match in matches.items() if match}
 
 
 def absent(entry: str, log: str) -> str:
-    """Return why a build has no resource figures for its entry. The text lists the kernels that `entry` could name."""
+    """Return the reason why ptxas reports no resources for `entry`, with the kernels that the binary contains."""
     names = list(dict.fromkeys(_COMPILED.findall(log)))
     if entry in names:
         return f"ptxas does not report the resources of `{entry}`"
     missing = f"the kernel `{entry}`, which is the `entry` of family.toml, is not found in the binary"
     if not names:
         return (
-            f'{missing}, which has none; write `extern "C" __global__ void {entry}(…)`; a template needs an instance, '
+            f'{missing}, which has none; write `extern "C" __global__ void {entry}(…)`. A template needs an instance, '
             "e.g. `template __global__ void my_kernel<float>(const float *, float *);`"
         )
     mangled = f"{len(entry)}{entry}"
     alike = [name for name in names if mangled in name]
     ways = [f'entry = "{name}"' for name in (alike or names)[:_MOST_NAMES]]
     plain = any(f"{mangled}I" not in name for name in alike)  # template instances have no C names
-    first = 'write `extern "C"` before its `__global__`, or, as it is compiled, ' if plain else "it has these, write "
-    return f"{missing}: {first}{' or '.join(ways)} in family.toml"
+    first = 'write `extern "C"` before `__global__`, or set ' if plain else "set "
+    return f"{missing}; {first}{' or '.join(ways)} in family.toml"
 
 
 def _reads(headers: object, unit: Unit) -> tuple[str, ...] | None:
-    """Return the files that a compilation read.
-
-    If NVRTC does not report these files, return all files that the compilation may have read.
-    """
+    """Return the files that a compilation read or, if NVRTC does not report them, may have read."""
     if isinstance(headers, list):
         return tuple(headers)
     folders = (*map(str, unit.folders), *header_folders(unit.placed_flags), *include_folders())
@@ -231,9 +229,9 @@ def _threads(launch: Launch | None) -> int:
 def _hard_limits(
     resources: Resources, launch: Launch | None, limits: Mapping[str, float]
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield the resource, the used amount and the limit for each limit that a launch must not exceed.
+    """Yield the name, the used amount and the limit of each resource that makes a launch fail if exceeded.
 
-    Further limits are checked in `workers.build.launch_checks`.
+    `workers.build.launch_checks` checks further limits.
     """
     unlimited = float("inf")
     threads = _threads(launch)

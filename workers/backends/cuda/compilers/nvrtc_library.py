@@ -1,7 +1,7 @@
-"""Python interface of NVRTC, and the compile process that ``python -m`` runs.
+"""Calls NVRTC. ``python -m`` runs this module as a compile process.
 
-NVRTC needs neither a GPU nor a driver. It runs in separate processes, because an NVRTC compilation cannot be
-interrupted, holds a lock of the library, and may crash the process.
+NVRTC needs neither a GPU nor a driver. It runs in separate processes, because a compilation cannot be interrupted,
+holds a lock of the library, and may crash the process.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 
 
 _TRACES_HEADERS_SINCE = (13, 0)
-"""First CUDA version whose ``--fdevice-time-trace`` has an event for each header."""
+"""First CUDA version whose option ``--fdevice-time-trace`` reports each header."""
 
 _HEADER_EVENT = "Processing Header File"
 _BUILT_IN_HEADER = "__nv_nvrtc_builtin_header.h"
@@ -38,7 +38,7 @@ class Compilation:
 
     Attributes:
         binary: the cubin, or None if the compilation failed.
-        headers: paths of the headers that were read. None if this version of NVRTC does not report headers.
+        headers: paths of the headers that were read, or None if this version of NVRTC does not report headers.
     """
 
     binary: bytes | None
@@ -73,7 +73,7 @@ class Nvrtc:
         return tuple(values)
 
     def compile(self, source: str, options: list[str], instances: Sequence[str] = ()) -> Compilation:
-        """Compile one source. A header that is included with quotes is searched in the working directory first.
+        """Compile one source. NVRTC searches headers in quotes first in the working directory.
 
         Args:
             instances: template instances that the binary must contain.
@@ -120,7 +120,7 @@ class Nvrtc:
 
 
 def _traced_headers(trace: Path) -> tuple[str, ...] | None:
-    """Return the headers in a time trace, which is in Chrome's trace event format, or None if it cannot be read."""
+    """Return the headers in a time trace (Chrome's trace event format), or None if the trace cannot be read."""
     try:
         events = json.loads(trace.read_text(encoding="utf-8", errors="surrogateescape"))["traceEvents"]
     except (OSError, ValueError, KeyError):
@@ -130,7 +130,7 @@ def _traced_headers(trace: Path) -> tuple[str, ...] | None:
 
 
 def _load() -> Any:
-    """Return the first NVRTC whose library of built-in functions can be loaded, or else any NVRTC."""
+    """Load the first NVRTC whose library of built-in functions can also be loaded, or else any NVRTC."""
     paths: tuple[Path | str, ...] = (*in_wheels("lib", "libnvrtc.so.*"), *_NAMES)
     incomplete = None
     for path in paths:
@@ -147,11 +147,11 @@ def _load() -> Any:
 
 
 def _load_builtins(library: Any, folder: Path) -> bool:
-    """Load the built-ins library of this NVRTC, from NVRTC's folder or from the system's search path.
+    """Load NVRTC's library of built-in functions from NVRTC's folder or the system's search path.
 
-    NVRTC loads this library by name at the first compilation. The packages of CUDA 13.0, on which PyTorch depends, do
-    not set its location, so the system would find no library or one of a wrong version. If the library is already
-    loaded, NVRTC uses the loaded one.
+    NVRTC loads this library by name at the first compilation, unless it is already loaded. The packages of CUDA 13.0,
+    on which PyTorch depends, do not set its location, so the system would find no library or one of a wrong version.
+    Return False if the library cannot be loaded.
     """
     major, minor = ctypes.c_int(), ctypes.c_int()
     if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
@@ -165,10 +165,7 @@ def _load_builtins(library: Any, folder: Path) -> bool:
 
 
 def installed() -> bool:
-    """Return True if NVRTC is installed.
-
-    If the library is in a Python package, only its file is looked up. The library has 90 MB and is not loaded.
-    """
+    """Return True if NVRTC is installed. A library in a Python package is not loaded, because it has 90 MB."""
     try:
         return any(in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
     except NvrtcMissingError:
@@ -182,7 +179,7 @@ def serve() -> None:
     """
     nvrtc = Nvrtc()
     with scratch() as folder:
-        os.chdir(folder)  # headers in the caller's working directory must not replace those of the family
+        os.chdir(folder)  # a header in the caller's working directory must not replace one of the family
         for line in sys.stdin:
             sys.stdout.write(json.dumps(_answer(nvrtc, json.loads(line))) + "\n")
             sys.stdout.flush()
@@ -195,7 +192,7 @@ def _answer(nvrtc: Nvrtc, asked: Any) -> dict[str, object]:
 
 
 def without_times(log: str) -> str:
-    """Return the log without times, so that equal compilations have equal logs."""
+    """Return the compiler's log without durations, so that equal compilations have equal logs."""
     return re.sub(r"^.*Compile time = .*\n?", "", log, flags=re.MULTILINE).strip()
 
 

@@ -1,4 +1,4 @@
-"""Theoretical occupancy: the share of a multiprocessor's warps that can be resident.
+"""Theoretical occupancy: the fraction of a multiprocessor's warps that can be resident.
 
 The granularities and the register allocation are those of NVIDIA's occupancy calculator, `cuda_occupancy.h` of the CUDA
 toolkit (`cudaOccMaxBlocksPerSMRegsLimit`). All other numbers are from the CUDA C++ Programming Guide, "Compute
@@ -20,13 +20,13 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
     """Return the number of blocks of a kernel that can be resident on a multiprocessor, or 0 if no block can.
 
     All registers of a warp are in one of the four partitions of a multiprocessor. The number of warps is therefore four
-    times the number that fit into one partition.
+    times the number that fits into one partition.
 
     Args:
         registers: registers per thread.
-        shared_memory_bytes: static and dynamic shared memory per block.
+        shared_memory_bytes: static and dynamic shared memory per block in bytes.
         threads: threads per block.
-        limits: limits of the device (`evo.family.LIMITS`). Missing limits have the values of usual GPUs.
+        limits: limits of the device (`evo.family.LIMITS`). Usual values replace missing limits.
     """
     if threads == 0:
         return 0
@@ -45,10 +45,10 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
 
 
 def registers_of_block(registers: int, threads: int) -> int:
-    """Return the number of registers that a launch needs for one block. The number of warps is rounded up to a multiple
-    of the four partitions.
+    """Return the number of registers that a launch needs for one block.
 
-    A launch that exceeds the limit fails.
+    The number of warps is rounded up to a multiple of the four partitions. A launch that exceeds the device's limit
+    fails.
 
     Args:
         registers: registers per thread.
@@ -63,6 +63,6 @@ def _registers_of_warp(registers: int) -> int:
 
 
 def occupancy(registers: int, shared_memory_bytes: int, threads: int, limits: Mapping[str, float]) -> float:
-    """Return the fraction of a multiprocessor's warps that can be resident, 0 to 1."""
+    """Return the fraction of a multiprocessor's warps that can be resident, 0 to 1. See `blocks_per_sm`."""
     resident = blocks_per_sm(registers, shared_memory_bytes, threads, limits) * -(-threads // _WARP)
     return resident / (limits.get("max_threads_per_sm", 2048) / _WARP)

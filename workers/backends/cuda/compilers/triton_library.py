@@ -1,8 +1,7 @@
-"""Compiles Triton kernels in a separate process, which ``python -m`` runs.
+"""Compiles Triton kernels. ``python -m`` runs this module as a compile process.
 
-Only this process imports Triton. The process compiles for a given architecture and needs no GPU, driver or PyTorch.
-From a kernel's file, the process executes only the definitions of functions and constants (see
-`evo.family.source.triton.source`).
+Only this process imports Triton. It needs no GPU, driver or PyTorch. From a kernel's file, the process executes only
+the definitions of functions and constants (see `evo.family.source.triton.source`).
 """
 
 import contextlib
@@ -28,7 +27,9 @@ ENVIRONMENT = {
     "TRITON_ALWAYS_COMPILE": "1",
     "TRITON_DISABLE_LINE_INFO": "1",
 }
-"""Environment of Triton: report registers and spills, use no cache, and write no paths of this machine to binaries."""
+"""Environment variables that make Triton report registers and spills, not use its cache, and write no paths of this
+machine to binaries.
+"""
 
 FILE, CACHE = "kernel.py", "cache"
 _BUILD = re.compile(r"^# kernel-evo build: (.*)$", re.MULTILINE)
@@ -37,7 +38,7 @@ _WARP = 32
 
 
 def installed_version() -> str | None:
-    """Return the version of Triton, or None if it is not installed. Triton is not imported."""
+    """Return the version of Triton, or None if it is not installed, without importing Triton."""
     try:
         return version_of("triton")
     except PackageNotFoundError:
@@ -50,7 +51,8 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
     ``binary`` is encoded in hexadecimal. If the compilation failed, ``binary`` is None and ``log`` contains the reason.
 
     Args:
-        architecture: architecture such as ``sm_90a``.
+        architecture: target architecture, e.g. ``sm_90a``.
+        folder: folder for the source file.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -73,7 +75,7 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
 
 
 def _module(source: str, folder: Path) -> Any:
-    """Return the module of a source. It is written to a file, because Triton reads functions from their file."""
+    """Return the module of a source, which is written to a file, because Triton reads functions from files."""
     import triton
 
     path = folder / FILE
@@ -117,9 +119,7 @@ def _compiled(facts: Any) -> Compiled:
 
 
 def _failure(error: BaseException | None, printed: str, source: str, folder: Path) -> str:
-    """Return the text of an error and its causes, innermost cause first. Line numbers refer to the kernel's file, and
-    paths of this machine are removed.
-    """
+    """Return the messages of an error and its causes, innermost cause first, without paths of this machine."""
     reasons, reason = list[str](), error
     while reason is not None:
         reasons.append(f"{type(reason).__name__}: {_with_file_lines(reason, source)}")
@@ -131,7 +131,7 @@ def _failure(error: BaseException | None, printed: str, source: str, folder: Pat
 def _with_file_lines(reason: BaseException, source: str) -> str:
     """Return the message of an error with line numbers of the kernel's file.
 
-    Triton's own messages count lines from the start of the function.
+    Triton counts lines from the start of the function.
     """
     function = getattr(reason, "src", None)
     if not isinstance(function, str) or function not in source:
@@ -157,7 +157,7 @@ def serve() -> None:
 
 
 def compile_file(source: str, architecture: str, binary: str, ptx: str) -> str:
-    """Compile an exported source to a cubin and PTX, and return the log. If it fails, no file is written."""
+    """Compile an exported source, write the files `binary` (cubin) and `ptx` on success, and return the log."""
     with _workplace() as folder:
         done = compile_source(Path(source).read_text(encoding="utf-8"), architecture, folder)
     if done["binary"] is not None:

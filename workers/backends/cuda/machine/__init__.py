@@ -1,1 +1,1 @@
-"""GPUs of this machine: list, facts, and copy bandwidth."""
+"""Finds the GPUs of this machine, reads facts about them, and measures their copy bandwidth."""

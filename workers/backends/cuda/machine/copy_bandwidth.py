@@ -1,6 +1,6 @@
-"""Copy bandwidth of GPUs. The bandwidth is measured once per GPU, in a separate process, and cached.
+"""Copy bandwidth of GPUs, which is measured once per GPU and cached.
 
-The process runs the module `copy_process`. The daemon cannot measure, because it must never have a CUDA context.
+A separate process (`copy_process`) measures it, because the daemon must never have a CUDA context.
 """
 
 import math
@@ -19,19 +19,19 @@ from workers.system.exit_status import last_line
 from workers.system.log import log
 
 LEAST_SHARE = 0.5
-"""Fraction of the datasheet's bandwidth below which a GPU counts as busy. The result is then not cached."""
+"""A measured bandwidth below this fraction of the datasheet's is discarded, because the GPU must have been busy."""
 
 TIMEOUT_S = 20.0
-"""Total seconds to wait while other processes measure on the devices."""
+"""Maximum seconds to wait while other processes measure on the devices."""
 
 _LIMIT_S = 120
 _DEVICE = TypeAdapter(Device)
 
 
 def with_measured_copies(devices: Sequence[Device], folder: Path) -> list[Device]:
-    """Return the devices with their measured copy bandwidth as the limit of their memory rate.
+    """Return the devices with their measured copy bandwidth as the peak rate of their memory.
 
-    A device that cannot be measured now is returned unchanged. The next call of this function measures the device.
+    A device that cannot be measured now is returned unchanged, and the next call of this function tries again.
     """
     until_s = time.monotonic() + TIMEOUT_S
     return [_with_measured_copy(each, folder, until_s) for each in devices]
@@ -53,7 +53,7 @@ def _with_measured_copy(device: Device, folder: Path, until_s: float) -> Device:
 
 
 def copy_us(device: Device, folder: Path, size: int) -> float | None:
-    """Return the duration of a copy of `size` bytes that bypasses the caches, in µs, or None if it cannot be measured.
+    """Measure the duration in µs of a copy of `size` bytes with cold caches. Return None if that is not possible.
 
     The device lock is held during the measurement.
     """
@@ -70,7 +70,7 @@ def _measured(device: Device, folder: Path, *size: str, until_s: float = math.in
             )
             return float(done.stdout)
     except GaveUp:
-        log().warning("copy.failed", reason="others measure on this device")
+        log().warning("copy.failed", reason="other processes measure on this device")
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         said = last_line((getattr(error, "stderr", None) or b"").decode(errors="replace"))
         log().warning("copy.failed", reason=said or str(error))

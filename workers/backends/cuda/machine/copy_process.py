@@ -1,4 +1,4 @@
-"""Measures the copy bandwidth of a GPU in a process of its own, which ``python -m`` runs."""
+"""Measures the copy bandwidth of a GPU. ``python -m`` runs this module in a separate process."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from workers.backends import Timer
 from workers.backends.cuda.device import DRIVER
 
 MOST_BYTES = 256 << 20
-"""Maximum bytes of a copy. A copy also has at most a sixteenth of the device's memory."""
+"""Maximum size of a copy in bytes. A copy also has at most a sixteenth of the size of the device's memory."""
 
 SAMPLES = 7
 
@@ -26,11 +26,11 @@ def copy_bytes(device: Device) -> int:
 
 
 def copy_rate(ways: Sequence[Timer], size: int) -> float:
-    """Return the bandwidth of the fastest way to copy, in bytes per second. Bytes read and bytes written both count.
+    """Return the bandwidth of the fastest method of copying, in bytes per second, read plus written.
 
     Args:
-        ways: one timer per way to copy `size` bytes. `size` must be far larger than the caches. The median of `SAMPLES`
-            samples counts.
+        ways: one timer per method. The median of `SAMPLES` samples is used.
+        size: number of bytes that a call copies.
     """
     fastest_us = min(float(np.median([way.sample() for _ in range(SAMPLES)])) for way in ways)
     return 2 * size / (fastest_us * 1e-6)

@@ -1,6 +1,4 @@
-"""Cached list of the GPUs, because listing them takes seconds. The list is valid as long as driver, GPUs and software
-are unchanged.
-"""
+"""Caches the list of GPUs, because listing them takes seconds."""
 
 import os
 from collections.abc import Callable
@@ -23,7 +21,7 @@ def kept_survey(folder: Path, compiler: str, survey: Callable[[], tuple[list[Dev
 
     Args:
         folder: cache folder of the worker.
-        compiler: version of the compiler, which is part of the description of a device.
+        compiler: version of the compiler, which is part of the cache key.
         survey: function that returns the list of usable GPUs, and True if all GPUs are usable. The list is cached only
             if all GPUs are usable.
     """

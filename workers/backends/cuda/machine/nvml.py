@@ -1,7 +1,6 @@
-"""Facts about a GPU from NVIDIA's management library (NVML): clocks, temperature, throttling, and other processes on
-the GPU.
+"""Reads facts about a GPU from NVIDIA's management library (NVML): clocks, temperature, throttling, energy, processes.
 
-No CUDA context is opened. If the library is missing, the functions return None or empty results.
+NVML opens no CUDA context. If the library is missing, the functions return None or empty results.
 """
 
 import os
@@ -16,16 +15,15 @@ import psutil
 import workers
 from workers.backends.energy import NoMeterError
 
-_HARMLESS_REASONS = 0x1  # the GPU is idle
+_HARMLESS_REASONS = 0x1  # bit mask of throttle reasons: the GPU is idle
 _OURS = Path(workers.__file__).parent
-"""Folder of the modules that run in kernel-evo's own GPU processes.
-
-These are runners (of which one measures at a time), discovery, the copy measurement, and programs run by tools.
+"""Folder of kernel-evo's modules. Processes that run one of them do not disturb timing, because kernel-evo measures in
+one process at a time.
 """
 
 
 def facts(uuid: str) -> Mapping[str, str]:
-    """Return the current facts about a GPU. The result is empty if NVML does not answer."""
+    """Return the current facts about a GPU by name, or an empty mapping if NVML does not answer."""
     nvml, handle = _handle(uuid)
     if handle is None:
         return {}
@@ -41,10 +39,7 @@ def facts(uuid: str) -> Mapping[str, str]:
 
 
 def installed() -> str | None:
-    """Return the driver's version and the UUIDs of all GPUs in one string, or None if NVML does not answer.
-
-    The string changes when a GPU or the driver is replaced.
-    """
+    """Return a string that identifies the driver and all GPUs, or None if NVML does not answer."""
     nvml = _library()
     driver, count = (None, None) if nvml is None else (_try(nvml.nvmlSystemGetDriverVersion), _count(nvml))
     if driver is None or not count:
@@ -60,7 +55,7 @@ def _count(nvml: Any) -> int | None:
 
 
 def strangers(uuid: str) -> tuple[str, ...]:
-    """Return the other programs that use a GPU and may disturb timing, e.g. ``process 123 (python)``."""
+    """Return the programs that use a GPU and do not belong to kernel-evo, e.g. ``process 123 (python)``."""
     nvml, handle = _handle(uuid)
     return () if handle is None else tuple(_strangers(nvml, handle))
 
@@ -84,7 +79,7 @@ def _strangers(nvml: Any, handle: Any) -> Iterator[str]:
 
 
 def _text(name: str | bytes) -> str:
-    """Return a string. Old releases of NVML's Python package return bytes."""
+    """Return a string, also for bytes, which old releases of NVML's Python package return."""
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
@@ -97,7 +92,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def _is_own_module(module: str) -> bool:
-    """Return True if a module is one of kernel-evo's. Other programs may also have a package named `workers`."""
+    """Return True if kernel-evo has this module. Other programs may also have a package named `workers`."""
     package, *names = module.split(".")
     return package == _OURS.name and bool(names) and _OURS.joinpath(*names).with_suffix(".py").is_file()
 
@@ -119,7 +114,7 @@ def _handle(uuid: str) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """Return NVML, or None if it cannot be opened. It is opened once per process, because opening is slow."""
+    """Return NVML, or None if it cannot be opened. Open it once per process, because opening is slow."""
     try:
         import pynvml as nvml
 
@@ -132,13 +127,13 @@ def _library() -> Any:
 
 
 SPAN_S = 0.5
-"""Seconds of calls per sample. The energy counter advances up to ten times per second."""
+"""Minimum seconds of calls per sample. The energy counter advances up to ten times per second."""
 
 _UJ_PER_MJ = 1e3
 
 
 class NvmlMeter:
-    """Energy meter of a whole board. The GPU counts the energy since its driver was loaded.
+    """Energy meter of a GPU's whole board.
 
     Raises:
         NoMeterError: NVML does not answer, or the GPU does not count energy.
@@ -155,7 +150,7 @@ class NvmlMeter:
         found_mj = energy_mj(self._uuid)
         if found_mj is None:
             raise NoMeterError(
-                "NVML does not report the energy of this GPU; install nvidia-ml-py (the extras cuda12 and cuda13 have "
-                "it) and use a GPU of Volta or newer that is not shared as a virtual one"
+                "NVML does not report the energy of this GPU; install nvidia-ml-py (included in the extras cuda12 and "
+                "cuda13), and use a GPU of the Volta generation or newer that is not a virtual GPU"
             )
         return found_mj * _UJ_PER_MJ

@@ -1,4 +1,4 @@
-"""Lists the GPUs. The daemon runs this module in a separate process, because it must never have a CUDA context."""
+"""Lists the GPUs. The daemon must never have a CUDA context, so it runs this module in a separate process."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 from workers.backends import DeviceUnfitError
 from workers.system.exit_status import ended, last_line
 
-NO_DRIVER = "there is no NVIDIA driver here: install one, or run the worker on the GPU's machine"
+NO_DRIVER = "there is no NVIDIA driver here; install one, or run the worker on the machine with the GPU"
 _LIMIT_S = 120
 
 ATTRIBUTES: Mapping[str, int] = {
@@ -28,7 +28,7 @@ ATTRIBUTES: Mapping[str, int] = {
     "memory_clock_khz": 36,
     "memory_bus_bits": 37,
 }
-"""Numbers of the queried attributes in ``cudaDeviceAttr``, by kernel-evo's name."""
+"""Numbers of the queried attributes in CUDA's ``cudaDeviceAttr``, by kernel-evo's name of the attribute."""
 
 
 class CudaUnusableError(DeviceUnfitError):
@@ -36,12 +36,12 @@ class CudaUnusableError(DeviceUnfitError):
 
 
 def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Return the result of `survey`, run in a separate process. If that fails, the reason is the obstacle."""
+    """Run `survey` in a separate process, and return its result. If the process fails, ``obstacle`` is the reason."""
     command = [sys.executable, "-m", "workers.backends.cuda.machine.survey", *map(str, toolkit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
-        return _no_gpus(f"looking for GPUs took more than {_LIMIT_S} s: see whether `nvidia-smi` answers")
+        return _no_gpus(f"looking for GPUs took more than {_LIMIT_S} s; check whether `nvidia-smi` responds")
     except OSError as error:
         return _no_gpus(f"looking for GPUs failed: {error}")
     if done.returncode:
@@ -50,8 +50,7 @@ def surveyed(toolkit: tuple[int, int]) -> dict[str, Any]:
 
 
 def survey(toolkit: tuple[int, int]) -> dict[str, Any]:
-    """Return a dict with the usable ``gpus``, and with the ``obstacle`` that makes the remaining GPUs unusable, or
-    None.
+    """Return the usable ``gpus``, and as ``obstacle`` the reason why the remaining GPUs are unusable, or None.
 
     Args:
         toolkit: CUDA version of the installed compiler. The driver must support binaries of this version.
@@ -108,7 +107,7 @@ def _attributes_of(runtime: Any, index: int) -> dict[str, Any]:
 
 
 def _fault(index: int, error: Exception) -> str:
-    return f"GPU {index} cannot be used: {last_line(str(error))} (`nvidia-smi` may say more)"
+    return f"GPU {index} cannot be used: {last_line(str(error))} (`nvidia-smi` may give more information)"
 
 
 def _uuid(runtime: Any, index: int) -> str:

@@ -1,1 +1,1 @@
-"""NVIDIA's profiler and sanitizer, run on one kernel in a separate process."""
+"""Runs NVIDIA's profiler and sanitizer on one kernel, in a separate process."""

@@ -1,4 +1,4 @@
-"""Profiles CUDA kernels with Nsight Compute, which repeats one launch to read all hardware counters."""
+"""Profiles CUDA kernels with Nsight Compute (ncu), which repeats one launch to read all hardware counters."""
 
 import csv
 import re
@@ -12,7 +12,7 @@ from workers.system.scratch import scratch
 
 TOOL = "Nsight Compute"
 WARM_LAUNCHES = 3
-"""Number of launches before the profiled one, to warm the caches."""
+"""Number of launches that warm the caches before the profiled launch."""
 
 
 _NOT_FOUND = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
@@ -24,7 +24,7 @@ class NcuProfiler:
     """A `workers.backends.tools.Profiler` for CUDA kernels.
 
     Args:
-        command: command of Nsight Compute, or None if Nsight Compute is not installed.
+        command: command line of ncu, or None if ncu is not installed.
     """
 
     def __init__(self, command: Sequence[str] | None) -> None:
@@ -44,10 +44,9 @@ class NcuProfiler:
         return read(log)
 
     def run_tool(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
-        """Run the profiler, and return its exit status and its output. The exit status is None if the time limit was
-        reached.
+        """Run ncu, and return its exit status and output. The exit status is None if the time limit was reached.
 
-        If the GPU lacks some of the metrics, the profiler is run again without these metrics.
+        If the GPU lacks some of the metrics, ncu runs again without these metrics.
         """
         asked = [name for figure in FIGURES.values() for name in figure.metric.names]
         status, log = self._run_profiler(asked, subject, cold, timeout_s)
@@ -82,7 +81,7 @@ def read(log: str) -> Profiled:
     rows = list(csv.reader(line for line in log[max(begin, 0) :].splitlines() if line.startswith('"')))
     if begin < 0 or len(rows) < 3:
         error = _ERROR.search(log)
-        last = next((line for line in reversed(log.splitlines()) if line.strip()), "it said nothing")
+        last = next((line for line in reversed(log.splitlines()) if line.strip()), "it printed nothing")
         return Profiled(tool=TOOL, skipped=error[1] if error else last)
     values = dict(zip(rows[0], rows[-1], strict=False))
     found = {name: value_of(figure.metric, values) for name, figure in FIGURES.items()}
@@ -93,11 +92,10 @@ def read(log: str) -> Profiled:
 def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
     """Return the value of a metric in kernel-evo's unit.
 
-    Return None if the output lacks the metric, or if the metric is the rate of an instruction that the kernel does not
-    use.
+    Return None if the output lacks the metric, or if the kernel does not use the instructions that the metric counts.
 
     Args:
-        page: values of one launch as text, by metric name.
+        page: values of one launch as text, by ncu's metric name.
     """
     found = [number for name in metric.names if (number := _number(page.get(name))) is not None]
     if metric.alternatives:

@@ -14,11 +14,11 @@ from workers.system.scratch import scratch
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 10
 MOST_CASES = 4
-"""Maximum number of concurrent cases. A tool mostly opens the GPU, which takes one core."""
+"""Maximum number of concurrent cases. A tool spends most of its time on opening the GPU, which takes one core."""
 
 OPTIONS = {"memcheck": ("--padding", "256")}
-"""Options by tool. The driver places buffers of multiples of 512 bytes without gaps, so a read past one buffer would be
-a valid read of the next. Padding makes it invalid.
+"""Additional options by tool. The driver allocates buffers without gaps if their sizes are multiples of 512 bytes, so a
+read past the end of one buffer would be a valid read of the next. Padding makes such a read invalid.
 """
 
 _SAID = re.compile(r"^========= ?(?P<text>.*)$", re.MULTILINE)
@@ -36,7 +36,7 @@ class CudaSanitizer:
     """A `workers.backends.tools.Sanitizer` for CUDA kernels.
 
     Args:
-        command: command of compute-sanitizer, or None if compute-sanitizer is not installed.
+        command: command line of compute-sanitizer, or None if compute-sanitizer is not installed.
     """
 
     def __init__(self, command: Sequence[str] | None) -> None:
@@ -51,7 +51,7 @@ class CudaSanitizer:
     def examine(self, subject: Subject, *, timeout_s: float) -> tuple[Sanitized, ...]:
         if self._command is None:
             return tuple(Sanitized(tool=tool, skipped="compute-sanitizer is not installed here") for tool in TOOLS)
-        with ThreadPoolExecutor(len(TOOLS)) as pool:  # a tool mostly starts up, which takes one core
+        with ThreadPoolExecutor(len(TOOLS)) as pool:  # each tool takes one core
             return tuple(pool.map(lambda tool: self._examined(tool, subject, timeout_s), TOOLS))
 
     def _examined(self, tool: str, subject: Subject, timeout_s: float) -> Sanitized:
@@ -61,14 +61,14 @@ class CudaSanitizer:
         return read(tool, log)
 
     def run_tool(self, tool: str, subject: Subject, *, timeout_s: float) -> tuple[int | None, str]:
-        """Run one tool, and return its exit status and its log. The status is None if the time limit was reached."""
+        """Run one tool, and return its exit status and log. The status is None if the time limit was reached."""
         command = [*(self._command or ()), "--tool", tool, "--print-limit", str(MAX_FINDINGS), *OPTIONS.get(tool, ())]
         with scratch() as folder:
             return watched(command, subject, folder, launches=1, timeout_s=timeout_s)
 
 
 def read(tool: str, log: str) -> Sanitized:
-    """Return the findings in a log. If the tool ended before the launch without a finding, it counts as not run."""
+    """Return the findings in a tool's log. If there are none and the kernel was not launched, the tool is skipped."""
     texts = [match["text"] for match in _SAID.finditer(log)]
     if own := next((text for text in texts if _OWN_FAULT.match(text)), None):
         return Sanitized(tool=tool, skipped=own)
@@ -80,7 +80,7 @@ def read(tool: str, log: str) -> Sanitized:
 
 
 def _findings(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the findings. A finding begins without indentation, and its location follows in an indented line."""
+    """Yield the findings with their locations. A finding is not indented, and its location is on the next line."""
     for index, text in enumerate(texts):
         if text.startswith(" ") or _HARMLESS.match(text):
             continue

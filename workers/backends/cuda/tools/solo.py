@@ -1,8 +1,8 @@
-"""Runs one CUDA kernel in a process that launches no other kernel. The command line contains the path of a plan.
+"""Runs one CUDA kernel in a process that launches no other kernel, for tools such as sanitizers.
 
-Tools such as sanitizers therefore see only launches of the candidate. Every argument is a separate allocation of exact
-size, so that a tool can detect accesses out of bounds. Only inputs and initial values are written, so that a tool can
-detect reads of unwritten memory.
+The only command-line argument is the path of a file with a `Plan`. Every buffer is a separate allocation of exact size,
+so that a tool can detect accesses out of bounds. Only inputs and initial values are written, so that a tool can detect
+reads of unwritten memory.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from workers.backends.cuda.launch import BoundCall, error_name, library
 from workers.build.kernel import Argument, KernelFile, dynamic_shared_bytes
 
 DONE = "kernel-evo: launched"
-"""Line that is printed when all launches have succeeded."""
+"""Line that this program prints after all launches have succeeded."""
 
 _DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
@@ -41,14 +41,14 @@ PLANS: TypeAdapter[Plan] = TypeAdapter(Plan)
 
 
 class Failed(Exception):
-    """A driver call failed."""
+    """A call of the CUDA driver failed, or the kernel has no launch."""
 
 
 def run(plan: Plan) -> None:
     """Run all launches of a plan.
 
     Raises:
-        Failed: a driver call failed.
+        Failed: a call of the CUDA driver failed, or the kernel has no launch.
     """
     _open()
     kernel = plan.kernel

@@ -1,4 +1,4 @@
-"""Finds NVIDIA's tools, and runs candidates with them."""
+"""Finds NVIDIA's tools, and runs candidates under them."""
 
 import os
 import shutil
@@ -30,11 +30,13 @@ def _places() -> Iterator[str]:
 def watched(
     command: Sequence[str], subject: Subject, folder: Path, *, launches: int, timeout_s: float
 ) -> tuple[int | None, str]:
-    """Run the launches of a candidate with a tool.
+    """Run the launches of a candidate under a tool.
 
     Args:
+        command: command line of the tool.
         folder: folder for the file that describes the launches.
-        timeout_s: time limit of the whole run. A tool makes the kernel many times slower.
+        launches: number of launches.
+        timeout_s: time limit of the whole run in seconds. A tool makes the kernel many times slower.
 
     Returns:
         The exit status and the output of the tool. The exit status is None if the time limit was reached.
