@@ -58,16 +58,17 @@ def returned_names(source: bytes) -> frozenset[str] | None:
 
 def _binds(node: ast.stmt) -> bool:
     """Return True if a statement of the module may define the name `inputs`."""
+    inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     for each in ast.walk(node):
+        if isinstance(each, ast.Name) and each.id == _FUNCTION and isinstance(each.ctx, ast.Store) and not inner:
+            return True
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and each.name == _FUNCTION:
             return True
         if isinstance(each, ast.alias) and (each.asname or each.name) in (_FUNCTION, "*"):
             return True
         if isinstance(each, ast.Global) and _FUNCTION in each.names:
             return True
-    stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id == _FUNCTION)
-    inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    return not inner and any(isinstance(each.ctx, ast.Store) for each in stored)
+    return False
 
 
 def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:

@@ -166,14 +166,15 @@ class Expression:
         if not used:
             return self
         trees = {name: definitions[name].tree for name in used}
-        grown = terms(self.tree, {name: terms(tree, {}) for name, tree in trees.items()})
+        grown = terms(self.tree, {name: definitions[name].size for name in used})
         if grown > MAX_NODES:
             raise InvalidInput(
                 self.field, f"`{self.text}` grows to {grown} terms; the limit is {MAX_NODES}: simplify it"
             )
-        tree = Inliner(trees).visit(copy.deepcopy(self.tree))
+        tree = replaced(self.tree, trees)
         check_depth(tree, self.field, depth_limit=MAX_INLINED_DEPTH)
-        return Expression(text=self.text, field=self.field, names=free_names(tree), tree=tree)
+        names = self.names.difference(used).union(*(definitions[name].names for name in used))
+        return Expression(text=self.text, field=self.field, names=names, tree=tree)
 
     def bind(self, constants: Mapping[str, Value]) -> "Expression":
         """Return the expression with the constants substituted and constant parts computed."""
@@ -254,14 +255,19 @@ def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
     return sum(sizes.get(node.id, 1) if isinstance(node, ast.Name) else 1 for node in ast.walk(tree))
 
 
-class Inliner(ast.NodeTransformer):
-    """Replaces names by the syntax trees of their definitions."""
+def replaced(node: Any, trees: Mapping[str, ast.expr]) -> Any:
+    """Return a tree with names replaced by other trees. Unchanged parts are shared with `node`, which does not change.
 
-    def __init__(self, trees: Mapping[str, ast.expr]) -> None:
-        self.trees = trees
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.trees.get(node.id, node)
+    Args:
+        node: a syntax tree, or the value of a field of one.
+    """
+    if isinstance(node, ast.Name):
+        return trees.get(node.id, node)
+    if isinstance(node, list):
+        return [replaced(each, trees) for each in node]
+    if not isinstance(node, ast.expr):
+        return node
+    return type(node)(**{name: replaced(value, trees) for name, value in ast.iter_fields(node)})
 
 
 class Binder(ast.NodeTransformer):

@@ -69,6 +69,8 @@ def compared(tree: ast.expr) -> ast.expr | None:
     The result is None if it is unclear with which name to compare. A condition without such values is returned
     unchanged.
     """
+    if not any(isinstance(node, ast.BoolOp) and any(map(_is_value, node.values)) for node in ast.walk(tree)):
+        return tree
     spread = _Spread()
     meant = spread.visit(copy.deepcopy(tree))
     if not spread.found:
@@ -101,15 +103,19 @@ class _WholeDivision(ast.NodeTransformer):
 
 def of_c(tree: ast.expr) -> str | None:
     """Return a correction if terms cancel out in Python but would round in C, as in ``a / b * b``; else None."""
-    division = _WholeDivision()
-    whole = division.visit(copy.deepcopy(tree))
-    if division.found:
-        return f"`/` does not round here, so it cancels out; write {pasted(ast.unparse(whole))}"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and (reason := _constant_link(node)) is not None:
+    nodes = list(ast.walk(tree))
+    if any(isinstance(node, ast.Div) for node in nodes):
+        division = _WholeDivision()
+        whole = division.visit(copy.deepcopy(tree))
+        if division.found:
+            return f"`/` does not round here, so it cancels out; write {pasted(ast.unparse(whole))}"
+    for node in nodes:
+        if not isinstance(node, ast.Compare) or len(node.ops) == 1:
+            continue
+        if (reason := _constant_link(node)) is not None:
             return reason
-        equal = [isinstance(op, ast.Eq | ast.NotEq) for op in getattr(node, "ops", ())]
-        if isinstance(node, ast.Compare) and any(equal) and not all(equal):
+        equal = [isinstance(op, ast.Eq | ast.NotEq) for op in node.ops]
+        if any(equal) and not all(equal):
             return _unchained(node)
     return None
 
