@@ -28,12 +28,12 @@ CORES = machine.cores()
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Import this process's share of the test files of a folder first.
+    """Import the test files of a folder, beginning with different files in each process.
 
-    Every process imports every test file. In a new clone all processes would rewrite the same file's assertions at the
-    same time, which takes half of the collection. With different first files, each process finds most files already
-    rewritten by another process.
-    The garbage collector is off meanwhile: it finds nothing, and takes a fifth of the collection's processor time.
+    Every process imports every test file. In a new clone, processes that begin with the same file all rewrite its
+    assertions, which takes half of the collection's time. With different first files, each process finds most files
+    already rewritten. The garbage collector is off during the collection, because it finds nothing and takes a fifth of
+    the processor time.
     """
     gc.disable()
     given = getattr(session.config, "workerinput", None)
@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _affinity_restored() -> Iterator[None]:
-    """Restore the affinity after each file: an opened CPU pins the process, which other files share."""
+    """Restore the affinity after each file: a test that opens the CPU pins the process, which other files use, too."""
     yield
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, CORES)

@@ -30,7 +30,7 @@ def bundle(
 
     Args:
         text: text of the problem.
-        config: config of the kernel; None: the family's default.
+        config: config of the kernel; None for the family's default.
         started: if True, use the family's recommended config for the problem, if one is valid, instead of the default.
     """
     package = find(name)

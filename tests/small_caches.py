@@ -1,6 +1,6 @@
-"""A last-level cache that counts as small; as a program: `kernel-evo` on a machine with such a cache.
+"""Declares a small last-level cache for tests. As a program, it runs `kernel-evo` with this declaration.
 
-Cold calls use buffers of five times its size. On a server with a cache of 480 MiB, they take seconds per kernel.
+Cold calls use buffers of five times the size of the cache. With a cache of 480 MiB, they take seconds per kernel.
 """
 
 import sys

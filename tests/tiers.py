@@ -8,12 +8,14 @@ import pytest
 
 
 def one_in(step: int, cases: Iterable[Any], *, of: Callable[[Any], Hashable] = lambda _: None) -> list[Any]:
-    """Return the cases; `make test` runs the first of each group and then every `step`-th, `make test-long` the others.
+    """Return all cases, marked so that `make test` runs the first case of each group and then every `step`-th case.
+
+    `make test-long` runs the remaining cases.
 
     Args:
         step: at least 1.
         cases: tuples, or values of a single parameter.
-        of: group of a case, such as its family; without it all cases are one group.
+        of: returns the group of a case, such as its family. Without `of`, all cases are one group.
     """
     seen: Counter[Hashable] = Counter()
     found = []

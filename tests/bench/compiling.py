@@ -1,7 +1,7 @@
 """Share of valid configs that compile within the gates, and build times, without a GPU.
 
-``python -m tests.bench.compiling`` or ``make bench-compiling``: random configs of every family with a CUDA template, at
-the problems of `PROBLEMS` and for every architecture that supports them.
+``python -m tests.bench.compiling`` or ``make bench-compiling`` draws random configs of every family with a CUDA
+template, for the problems of `PROBLEMS` and for every architecture that supports a problem.
 """
 
 import argparse
@@ -61,7 +61,7 @@ WANTED_SHARE, WANTED_S = 0.95, 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """Result of building one config; `refusal`: why it failed, or None."""
+    """Result of building one config; `refusal` is the reason of a failure, or None."""
 
     seconds: float
     refusal: str | None

@@ -1,8 +1,8 @@
 """Time of a confirmation by stage: ``make bench-confirmation``.
 
-Each problem is confirmed twice, as a worker's slot does it but without a service: first its default config, then
-another config against the default. The second config is the family's first start, or else the fastest of a few valid
-configs: its confirmation usually ends in a promotion and includes sanitizers and profiles.
+For each problem, two configs are confirmed as by a worker's slot, but without a service: first the default config, then
+a second config against the default. The second config is the family's first start, or the fastest of a few valid
+configs if the family has no start. Its confirmation usually ends in a promotion, and includes sanitizers and profiles.
 """
 
 import argparse
@@ -102,7 +102,7 @@ class Workshop:
 
 
 def seconds(report: ConfirmReport) -> Mapping[str, tuple[float, float]]:
-    """Return for each step its seconds in the first process, and its sum of seconds in all later processes."""
+    """Return the seconds of each step: in the first process, and summed over all later processes."""
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for step in report.steps:
         found[step.name][step.process != 1] += step.seconds
@@ -120,7 +120,7 @@ def shown(timed: Timed) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a table for each confirmation and one of them all; status 1 if a confirmation was not measured."""
+    """Print a table for each confirmation and one for all; status 1 if a confirmation was not measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.confirmation", description=__doc__)
     parser.add_argument("problems", nargs="*", metavar="FAMILY:PROBLEM", help="default: some of each device")
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")

@@ -47,7 +47,7 @@ class Contest:
     Attributes:
         device: the device that all contestants were timed on.
         note: the family's note about times on this device; may be empty.
-        again: True if the champion was loaded from a file instead of searched.
+        again: True if the champion was loaded from a file, without a search.
         configs: the config of each contestant.
         sample_us: times of the correct sampled configs, fastest first; empty without a sample.
         refused: for each contestant that was not compared, the reason.
@@ -136,7 +136,7 @@ def _in_other_mode(work: Assignment) -> Assignment:
 
 @contextmanager
 def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tuple[Evaluator, Runners, Assignment]]:
-    """Hold the device and yield what builds and times configs on it."""
+    """Hold the device, and yield an evaluator that builds and times configs on the device."""
     with scratch() as name, exclusive(terms.device.uuid):
         evaluator, runners = Evaluator(terms.device.kind, folder, Path(name)), Runners(folder)
         try:
@@ -167,7 +167,7 @@ def _sample(evaluator: Evaluator, work: Assignment, effort: Effort) -> list[tupl
     """Return the times of correct random configs, fastest first.
 
     Raises:
-        BenchError: some were drawn, but none is correct.
+        BenchError: configs were drawn, but none of them is correct.
     """
     timed: list[tuple[float, Config]] = []
     drawn = _space(work).sample(np.random.default_rng(effort.seed), effort.sample, set())
@@ -195,7 +195,7 @@ def compare(
     baselines: bool = True,
     budget_s: float = CONTEST_LIMIT_S,
 ) -> Compared:
-    """Compare all contestants and, if wanted, baselines, interleaved, in a new process with new inputs.
+    """Time all contestants, and baselines if requested, in interleaved rounds in a new process with new inputs.
 
     Args:
         kernels: kernel of each contestant and case; all are verified again.

@@ -58,8 +58,8 @@ def main(
 
 
 def _chosen(matches: Sequence[Match], family: str, problem: str | None) -> Sequence[Match]:
-    """Return the contests of a family and problem; a named family without one is searched, by default at its own
-    default problem.
+    """Return the contests of a family and problem. If the family has no contest, return a contest that searches the
+    given problem, or the family's default problem.
     """
     chosen = [each for each in matches if family in ("all", each.family) and problem in (None, each.problem)]
     return chosen or ([] if family == "all" else [Match(family=family, problem=problem or "")])

@@ -2,8 +2,8 @@
 
 Each search begins with the family's default alone, on a new database with an empty cache. Its best config is then timed
 in one process, interleaved with the best configs that are known for the problem: the stored champion, the family's
-starts and the fastest of a recording. Every run of a problem with a seed has a process of its own; with several GPUs,
-as many run at the same time.
+starts, and the fastest config of a recording. Each problem and seed has a separate process. With several GPUs, one
+process per GPU runs at a time.
 """
 
 import argparse
@@ -97,7 +97,7 @@ class Discovery:
 
     @property
     def ratio(self) -> float | None:
-        """Ratio of the found config's time to that of the best known config."""
+        """Ratio of the found config's time to the time of the best known config."""
         return None if self.known_us is None else self.found_us / self.known_us
 
     @property
@@ -244,7 +244,7 @@ def _one(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the searches and print a table; status 1 if a limit is missed, 2 if a search failed or was left out."""
+    """Run the searches and print a table; status 1 if a limit is missed, 2 if a search failed or was omitted."""
     options = _parser().parse_args(arguments)
     if options.one is not None:
         return _one(options)

@@ -1,8 +1,8 @@
 """Cost of following a search live: ``python -m tests.bench.events`` prints the service's CPU share and the delay.
 
-Trials end at a steady rate while clients follow the search through the feed, which includes everything but writing to a
-socket. The CPU share is that of the whole process. The cost of writing the trials is measured first, without clients,
-and printed as well.
+Trials end at a steady rate while clients follow the search through the feed. Only writing to a socket is left out. The
+CPU share is the share of the whole process. The cost of writing the trials is measured first, without clients, and
+printed as well.
 """
 
 import asyncio

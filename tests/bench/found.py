@@ -38,7 +38,7 @@ class Found:
     verdict: Verdict | None = None
 
     def whole(self, space: Space) -> Config:
-        """Return the config with the defaults of tunables that are newer than it."""
+        """Return the config, completed with the defaults of tunables that were added later."""
         return {**space.default(), **self.config}
 
 
@@ -77,7 +77,7 @@ def found_by(search: SearchView, effort: Effort) -> Found:
     """Return the best config of a search and how it was found.
 
     Raises:
-        BenchError: it measured none.
+        BenchError: the search measured no config.
     """
     best = search.champion or search.best
     if best is None:

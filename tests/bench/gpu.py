@@ -28,7 +28,7 @@ def _decode(problem: str, share: float | None = None) -> Match:
 
 
 def _fp8(problem: str) -> Match:
-    """Return an FP8 contest. Results of another GPU do not apply to an L4; see the family's note."""
+    """Return an FP8 contest. Results of other GPUs do not apply to an L4; see the family's note."""
     return Match(family="sdpa_fp8", problem=problem, minutes=1.5)
 
 

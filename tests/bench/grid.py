@@ -1,7 +1,7 @@
 """Configs that differ in a few values, compared with each other and the baselines: ``python -m tests.bench.grid FILE``.
 
 FILE is a stored result of a search (docs/results/champions). Each ``--change`` adds a row, such as
-``"Q_STAGES=2 SCHEDULE=stream_k"``; the champion is the first row. All are verified and timed in one process.
+``"Q_STAGES=2 SCHEDULE=stream_k"``; the champion is the first row. All configs are verified and timed in one process.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from workers.runner.protocol import Compared
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one table; status 2 if there is none."""
+    """Print one table; status 2 if no config could be compared."""
     options = _parser().parse_args(arguments)
     try:
         found = kept(options.file)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _changes(text: str) -> Config:
-    """Parse changes: numbers, true and false have their types, anything else is a string.
+    """Parse changes: numbers become numbers, true and false become bools, and other values become strings.
 
     Raises:
         InvalidInput: a part is not NAME=VALUE.

@@ -1,11 +1,11 @@
-"""False refusals of honest kernels: sampled configs of every family, verified, timed and some of them confirmed.
+"""Counts false refusals: sampled configs of correct families are verified and timed, and some of them are confirmed.
 
-``make bench-honest`` prints, by family, how many configs were measured and why others were not. The built-in families
-are correct and quick, so each `wrong_answer`, `crashed`, `invalid_measurement` or `timed_out`, and each rule of a
-confirmation that finds a cheat, is a false refusal.
+``make bench-honest`` prints for each family the number of measured configs, and the reasons of all other outcomes. The
+built-in families are correct and fast, so the outcomes `wrong_answer`, `crashed`, `invalid_measurement` and `timed_out`
+are false refusals, and so is a confirmation whose rules find a cheat.
 
-Several processes share the machine's cores (``--jobs``), each with cores of its own. Every outcome is appended to a
-file (``--file``); a later run with the same file, seed and device does the rest.
+Several processes (``--jobs``) divide the machine's cores. Every outcome is appended to a file (``--file``); a later run
+with the same file, seed and device evaluates the remaining configs.
 """
 
 import argparse
@@ -169,7 +169,7 @@ def _judged(evaluator: Evaluator, work: Assignment, config: Config, number: int,
 
 
 def _fault(report: ConfirmReport) -> str | None:
-    """Return why a confirmation refuses its challenger as wrong or as a cheat."""
+    """Return the reason why a confirmation refuses its challenger as wrong or as a cheat; empty without a refusal."""
     if report.failure is not None:
         return f"{report.failure.kind}: {_reason(report.failure)}"
     verdict = judge(report, CONFIRMING, 1, np.random.default_rng(0))
@@ -191,7 +191,7 @@ def _problems(kind: str) -> dict[str, str]:
 def parts(
     families: Sequence[str], known: Iterable[Finding], *, device: Device, asked: argparse.Namespace, until_s: float
 ) -> list[Part]:
-    """Return the unfinished work in batches that alternate between families, so that a short run covers them all."""
+    """Return the unfinished work in batches that alternate between families, so a short run covers all families."""
     done = {
         (each.family, each.number)
         for each in known

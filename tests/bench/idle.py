@@ -1,7 +1,7 @@
 """Share of time a device works when the network is slow: ``python -m tests.bench.idle``.
 
-A worker's slot runs with a client that answers late and a device that only sleeps. So only the slot's own waiting is
-measured, also on a busy machine.
+A worker's slot runs with a client that answers late and with a device that only sleeps. The result therefore shows only
+the waiting of the slot, also on a busy machine.
 """
 
 import tempfile
@@ -107,7 +107,7 @@ class AtHand:
 
 
 def working_share(kind: DeviceKind, round_trip_s: float) -> float:
-    """Return the working share of the time from the first job's start to the last one's end."""
+    """Return the working share of the time from the start of the first job to the end of the last job."""
     stopping = threading.Event()
     service: Any = FarService(kind, round_trip_s, stopping)
     with tempfile.TemporaryDirectory() as name:

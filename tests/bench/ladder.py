@@ -1,7 +1,7 @@
-"""Every step of a family's ladder, compared with each other and the baselines: ``python -m tests.bench.ladder``.
+"""Compares all steps of a family's ladder and the baselines: ``python -m tests.bench.ladder``.
 
 Each step is verified and timed alone. Valid steps are then timed in one process, in rounds of random order, with new
-inputs. Steps without gain and failed steps keep their rows.
+inputs. Steps without a gain and failed steps also have rows in the table.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def replay(
 
 
 def _climb(ladder: Evaluator, work: Assignment, number: int, step: Step) -> Climbed:
-    """Verify and time a step. The result of a step that the device does not support has the reason, not a failure."""
+    """Verify and time a step. If the device does not support the step, return the reason as the result."""
     print(f"\rstep {number + 1}: {step.name:40}", end="", file=sys.stderr, flush=True)
     built = ladder.build(work, step.config)
     outcome = ladder.evaluate(work, Evaluate(number=number, config=step.config), built).outcome

@@ -1,9 +1,9 @@
 """A model of Llama's shape with and without a package of kernels: ``python -m tests.bench.llama``.
 
-The model (transformers, random weights) runs once while its calls are recorded. Each call gets a kernel: of the
-recommended config, or with ``--seconds`` of the best config of a search. A kernel that loses to PyTorch when called by
-the package is left out. Then prefill and decode are timed with `patch` and without, in turns, without PyTorch's
-compiler and graphs.
+The model (transformers, random weights) runs once while its calls are recorded. Each call gets a kernel with the
+recommended config, or with ``--seconds``, with the best config of a search. A kernel that is slower than PyTorch when
+the package calls it is omitted. Then prefill and decode are timed alternately with and without `patch`, without
+PyTorch's compiler and graphs.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class Comparison:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a table of the calls, then one of prefill and decode; status 1 if the outputs differ too much."""
+    """Print a table of the calls and a table of prefill and decode; status 1 if the outputs differ too much."""
     import torch
 
     options = _options(arguments)

@@ -1,9 +1,9 @@
 """Overhead of a search, measured from outside: ``make bench-overhead``.
 
 A cached kernel that takes little time to verify and measure is searched on a new database. The time between the first
-and the last result, minus verifying and measuring, is the search's overhead. This figure does not use the worker's own
-account (`overhead_ms`), so it also checks that account. The configs are drawn at random with one seed, so every search
-after the first finds them all compiled.
+and the last result, minus verifying and measuring, is the search's overhead. It is computed without `overhead_ms`, the
+overhead that the worker reports, so it also checks this report. The configs are drawn at random with one seed, so the
+first search compiles all configs, and later searches compile none.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WARM_UP = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """One search; `lost_ms` is the time per trial besides compiling, verifying and measuring."""
+    """One search; `lost_ms` is the time per trial minus compiling, verifying and measuring."""
 
     trials_per_s: float
     lost_ms: float

@@ -13,7 +13,7 @@ from evo.messages.view import SearchView, TrialView
 
 
 class BenchError(RuntimeError):
-    """The benchmark cannot run; the message says why."""
+    """The benchmark cannot run; the message states the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Match:
     Attributes:
         minutes: duration of the search, unless `Effort` sets one.
         cache, launch: cache mode and launch mode of the objective.
-        least: required speed-up of the champion over a baseline, by name.
+        least: required speed-up of the champion over each baseline, by the baseline's name.
         within_us: longest allowed time of the champion in µs.
         least_share: least share of the speed of a cold copy of as many bytes.
     """

@@ -1,6 +1,7 @@
 """Candidates per minute of short searches compared with long ones: ``make bench-short``.
 
-A search starts, times baselines and counts the space once; a short search should not spend its budget on that.
+Each search once starts, times baselines and counts the space. A short search should not spend its budget on these
+steps.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def pace(family: str, problem: str, device: str, minutes: float, folder: Path) -
     """Run one search with the user's command, on a new database with an empty cache.
 
     Raises:
-        CalledProcessError: it fails; the message has its output.
+        CalledProcessError: the command fails; the message contains its output.
     """
     policy = folder / "policy.json"
     policy.write_text(json.dumps(POLICY))

@@ -84,7 +84,7 @@ def hold(place: Place, number: int, passed_on: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all contests; status 1 if a condition is not met or a contest was left out."""
+    """Run all contests; status 1 if a condition is not met or a contest was omitted."""
     options, passed_on = _parser().parse_known_args(arguments)
     numbers = options.contest or range(len(MATCHES))
     minutes = {number: options.minutes or MATCHES[number].minutes for number in numbers}

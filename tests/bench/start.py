@@ -1,8 +1,8 @@
 """Time from the command to the first measured candidate, by stage: ``make bench-start``.
 
-Each search runs as a user's command, with a new database. The first of a problem has an empty cache of binaries,
-references and surveys (*cold*); later searches use that cache (*warm*). A search is ended once its first
-candidate has a time. Modules are compiled to bytecode beforehand, as an installation does.
+Each search runs as a user's command, with a new database. The first search of a problem has an empty cache of binaries,
+references and surveys (*cold*); later searches use this cache (*warm*). A search is ended once its first candidate has
+a time. Modules are compiled to bytecode beforehand, as by an installation.
 """
 
 import argparse
@@ -87,14 +87,14 @@ class Start:
 
 
 class NoCandidate(RuntimeError):
-    """The search measured no candidate in time; the message says why."""
+    """The search measured no candidate within the time limit; the message states the reason."""
 
 
 def timed(family: str, problem: str, device: str, folder: Path, cache: Path) -> Start:
     """Run one search until its first candidate is measured.
 
     Raises:
-        NoCandidate: none was measured within `LONGEST_S`, or the command ended.
+        NoCandidate: no candidate was measured within `LONGEST_S`, or the command ended.
     """
     database, log = folder / "start.db", folder / "output.txt"
     command = [sys.executable, "-m", "evo", "search", family, "--problem", problem, "--device", device]
@@ -148,7 +148,7 @@ def stages(database: Path, begun: datetime) -> Start:
     """Return the stages of the search in a database, whose command began at `begun`.
 
     Raises:
-        NoCandidate: it measured none.
+        NoCandidate: the search measured no candidate.
     """
     store = Database.open(database)
     try:

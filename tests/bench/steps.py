@@ -18,8 +18,8 @@ class Step:
 
     Attributes:
         change: settings that differ from `before`.
-        before: name of the step it is compared with; None for the first.
-        aside: True if the next step does not build on it.
+        before: name of the step with which this step is compared; None for the first step.
+        aside: True if the next step does not build on this step.
         on_l4_us: time of a hand-written kernel with the same optimisations on an L4, if known.
     """
 
@@ -35,7 +35,7 @@ def steps(package: Package) -> tuple[Step, ...]:
     """Return the steps in order.
 
     Raises:
-        NotFound: the family has none.
+        NotFound: the family has no ladder.
     """
     if FILE not in package.files:
         raise NotFound(f"{package.family.name} has no {FILE} that says what its steps are")

@@ -1,9 +1,9 @@
 """Configs per minute of a real search and of Kernel Tuner, with the same template, space and GPU, alternately.
 
 ``python -m tests.bench.throughput`` or ``make bench-throughput``. A trial of the search is compiled for every case,
-verified on all of them and timed hot and cold. Kernel Tuner compiles one kernel and times it seven times, its default,
-without checking correctness. Both start with empty caches. Kernel Tuner gets the configs that it can launch: those
-without tensor maps and warpgroup products.
+verified on all cases, and timed hot and cold. Kernel Tuner compiles one kernel and times it seven times (its default),
+without checking correctness. Both tools start with empty caches. Kernel Tuner gets the configs that it can launch:
+configs without tensor maps and warpgroup products.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TELL_EVERY_S = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print each rate as soon as it is known; status 1 if one fails, or a condition is not met."""
+    """Print each rate as soon as it is known; status 1 if a measurement fails or a condition is not met."""
     options = _parser().parse_args(arguments)
     if options.turns < 1:
         print(f"bench-throughput: --turns is at least 1, not {options.turns}", file=sys.stderr)
@@ -86,7 +86,7 @@ def _theirs(problem: str, minutes: float, folder: Path) -> float:
     """Return Kernel Tuner's configs per minute from the first config on, measured in a process of its own.
 
     Raises:
-        BenchError: Kernel Tuner failed, tried nothing, or did not end; the message says why.
+        BenchError: Kernel Tuner failed, tried no config, or did not end; the message states the reason.
     """
     empty = os.environ | {"CUPY_CACHE_DIR": str(folder / "cupy"), "CUDA_CACHE_PATH": str(folder / "driver")}
     empty["PYTHONFAULTHANDLER"] = "1"  # Kernel Tuner once ended with a segmentation fault and no message

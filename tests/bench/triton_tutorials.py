@@ -3,14 +3,15 @@
     python -m tests.bench.triton_tutorials FOLDER [--seconds 60] [--compile-only] [NAME …]
 
 FOLDER holds files of ``python/tutorials`` of Triton's repository, as they are: 01-vector-add.py, 02-fused-softmax.py,
-03-matrix-multiplication.py, 05-layer-norm.py, 06-fused-attention.py. Each is imported by ``kernel-evo import``; what
-the import leaves to a person (shapes, dtypes, tolerances, the reference) is below. The tutorial's own call is a
-baseline of the search, so it is timed in the same process, interleaved, by the same protocol. What
-``@triton.autotune`` chooses is asked once before the search, in a process of its own: it compiles and times dozens of
-configs, which takes longer than a worker waits for a baseline. Where the tutorial has no ``@triton.autotune``, the
-baseline is the launch that it chooses by its own rule.
+03-matrix-multiplication.py, 05-layer-norm.py, 06-fused-attention.py. Each tutorial is imported by ``kernel-evo
+import``.
+This module contains the decisions that the import leaves to a person: shapes, dtypes, tolerances and the reference. The
+tutorial's own call is a baseline of the search, so it is timed in the same process, interleaved, by the same protocol.
+``@triton.autotune`` chooses its config once before the search, in a separate process, because it compiles and times
+dozens of configs, which takes longer than a worker waits for a baseline. If a tutorial has no ``@triton.autotune``, the
+baseline is the launch that the tutorial chooses by its own rule.
 
-Needs a GPU, PyTorch and Triton; with ``--compile-only`` Triton alone.
+The benchmark needs a GPU, PyTorch and Triton; with ``--compile-only``, it needs only Triton.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Cost of verification: the same search with this source tree and with another commit's, alternately.
 
 ``python -m tests.bench.verification COMMIT`` (``make bench-verification ARGS=COMMIT``) prints the trials per second of
-each search, and the ratio of each pair. Both trees start with empty databases and compile caches. Where there is no
-repository, COMMIT is a folder with the files of the other commit.
+each search, and the ratio of each pair. Both trees start with empty databases and compile caches. Without a repository,
+COMMIT is a folder with the files of the other commit.
 """
 
 import argparse

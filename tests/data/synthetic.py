@@ -1,7 +1,8 @@
 """Writes ``synthetic.json``, a small recorded space in the form of Kernel Tuner's cache files.
 
-Run as ``python -m tests.data.synthetic`` after a change here. A tiled kernel was made up: its time has a valley where
-tile, stages and vector width balance, some configs do not compile, others do not run, and constraints are absent keys.
+Run ``python -m tests.data.synthetic`` after a change of this file. The kernel is imaginary: its time is short where
+tile, stages and vector width balance. Some configs do not compile, and others do not run. Configs that violate a
+constraint have no key.
 """
 
 import itertools

@@ -25,7 +25,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 @pytest.mark.long
 @pytest.mark.parametrize("rounds", [3])
 def test_killed_processes_of_a_search_neither_lose_nor_repeat_trials(line: CommandLine, rounds: int) -> None:
-    """Kill each kind of process as often as there are rounds, in random order."""
+    """Kill each kind of process once per round, in random order."""
     rng = random.Random(20)
     targets = rng.sample(TARGETS * rounds, k=len(TARGETS) * rounds)
     search = line.start("search", str(FAMILY), "--seed", "1", "--strategy", "random", "--trials", "1000")

@@ -13,7 +13,7 @@ from workers.backends.cuda.device import DRIVER, CudaSession
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Kernels of families may run in parallel; tests that occupy, fill or break the GPU keep their order."""
+    """Let tests of family kernels run in parallel; tests that occupy, fill or break the GPU keep their order."""
     for item in items:
         if item.path.parent.name == "gpu" and item.path.stem not in ("test_cuda_families", "test_cuda_starts"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))

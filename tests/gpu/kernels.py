@@ -23,7 +23,7 @@ OUT = Argument(name="out", role="output", dtype="float32", shape=(1024,))
 def compiled(
     source: str, gpu: Device, folder: Path, entry: str = "f", architecture: str | None = None
 ) -> tuple[Path, Artefact]:
-    """Compile a kernel. An endless barrier wait traps, so that a hanging kernel ends and costs only its context."""
+    """Compile a kernel. An endless wait at a barrier traps, so a hanging kernel ends and destroys only its context."""
     flags = (f"-DMOST_TURNS={1 << 22}",)
     unit = Unit(source=source, architecture=architecture or gpu.architecture, entry=entry, flags=flags)
     made = DRIVER.compiler().compile(unit, timeout_s=60)

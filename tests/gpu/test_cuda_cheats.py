@@ -1,4 +1,4 @@
-"""CUDA kernels that cheat are not promoted; the honest kernel of the same family is promoted."""
+"""CUDA kernels that cheat are not promoted; the correct kernel of the same family is measured."""
 
 from collections.abc import Iterator
 from pathlib import Path

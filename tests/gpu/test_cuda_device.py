@@ -32,7 +32,7 @@ def test_gpu_reports_its_limits_and_peak_rates(gpu: Device) -> None:
 
 
 def test_register_count_is_reported_for_cached_binaries(gpu: Device, tmp_path: Path) -> None:
-    """NVRTC caches binaries in the driver's cache, if there is a driver, and reports no resources of cached ones."""
+    """If there is a driver, NVRTC uses the driver's cache, and reports no resources of cached binaries."""
     source = 'extern "C" __global__ void f(float* x) { x[threadIdx.x] *= 3; }'
     first, again = (compiled(source, gpu, tmp_path)[1] for _ in range(2))
     assert first.figures == again.figures
@@ -188,7 +188,7 @@ def test_cold_timing_sample_calls_the_kernel_on_every_buffer_set(bench: Workbenc
 def test_one_shot_timer_calls_the_kernel_once_on_the_current_content_of_each_buffer_set(
     bench: Workbench, session: CudaSession
 ) -> None:
-    """A kernel that adds to its outputs shows the number of calls and the initial content."""
+    """The kernel adds to its outputs, so the outputs show the number of calls and the initial content."""
     first = session.allocate((X, OUT), INPUTS)
     session.call(bench.load(DOUBLE), first)
     ring = [first.sibling() for _ in range(7)]

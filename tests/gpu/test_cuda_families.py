@@ -281,7 +281,7 @@ class Trial:
 
 
 def trials(package: Package, problem: Problem, folder: Path, *, tails: bool = False) -> list[Trial]:
-    """Return the cases of `problem`, without tails first; with `tails` also the cases of other problems."""
+    """Return the cases of `problem`; with `tails`, followed by the cases of other problems."""
     reference = Reference(package.path / "reference.py", package.digest, Cache(folder))
     made = []
     for each in package.family.case_problems(problem, "cuda"):
@@ -349,7 +349,7 @@ def test_configs_that_only_hopper_gpus_support_are_correct(
     ids=["no producer warp", "producer warp", "six warps"],
 )
 def test_fp8_attention_with_split_keys_and_staged_output_is_correct(bench: Workbench, change: Config) -> None:
-    """Only the last warp to arrive merges; warps that end earlier must not be waited for."""
+    """Only the last warp to arrive merges the parts, and must not wait for warps that have ended."""
     package = find("sdpa_fp8")
     problem = package.family.problem("B=1,H=4,S=512,D=64", "cuda")
     config = {**package.family.space(problem, bench.gpu, TERMS).default(), **SPLIT_AND_STAGED, **change}
@@ -410,7 +410,7 @@ def test_attention_reference_is_equal_on_gpu_and_host(
 
 
 def _loaded(source: str, name: str, value: float) -> ModuleType:
-    """Load a copy of the module with another value of a constant."""
+    """Load a copy of the module with a changed constant."""
     module = ModuleType("reference")
     module.__file__ = __file__
     exec(compile(source, "reference.py", "exec"), module.__dict__)

@@ -1,4 +1,4 @@
-"""Short searches on a GPU through the CLI."""
+"""Short searches on a GPU with the command line."""
 
 import os
 import subprocess

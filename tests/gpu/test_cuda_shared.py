@@ -30,5 +30,5 @@ def test_program_using_the_gpu_is_listed_only_while_it_runs(gpu: Device) -> None
 
 
 def is_named(text: str, pid: int) -> bool:
-    """Return True if the program is named. Other tests' processes come and go."""
+    """Return True if the list contains the program. The list may also contain processes of other tests."""
     return text.split()[:2] == ["process", str(pid)]

@@ -1,4 +1,5 @@
-"""A search with a target on a real GPU: the target's build is judged, the GPU's own build is verified and timed."""
+"""A search with a target on a real GPU: the build for the target is checked for its resources, and the build for the
+GPU is verified and timed."""
 
 from dataclasses import replace
 from pathlib import Path

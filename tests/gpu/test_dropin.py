@@ -136,7 +136,7 @@ def test_host_time_per_call_is_close_to_the_host_time_of_pytorch(fast: Any, caps
 
 
 def _host_us(call: Callable[[], Any], count: int = 500) -> float:
-    """Return the least host time of a call in three rounds; launches are not waited for."""
+    """Return the shortest host time of a call in three rounds, without waiting for the launched kernels."""
     import torch
 
     times = []

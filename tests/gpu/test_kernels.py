@@ -41,7 +41,7 @@ def test_wrong_variant_of_a_cuda_kernel_is_refused(kernels: Changeable, variant:
 
 
 def races(kernels: Changeable, name: str) -> bool:
-    """Return whether racecheck finds a race. The outputs on this GPU may be right despite a race."""
+    """Return True if racecheck finds a race. The outputs on this GPU may be right despite a race."""
     recorder = Recorder(kernels.gpu, kernels.cache, kernels.copies)
     with recorder.subject(str(kernels.copies / name), "", None) as subject:
         _, log = CudaSanitizer.here().run_tool("racecheck", subject, timeout_s=60)

@@ -145,7 +145,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
 
 
 def test_memcheck_reports_reads_beyond_a_buffer_of_1024_bytes(gpu: Device, tmp_path: Path) -> None:
-    """1,024 bytes: without padding, the next bytes would be another buffer instead of a gap."""
+    """Without padding, the bytes after a buffer of 1,024 bytes would belong to the next buffer."""
     if find_tool("compute-sanitizer") is None:
         pytest.skip("compute-sanitizer is not installed here")
     recorder = Recorder(gpu, tmp_path, tmp_path)

@@ -1,4 +1,4 @@
-"""References computed on a GPU equal those computed on the host."""
+"""References are equal if they are computed on a GPU and on the host."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Kernels that depend on the place of buffers, on flags of the caller or on earlier inputs, or that affect other
+"""Kernels that depend on the addresses of buffers, on flags of the caller or on earlier inputs, or that affect other
 processes, by name of the trick.
 """
 

@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def quiet_logs() -> None:
-    """Silence the log. A test of the log reads it from a process of its own."""
+    """Silence the log. Tests of the log read it from a separate process."""
     configure("console", "error")
 
 

@@ -105,7 +105,7 @@ def measured(config: Config) -> Outcome:
 
 
 def answer(lease: Lease, outcome: Outcome | None = None) -> Report:
-    """Return the report of an honest worker on a toy kernel."""
+    """Return the report of a correct worker on a toy kernel."""
     match lease.job:
         case Evaluate(config=config):
             return EvaluateReport(outcome=outcome or measured(config), stages=Stages(compile_s=0.001, overhead_s=0.002))
@@ -204,7 +204,7 @@ class Stage:
         self.conductor.report(lease.attempt_id, lease.token, report)
 
     def play(self, leases: int = 1000) -> Iterator[Lease]:
-        """Run an honest worker with one slot until no job is left or this many leases were served."""
+        """Run a correct worker with one slot until no job is left or this many leases were served."""
         for _ in range(leases):
             claimed = self.claim()
             if not claimed:

@@ -313,7 +313,7 @@ def test_write_requests_with_a_cookie_need_the_csrf_token(callers: Callers) -> N
 
 
 def test_error_page_of_a_refused_form_links_to_the_form_with_the_user_input(callers: Callers) -> None:
-    """After signing out or in again elsewhere, the refusal links back to the filled-in form."""
+    """The form was sent after its session ended, or with the CSRF token of an earlier session."""
     typed = {"family": "toy", "problem.N": "48", "notes": "a & b\nc", "csrf": "of another session"}
     signed_out = callers.service.client().post("/start", data=typed)
     assert signed_out.status_code == 401

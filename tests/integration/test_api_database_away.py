@@ -1,4 +1,4 @@
-"""Unavailable database: 503 everywhere, no details for strangers, no data lost."""
+"""Unavailable database: every route answers 503, unknown callers see no details, and no data are lost."""
 
 import asyncio
 import sqlite3
@@ -175,7 +175,7 @@ def test_process_metrics_are_available_without_the_database(rest: Local, monkeyp
 def test_health_and_metrics_are_available_long_after_the_last_read_of_the_database(
     rest: Local, monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:
-    """A probe of the process that fails would make a supervisor restart it while only the database is away."""
+    """If the probe failed, a supervisor would restart the process, although only the database is unavailable."""
     headers = bearer(rest, "viewer", by=bearer(rest, "admin")) if closed else {}
     address = str(rest.http.base_url).replace("/api/v1/", "/metrics")
     assert httpx.get(address, headers=headers).status_code == 200

@@ -168,7 +168,7 @@ def test_search_worker_and_family_lists_are_filtered_and_sorted(rest_on_every_en
 
 
 def test_out_of_range_ids_give_404_or_422_on_every_route(rest_on_every_engine: Local) -> None:
-    """Also, an out-of-range id in a batch does not refuse the batch's other items."""
+    """An out-of-range id in a batch does not cause the refusal of the other items."""
     ended(rest_on_every_engine)
     rules_of = [(method, path) for method, path, _ in rules(rest_on_every_engine.app) if NUMBERS.search(path)]
     assert len(rules_of) > 30

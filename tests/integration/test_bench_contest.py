@@ -1,4 +1,4 @@
-"""Contest with a stored champion: compared again on this machine's CPU, without searching."""
+"""Contest with a stored champion, which is compared again on this machine's CPU, without searching."""
 
 from datetime import UTC, datetime
 from pathlib import Path

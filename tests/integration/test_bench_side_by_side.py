@@ -1,4 +1,4 @@
-"""Contests run in parallel: their GPUs and cores, and contests left out for lack of time."""
+"""Contests that run in parallel: their GPUs and cores, and contests omitted for lack of time."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Throughput benchmark: each rate is printed once known, and survives the other's failure."""
+"""Throughput benchmark: each rate is printed once it is known, even if the other measurement fails."""
 
 import sys
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""C sanitizers: findings are reported, and reasons why they could not run."""
+"""C sanitizers: their findings, and the reasons why a sanitizer could not run."""
 
 import platform
 from dataclasses import replace

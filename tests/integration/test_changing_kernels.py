@@ -28,7 +28,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def device(cache: Path) -> Device:
     """Return this CPU without the rates of its memory and arithmetic, which take seconds to measure.
 
-    It has an id of its own, so that these tests do not wait for other measurements on this machine.
+    The device has a separate id, so that these tests do not wait for other measurements on this machine.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("workers.backends.cpu.device.load_ceilings", lambda *_: None)
@@ -80,9 +80,10 @@ def test_in_place_kernel_is_measured(kernels: Kernels) -> None:
 
 
 def test_restoring_in_place_arguments_is_not_timed(kernels: Kernels) -> None:
-    """A kernel that changes nothing in a large in-place argument takes far less time than one that changes all of it.
+    """A kernel that leaves a large in-place argument unchanged takes far less time than a kernel that changes all of
+    it.
 
-    Were restoring part of the time, both would take longer than a copy of the argument.
+    If restoring were timed, both kernels would take longer than a copy of the argument.
     """
     idle = ("saxpy.c", "y[i] += a * x[i];", "y[i] += 0 * (x[i] + a);")
     stop = ("saxpy.c", "int i = 0;", "int i = N - 1;")

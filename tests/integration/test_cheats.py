@@ -1,4 +1,4 @@
-"""Cheating and faulty kernels are refused by the CPU's checks, and honest kernels pass."""
+"""The checks on CPUs refuse cheating and faulty kernels, and accept correct kernels."""
 
 import os
 import platform
@@ -59,7 +59,7 @@ def golden(seed: int) -> ExpectedOutput:
 
 
 def lone(one: ExpectedOutput, place: int) -> ExpectedOutput:
-    """Return expected output for inputs that differ from those of `one` in one element."""
+    """Return the expected output for the inputs of `one` with one changed element."""
     x = one.inputs["x"].copy()
     x[place] = 95.0
     return replace(one, inputs={"x": x}, reference={"y": 3.0 * x.astype(np.float64) + 1.0})
@@ -89,7 +89,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
 def refusal(
     session: Session, name: str, body: str, folder: Path, arguments: tuple[Argument, ...] = ARGUMENTS
 ) -> str | None:
-    """Return why the runner's steps refuse a kernel, or None."""
+    """Return the reason why the runner refuses a kernel, or None."""
     try:
         climb(session, built(source(name, body), folder), arguments)
     except EvoError as error:
@@ -154,7 +154,7 @@ def climb(session: Session, path: Path, arguments: tuple[Argument, ...]) -> None
 
 
 def kind(trick: str) -> str:
-    """Return the first words of the reason for which a trick is refused: they identify the check."""
+    """Return the first words of a refusal's reason, which identify the check."""
     return " ".join(CHEATS[trick][1].split()[:3])
 
 

@@ -185,7 +185,7 @@ def test_source_file_without_a_template_can_be_searched(line: CommandLine, polic
 def test_champion_is_rolled_back_and_restored_only_with_a_reason(
     line: CommandLine, searched: Ended, exported: Path
 ) -> None:
-    """If the search has promoted twice, the first champion is current again after the rollback."""
+    """If the search has promoted two champions, the first is current again after the rollback."""
     number = line.run("champion", "show", "--family", "saxpy", "--json").json[0]["id"]
     before = "Its problem has no champion now." if number == 1 else f"Champion {number - 1} is current again."
     roll_back = ("champion", "rollback", str(number))

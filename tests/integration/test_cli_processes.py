@@ -1,6 +1,6 @@
 """Processes of searches: attached, detached, interrupted, killed and resumed searches.
 
-On a recorded space, so that nothing waits for a device; it is large enough to last through each test.
+The searches use a recorded space, so that no process waits for a device. The space is large enough for every test.
 """
 
 import re

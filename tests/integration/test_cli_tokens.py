@@ -1,4 +1,4 @@
-"""Tokens on the CLI: created on the local database, required from then on, except for its owner."""
+"""Tokens on the CLI: once a token was created for a local database, every caller except the owner needs a token."""
 
 import json
 from collections.abc import Callable

@@ -174,7 +174,7 @@ def test_sweep_does_not_send_webhooks_before_their_retry_time(stage: Stage) -> N
 
 @pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(0)])
 def test_latest_registered_family_version_is_used_after_clock_changes(stage: Stage, ahead: timedelta) -> None:
-    """Also if two versions are registered at the same time."""
+    """The rule also holds if two versions are registered at the same time."""
     digests = [letter * 64 for letter in "abc"]
     stage.now += ahead
     for number, digest in enumerate(digests):

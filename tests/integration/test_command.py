@@ -1,4 +1,4 @@
-"""The command as a process of its own: its streams, its exit status, and what it imports."""
+"""The command in a separate process: its streams, its exit status, and its imports."""
 
 import os
 import subprocess

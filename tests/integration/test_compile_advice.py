@@ -1,4 +1,4 @@
-"""Compile advice: an error comes with a remedy that works when followed."""
+"""Compile advice: an error contains a remedy, and following the remedy removes the error."""
 
 import re
 from dataclasses import replace
@@ -314,7 +314,7 @@ def warned(compiler: Compiler, unit: Unit, **kinds: str) -> str | None:
     [("B0", "2", "termios.h"), ("B50", "4096", "termios.h"), ("ECHO", "4", "termios.h"), ("EOF", "7", "stdio.h")],
 )
 def test_macro_redefined_by_a_system_header_is_refused(cc: CCompiler, name: str, value: str, header: str) -> None:
-    """The compiler does not warn about system headers, and the kernel would get their value, not the tunable's."""
+    """The compiler does not warn about system headers. The kernel would use the header's value of the macro."""
     unit = with_macros(f"#include <{header}>\nlong f(void) {{ return (long){name}; }}", {name: value}, C)
     told = warned(cc, unit, **{name: "tunable"})
     assert told is not None

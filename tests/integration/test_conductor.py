@@ -183,7 +183,7 @@ def test_second_search_challenges_the_champion(stage: Stage) -> None:
 
 
 def test_confirmation_report_without_the_incumbent_is_refused_and_can_be_repeated(stage: Stage) -> None:
-    """Without this check a challenger would replace a champion that it was not compared with."""
+    """Without this check, a challenger would replace a champion without a comparison."""
     stage.submit(budget={"trials": 3}, seed=5)
     list(stage.play())
     stage.submit(seed=1)

@@ -26,7 +26,7 @@ from workers.system import machine
 
 @pytest.fixture(autouse=True)
 def _affinity_restored() -> Iterator[None]:
-    """Restore the affinity: an opened CPU pins the process, which other tests share."""
+    """Restore the affinity, because tests that open the CPU pin the process, which other tests use, too."""
     before = machine.cores()
     yield
     if hasattr(os, "sched_setaffinity"):
@@ -141,7 +141,7 @@ void f(const float *x, float *out) {
 def test_outputs_changed_by_the_runner_or_a_later_call_do_not_count_as_late_writes_of_a_thread_pool(
     folder: Path, tmp_path: Path
 ) -> None:
-    """The threads of a pool outlive a call, so the outputs are compared with those at its end."""
+    """The threads of a pool outlive a call, so the check compares the outputs with those at the end of the call."""
     arguments = [
         Argument(name="x", role="input", dtype="float32", shape=(64,)),
         Argument(name="out", role="output", dtype="float32", shape=(64,)),

@@ -1,4 +1,4 @@
-"""The cheating kernels of the GPU tests compile, and each binary differs from the honest kernel's."""
+"""The cheating kernels of the GPU tests compile, and each binary differs from the correct kernel's binary."""
 
 from pathlib import Path
 

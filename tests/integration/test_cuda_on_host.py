@@ -1,7 +1,7 @@
 """CUDA kernels executed on the host, thread by thread, without a GPU.
 
-This does not prove their behaviour on a GPU, but it finds wrong indices, missing barriers, copies without a wait,
-addresses that are out of bounds or misaligned, and assumptions about the layout of WMMA fragments.
+These tests do not prove that the kernels are correct on a GPU. They find wrong indices, missing barriers, copies
+without a wait, addresses that are out of bounds or misaligned, and assumptions about the layout of WMMA fragments.
 """
 
 import importlib.util
@@ -586,7 +586,7 @@ def test_e4m3_quantisation_rounds_to_the_nearest_codes(text: str, change: Config
 
 @pytest.mark.parametrize(("text", "change"), one_in(18, FP8))
 def test_e4m3_attention_is_correct_on_the_host(text: str, change: Config) -> None:
-    """The family's tolerance is small enough: a wrong key, column or byte causes a far larger error than rounding."""
+    """The test also shows that a wrong key, column or byte exceeds the family's tolerance."""
     package = find("sdpa_fp8")
     device = known("sm_90" if change.get("PRODUCTS") == "wgmma" else "sm_89")
     problem = package.family.problem(text, "cuda")

@@ -113,7 +113,7 @@ def test_sector_efficiency_is_the_lower_value_of_loads_and_copies() -> None:
 
 
 def test_requested_profiler_counters_are_in_the_recorded_list_of_a_gpu() -> None:
-    """The recorded list has only the counters used here. Names that begin with ``launch__`` are not counters."""
+    """The recorded list contains only requested counters. Names that begin with ``launch__`` are not counters."""
     listed = set((RECORDED / "metrics.txt").read_text().split())
     asked = {name.split(".")[0] for figure in FIGURES.values() for name in figure.metric.names}
     kinds = ("stalled", "fp8", "pipe_tensor", "sectors_per_request", "bytes_per_sector", "hit_rate", "eligible")

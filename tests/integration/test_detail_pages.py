@@ -53,7 +53,7 @@ def stored(stage: Stage, content: bytes) -> str:
 
 
 def hand_in_with_files(stage: Stage, lease: Lease) -> None:
-    """Act as an honest worker that uploads source, log, profile and, for a challenger, the binary."""
+    """Act as a worker that uploads source, log, profile and, for a challenger, the binary."""
     config = lease.job.config if isinstance(lease.job, Evaluate) else getattr(lease.job, "challenger", {})
     report = answer(lease)
     files = {

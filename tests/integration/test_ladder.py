@@ -557,10 +557,10 @@ def test_confirmation_without_an_incumbent_times_the_challenger_twice(workshop: 
 
 
 def test_kernel_that_skips_work_if_its_outputs_contain_the_result_is_not_promoted(workshop: Workshop) -> None:
-    """The kernel passes every check, and is several times as fast in a timed loop as a kernel that does its work.
+    """The kernel gives right answers, and is several times as fast in a timed loop as a kernel that does its work.
 
-    How much a cache hides decides which shows it first: calls on sets of their own, calls after a change of inputs, or
-    the rule `work`.
+    The size of the caches decides which check detects it first: calls on separate buffer sets, calls after a change of
+    inputs, or the rule `work`.
     """
     problem = faulty().family.problem("N=65536", "cpu")
     work = workshop.work(problem=problem, objective=Objective(cache="cold"))
@@ -589,7 +589,7 @@ def test_kernel_that_skips_repeated_calls_fails_its_confirmation(workshop: Works
 
 
 def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
-    """The kernel is wrong once in 97 calls, but never during verification. One call after a change may be wrong."""
+    """The kernel is wrong once in 97 calls, but never during verification."""
     work = workshop.work()
     for seed in range(5, 25):
         job = Confirm(challenger=config("rare"), incumbent=None, seed=seed)

@@ -20,9 +20,9 @@ from tests.integration.stage import Stage, timing, toy_time_us
 
 
 def played(stage: Stage) -> int:
-    """A search of the whole space in which one trial failed and the others reported registers.
+    """A search of the whole space in which one trial failed and all other trials reported registers.
 
-    Another search runs concurrently for a while, so that their rows are interleaved.
+    A second search runs for part of the time, so that the rows of both searches are interleaved.
     """
     search = stage.submit()
     stage.submit(seed=9, budget={"trials": 5})
@@ -81,7 +81,7 @@ def test_trials_have_ranks_and_champions_have_their_history(stage: Stage, tmp_pa
 
 
 def test_outcomes_are_sampled_and_stage_durations_summed_by_job_kind(stage: Stage) -> None:
-    """A short search has all outcomes, a longer one the fastest and an even sample. Stages are summed by job kind."""
+    """Plots contain all outcomes of a short search, or the fastest outcomes and an even sample of a long search."""
     search = stage.submit(budget={"trials": 14})
     list(stage.play())
     with stage.database.write() as session:

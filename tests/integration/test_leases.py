@@ -1,4 +1,4 @@
-"""Leases: exactly one outcome per trial under all failures; restarts lose and change nothing."""
+"""Leases: every trial has exactly one outcome despite all failures, and restarts change no state."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -360,7 +360,7 @@ def test_superseded_worker_process_is_refused_and_the_conflict_is_shown(stage: S
 
 
 def test_worker_registers_again_if_the_earlier_process_in_a_restored_backup_is_silent(stage: Stage) -> None:
-    """The database knows the process of the time of the backup as the last one."""
+    """In the restored database, the process that ran at the time of the backup is the latest process."""
     stage.submit()
     register(stage, "at the time of the backup")
     stage.wait(2 * max(stage.conductor.lease_s, SILENT_S))

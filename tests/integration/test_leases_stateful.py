@@ -1,4 +1,4 @@
-"""Random sequences of claims, reports, losses, commands and restarts: every trial ends once, nothing is lost."""
+"""Random sequences of claims, reports, losses, commands and restarts: every trial ends exactly once."""
 
 import os
 from itertools import count, cycle

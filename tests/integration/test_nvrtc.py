@@ -468,7 +468,7 @@ def test_occupancy_is_the_share_of_resident_warps() -> None:
 
 
 def test_low_register_config_is_valid_on_every_architecture() -> None:
-    """The config is valid, so no space is empty. Building the spaces to show it would take minutes."""
+    """The config is valid on every architecture, so no space is empty. Building all spaces would take minutes."""
     few = {"BLOCK_N": 32, "UNROLL": 1, "Q_IN_REGISTERS": False, "LAYOUT": "none"}
     short = (32, 64, 96, 128)
     sizes = [*(("sdpa", D, "") for D in (*short, 192, 256)), *(("sdpa_fp8", D, "") for D in short)]

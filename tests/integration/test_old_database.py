@@ -1,4 +1,4 @@
-"""A database that release 0.1.0 wrote: it is migrated, shown, and worked on."""
+"""A database that release 0.1.0 wrote is migrated and shown, and its searches continue."""
 
 import io
 import json
@@ -141,7 +141,7 @@ def test_stored_policy_gets_defaults_for_fields_added_later(old: Location, monke
 
 
 def test_new_champion_does_not_replace_a_champion_of_an_earlier_timing_protocol(stage: Stage) -> None:
-    """The champion of 0.1.0 was timed by protocol 1, so a new one is neither compared with it nor retires it."""
+    """The champion of release 0.1.0 was timed by protocol 1. A new champion is not compared with it."""
     with stage.database.read() as session:
         row = session.get_one(SearchRow, 1)
         device, family = row.device, row.family_digest
@@ -158,7 +158,7 @@ def test_new_champion_does_not_replace_a_champion_of_an_earlier_timing_protocol(
 
 
 def _report(lease: Lease) -> Report:
-    """Return the report of an honest worker for which every config takes 35 ns, and the baseline 350 ns."""
+    """Return the report of a worker on which every config takes 35 ns, and the baseline 350 ns."""
     fast, slow = timing(0.035), timing(0.35)
     match lease.job:
         case Evaluate():

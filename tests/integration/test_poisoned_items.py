@@ -1,4 +1,4 @@
-"""A search, message or document that fails does not stop the others, and its error is shown."""
+"""A search, message or document that fails does not stop other items, and its error is shown."""
 
 import ipaddress
 import json
@@ -401,7 +401,7 @@ ITEMS = {
 @pytest.mark.long
 @pytest.mark.parametrize("damage", ["[7", '"text"', "7"])
 def test_error_page_names_the_unreadable_item_and_the_remedy(tmp_path: Path, damage: str) -> None:
-    """Every document of every table is damaged in turn; pages that need it say which item cannot be read."""
+    """Every document of every table is damaged in turn. Pages that need the document name the unreadable item."""
     with local(tmp_path / "evo.db") as rest:
         rest.prepare()
         rest.submit(budget={"trials": 6})

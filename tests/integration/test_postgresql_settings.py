@@ -81,7 +81,7 @@ def test_error_explains_postgresql_defaults_that_prevent_writing(
 
 
 def test_requests_succeed_after_idle_connections_were_terminated(postgresql: Server, location: Location) -> None:
-    """Servers with `idle_session_timeout`, restarts, poolers and firewalls end them."""
+    """Idle connections are ended by `idle_session_timeout`, restarts, poolers and firewalls."""
     idle = f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{name_of(location)}'"
     with local(location) as rest:
         rest.prepare()

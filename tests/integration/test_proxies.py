@@ -1,4 +1,4 @@
-"""The service behind proxies: under another name, and below a path of a larger site."""
+"""The service behind proxies: under a different host name, and below a path of a larger site."""
 
 import hashlib
 import os
@@ -46,7 +46,7 @@ def kind(address: str) -> str:
 
 
 def test_every_link_of_every_page_works_behind_a_path_prefix(database: Any) -> None:
-    """The proxy here is a few lines: it serves `/evo/`, removes the prefix and sends it in a header."""
+    """The test's proxy serves `/evo/`, removes this prefix from requests, and sends it in a header."""
     with serving(database) as service, service.client() as client:
         waiting = ["/evo/", "/evo/compare?left=1.0&right=1.1", "/evo/nowhere"]
         seen = {kind(address) for address in waiting}

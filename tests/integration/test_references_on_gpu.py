@@ -1,4 +1,4 @@
-"""References of the built-in families on a GPU, with a fake CuPy, equal those of the host."""
+"""References of the built-in families are equal on the host and on a GPU, with a fake CuPy."""
 
 import importlib.util
 import sys

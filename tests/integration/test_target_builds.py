@@ -1,4 +1,4 @@
-"""A search with a target builds each config twice: gates judge the target's build, the device's build is timed."""
+"""A search with a target builds each config twice: the gates check one build, and the device runs the second build."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Searches for a target GPU that is not available: their champions have estimates, never times."""
+"""Searches for a target GPU that is not in the machine: with times of a different GPU, or with estimates."""
 
 from collections.abc import Iterator
 from pathlib import Path

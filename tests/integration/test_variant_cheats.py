@@ -1,4 +1,4 @@
-"""Cheating and honest kernels submitted as variants of a search, through the command and the client."""
+"""Cheating and correct kernels submitted as variants of a search, through the command and the client."""
 
 import json
 import os
@@ -187,7 +187,7 @@ POLICY = {"quick_samples": 10, "confirm_samples": 10, "confirm_processes": 1, "s
 
 
 def text_of(name: str) -> str:
-    """Return the source of a trick, or of an honest kernel, as a variant of the family ``line``."""
+    """Return the source of a trick, or of a correct kernel, as a variant of the family ``line``."""
     if name in TRICKS:
         text = source("", "").rpartition("void f(")[0] + TRICKS[name][0]
     else:
@@ -274,7 +274,7 @@ def test_cheating_variant_submitted_by_command_is_refused_with_the_reason(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_remaining_cheating_kernels_are_refused_as_variants(lab: Lab, part: int) -> None:
-    """Runs before an honest variant is champion: slower cheats would not challenge it, and not be confirmed."""
+    """The test runs before a correct variant is champion, because slower cheats would not be confirmed afterwards."""
     names = OTHERS[part::PARTS]
     lab.submit(names)
     measured = [name for name in names if not lab.refusal(name)]

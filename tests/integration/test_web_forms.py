@@ -1,4 +1,4 @@
-"""Forms of pages: checked like REST, faults at their fields, input kept."""
+"""Forms of pages: they are checked like REST requests, show errors at the fields, and keep the input."""
 
 import re
 from collections.abc import Iterator

@@ -85,7 +85,7 @@ class HostKernel:
         Args:
             inputs: input values by name, as the family's reference draws them.
             order: order of threads, warps and blocks: `FORWARD`, `BACKWARD`, or the seed of a shuffle.
-            eager: if True, asynchronous copies are made at once instead of as late as allowed.
+            eager: True if asynchronous copies are made at once; otherwise they are made as late as allowed.
 
         Raises:
             AssertionError: a thread did something that a GPU does not allow, or wrote outside its buffers.
@@ -113,7 +113,7 @@ class HostKernel:
 
 
 def _run(function: Any, launch: Launch, addresses: Mapping[str, int], *, order: int, eager: bool) -> None:
-    """Run one launch; `addresses` are those of all arguments, in order."""
+    """Run one launch; `addresses` are the addresses of all arguments, in order."""
     maps = [described(each, addresses[each.of]) for each in launch.tensor_maps]
     chosen = [addresses[name] for name in launch.arguments or addresses] + [each.ctypes.data for each in maps]
     pointers = (ctypes.c_void_p * len(chosen))(*chosen)

@@ -79,7 +79,7 @@ def _by_cores(cores: Sequence[int], server: postgresql.Server, options: Namespac
 
 
 def _keep_to(cores: Sequence[int], server: postgresql.Server) -> None:
-    """Restrict this process, its future child processes and the database server to these cores."""
+    """Restrict this process, child processes started later, and the database server to these cores."""
     os.sched_setaffinity(0, cores)
     for process in server.processes():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -220,7 +220,7 @@ def _cpu_s(server: postgresql.Server) -> dict[str, float]:
 
 
 def _spent_s(process: psutil.Process) -> float:
-    """Return a process's processor seconds, including its ended children: PostgreSQL's connections are children."""
+    """Return the processor seconds of a process and its ended children, e.g. PostgreSQL's connections."""
     with contextlib.suppress(psutil.NoSuchProcess):
         times = process.cpu_times()
         ended = 0.0 if process.pid == os.getpid() else times.children_user + times.children_system

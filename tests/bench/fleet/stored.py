@@ -49,7 +49,7 @@ def cost_by_stored(server: Server) -> float:
     """Measure claims and reports on both databases in pairs, so that other load affects both alike.
 
     Returns:
-        The larger ratio, of claims or of reports, of the cost with a million trials to that with a thousand.
+        The cost with a million trials divided by the cost with a thousand: the larger ratio of claims and reports.
     """
     stages = [_filled(server.lend(), stored) for stored in STORED]
     searches = [_begun(stage) for stage in stages]

@@ -1,8 +1,8 @@
 """Ten operations optimised only with ``brief`` and ``submit``, as by an external proposer: ``make bench-operations``.
 
-Five problems are of the kind that KernelBench's first level has, five are fused operations of language models. Each has
-a naive variant and one with tunables. The table compares the best kernel with eager PyTorch, with torch.compile, with
-the naive variant, and with the submitted variant before tuning.
+Five problems resemble KernelBench's first level, and five are fused operations of language models. Each problem has a
+naive variant and a variant with tunables. The table compares the best kernel with eager PyTorch, with torch.compile,
+with the naive variant, and with the submitted variant before tuning.
 """
 
 import argparse

@@ -109,7 +109,7 @@ class Record:
         }
 
     def due(self) -> list[Config]:
-        """Return the configs without a line, in random order. Creates the file if it is missing."""
+        """Return the unmeasured configs in random order. Create the file if it is missing."""
         done: set[str] = set()
         if self.path.exists():
             lines = self.path.read_text().splitlines()[1:]

@@ -1,4 +1,4 @@
-"""Compares the calculated random search with the one of the package `autotuning-methodology`."""
+"""Compares our calculation of random search with the calculation of the package `autotuning-methodology`."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec

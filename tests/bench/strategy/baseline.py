@@ -13,7 +13,7 @@ SHARE = 0.9
 
 
 def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
-    """Return the expected best after these numbers of evaluations, which may be fractional."""
+    """Return the expected best time after these numbers of evaluations, which may be fractional."""
     count = len(falling_us)
     below, above = np.floor(evaluations), np.ceil(evaluations)
     part = evaluations - below
@@ -21,7 +21,7 @@ def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
 
 
 def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
-    """Return the evaluations that random search needs to cover this share of the way from the median to the optimum."""
+    """Return the number of evaluations until random search has covered this share of the gap from median to optimum."""
     goal = np.median(falling_us) + share * (falling_us[-1] - np.median(falling_us))
     curve = expected_us(falling_us, np.arange(1.0, len(falling_us) + 1))
     return int(np.argmax(curve <= goal)) + 1

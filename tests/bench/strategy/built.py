@@ -1,8 +1,8 @@
 """``python -m tests.bench.strategy.built``: value of a build's figures for ranking configs before they are timed.
 
-Recorded searches are replayed in order: a surrogate learns from the first trials, once with the figures as further axes
-and once without, and ranks the next ones. Groups of eight simulate a worker that builds eight configs for each one it
-measures. The result is the time of the config that is ranked first.
+Recorded searches are replayed in order. A surrogate learns from the first trials, once with the figures as further axes
+and once without, and ranks the next eight trials. This simulates a worker that builds eight configs for each config
+that it measures. The result is the time of the config that is ranked first.
 """
 
 import gzip
@@ -46,7 +46,7 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Ratio of the time of the config ranked first of eight, with figures to without: below 1 means figures help.
+    """Ratio of two times of the config ranked first of eight: with the figures and without them. Below 1, figures help.
 
     Attributes:
         error: standard error of the ratio's logarithm over the windows; None for a single window.

@@ -1,4 +1,4 @@
-"""Number of trials to come within 5 % of the optimum's speed, with one worker and with many concurrent workers."""
+"""Number of trials until a config reaches 95 % of the optimum's speed, with one worker and with many workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class Crowd:
 
 @dataclass(frozen=True, kw_only=True)
 class Crowding:
-    """Results of a contestant with one worker, with 32 in step, and with 32 whose trials take their recorded time."""
+    """Results of a contestant with one worker, with 32 synchronous workers, and with 32 workers in recorded time."""
 
     alone: Crowd
     in_step: Crowd
@@ -48,7 +48,7 @@ class Crowding:
 
     @property
     def growth(self) -> float:
-        """Return the ratio of trials with 32 synchronous workers to those with one."""
+        """Return the number of trials of 32 synchronous workers divided by the number of one worker."""
         return growth(self.alone, self.in_step)
 
 

@@ -1,9 +1,9 @@
 """``python -m tests.bench.strategy.enlarged``: searches of a whole space with modelled times, from the default.
 
 Recorded spaces are small: a few thousand configs of the tunables that matter. A user's space has about 10^18 points,
-and its best region is behind a valley. Here the space is the family's own. A config's time is that of the nearest
-recorded config, times a factor for each tunable that was not recorded and differs from its recorded value. The factors
-are synthetic, so the figures compare strategies and say nothing about a device.
+and its best region is behind a valley. Here the space is the family's whole space. The time of a config is the time of
+the nearest recorded config, multiplied by a factor for each tunable that was not recorded and differs from its recorded
+value. The factors are synthetic, so the results compare strategies and say nothing about a device.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Value of a model of failures in spaces where most configs fail.
 
-Every recorded config gets a synthetic demand, a randomly weighted sum of its values' ranks, like registers or shared
-memory; the most demanding configs fail. The best config never does.
+Every recorded config gets a synthetic demand, like registers or shared memory: a randomly weighted sum of its values'
+ranks. The configs with the largest demands fail, but the best config never fails.
 """
 
 from collections.abc import Sequence

@@ -47,7 +47,7 @@ class Field:
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
-    """Run what the archive lacks and read all runs; without processes, read only contestants with all runs."""
+    """Run the missing runs and return all runs. Without processes, return only contestants with complete archives."""
     grounds = effort.grounds
     wanted = {each.name: tuple(range(max(2, round(effort.seeds * each.share)))) for each in contestants}
     if effort.processes:

@@ -2,16 +2,16 @@
 
 Helion (pytorch/helion, `helion.autotuner.LFBOTreeSearch`, 2026-08) measures random configs, labels the fastest tenth as
 good, and fits a random forest that tells good from bad; good configs weigh more the faster they are. Each generation
-starts at the best configs (*copies*). A neighbour of a config is made by following its path through one tree, and
-giving every tunable on the path the nearby value that this tree rates best. A tenth of the neighbours is measured:
-those that the whole forest rates best, less their similarity to neighbours already chosen. A copy ends once it has not
-improved in two generations.
+starts at the best configs (*copies*). A neighbour of a config is made by following the config's path through one tree:
+every tunable on the path gets the nearby value that this tree rates best. A tenth of the neighbours is measured. They
+are chosen by the rating of the whole forest, reduced by their similarity to neighbours already chosen. A copy ends once
+it has not improved in two generations.
 
 Source: Song et al., *A General Recipe for Likelihood-free Bayesian Optimization* (2022).
 
-Differences, all in its favour: a neighbour that violates a constraint is replaced by another one and costs nothing, at
-least one neighbour is measured, and the search begins again with new random configs, keeping its forest's data, once
-all copies have ended.
+There are three differences, all in favour of Helion's search. A neighbour that violates a constraint costs nothing and
+is replaced with a different neighbour. At least one neighbour is measured. Once all copies have ended, the search
+begins again with new random configs, and keeps the data of its forest.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ class ForestPlayer:
         self._told[place] = float(self._ground.times_us[place])
 
     def _search(self) -> Iterator[Sequence[int]]:
-        """Yield batches of configs to measure; resumed when all of them have results."""
+        """Yield batches of configs to measure. The generator is resumed when all configs of the batch have results."""
         while population := self._random(self._profile.population):
             yield population
             timed = [place for place in population if np.isfinite(self._told[place])]
@@ -130,7 +130,7 @@ class ForestPlayer:
         return list(places)
 
     def _fitted(self) -> "Forest | None":
-        """Return a forest fitted to all measured configs; None if all of them have the same label."""
+        """Return a forest fitted to all measured configs; None if all configs have the same label."""
         places = list(self._told)
         times_us = np.array([self._told[place] for place in places])
         finite = np.isfinite(times_us)

@@ -1,8 +1,8 @@
 """Kernel Tuner's strategies on a replaying runner, like its simulation mode, with any number of workers.
 
-Its simulation mode is not used because it reads the cache file again for each run and evaluates nothing in parallel.
-Strategies, cost function, search space and budget are Kernel Tuner's. Strategies that submit several configs at once
-have them evaluated in parallel, as with its parallel runner; the others use one worker.
+Kernel Tuner's simulation mode is not used, because it reads the cache file again for each run and evaluates nothing in
+parallel. Strategies, cost function, search space and budget are Kernel Tuner's. If a strategy submits several configs
+at once, they are evaluated in parallel, as with Kernel Tuner's parallel runner; other strategies use one worker.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Value of repeated measurement when times are noisy: recordings with noise, and some times far too short.
 
-Every `Policy.challenge_every` trials the best config is confirmed, and three at the end. A confirmation finds the
-recorded time. With corrections the strategy gets that time; without, it keeps the first time. Scores use the
-recorded times of the measured configs, not the noisy times.
+The best config is confirmed every `Policy.challenge_every` trials, and the best three configs at the end. A
+confirmation finds the recorded time. With corrections, the strategy gets the recorded time; without corrections, it
+keeps the first time. Scores use the recorded times of the measured configs, not the noisy times.
 """
 
 from collections.abc import Iterable, Sequence
@@ -105,7 +105,7 @@ class NoisyResults:
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[NoisyResults]]:
-    """Return results of the default by noise and space: without noise, and with noise with and without corrections."""
+    """Return the results of the default strategy by noise and space: no noise, noise, and corrected noise."""
     factories = {"": STRATEGIES[strategy], f", {PIECE}": VARIANTS[PIECE]}
     return {
         f"{name}, {'corrected' if corrects else 'as told'}{piece}": [

@@ -1,8 +1,9 @@
-"""Optuna's samplers on a plain study, as used by someone who learns which configs are valid only by trying.
+"""Optuna's samplers on a plain study, whose user learns only by trying which configs are valid.
 
-A config that violates a constraint, or was proposed before, costs no evaluation: its result is reported to the sampler,
-which proposes again. A violation is reported as 1.5 times the worst time so far, because most samplers keep proposing
-configs reported as failed. A repetition is reported either likewise or with its time; both ways are compared.
+A config that violates a constraint, or that was proposed before, costs no evaluation: its result is reported to the
+sampler, which proposes again. A violation is reported as 1.5 times the worst time so far, because most samplers keep
+proposing configs that are reported as failed. A repetition is reported as a violation or with its time; both ways are
+compared.
 """
 
 import hashlib
@@ -87,7 +88,7 @@ class StudyPlayer:
         self._study.tell(self._pending.pop(place), self._value(place))
 
     def _value(self, place: int | None) -> float:
-        """Return the value to report for a config; None for a failed one."""
+        """Return the value to report for a config; None if the config failed."""
         time_us = float("inf") if place is None else float(self._ground.times_us[place])
         if time_us < float("inf"):
             return time_us

@@ -65,7 +65,7 @@ def variants() -> list[Contestant]:
 
 
 def steps() -> list[Contestant]:
-    """Return the default strategy with one component, with two, and so on."""
+    """Return versions of the default strategy: with one component, with two components, and so on."""
     return _of_variants({name: factory for name, (_, factory) in STEPS.items()})
 
 

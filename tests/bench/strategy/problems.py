@@ -1,7 +1,7 @@
 """Value of other problems' results: each recorded problem of attention is searched with the others' results.
 
-The results are those of searches of `LOGGED` trials. *Opposite* results are misleading: the fastest config has the
-slowest time, the second fastest the second slowest, and so on.
+The results come from searches with `LOGGED` trials. *Opposite* results are misleading: the fastest config has the
+longest time, the second fastest config has the second longest time, and so on.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ def champions(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 def advised(here: Place, others: Sequence[Earlier]) -> Context:
-    """Return a context with those warm starts, and with predicted configs as advice, as the service gives."""
+    """Return a context with the champions as warm starts and predicted configs as advice, as the service creates it."""
     configs = predicted(here.ground.space, here.whole.problem, others, PREDICTED)
     return replace(champions(here, others), advice=configs)
 

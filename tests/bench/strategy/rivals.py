@@ -33,7 +33,7 @@ class Distance:
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> Mapping[str, Distance]:
-    """Run what is missing in the archive, and score everything."""
+    """Run the runs that the archive lacks, and score all runs."""
     field = gather(effort, contestants, lambda _: Course(clock="steps", trials=BUDGET))
     found = {}
     for name, runs in field.runs.items():

@@ -58,7 +58,7 @@ class Run:
         return asdict(self) | rounded
 
     def best_us(self, ground: Ground, evaluations: int) -> Floats:
-        """Return the best time after 1, 2, … evaluations; the last one is repeated for a shorter run."""
+        """Return the best time after 1, 2, … evaluations; a shorter run repeats its last value."""
         best = np.minimum.accumulate(ground.times_us[self.places])[:evaluations]
         return np.concatenate([best, np.full(evaluations - len(best), best[-1] if len(best) else np.inf)])
 
@@ -69,11 +69,11 @@ class Run:
         return result
 
     def seconds_to(self, ground: Ground, goal: float) -> float:
-        """Return the time at which a config this close to the optimum had ended; infinite if none did."""
+        """Return the time until a config is this close to the optimum; infinite if there is none."""
         evaluations = self.evaluations_to(ground, goal)
         return self.ended_s[int(evaluations) - 1] if np.isfinite(evaluations) else float("inf")
 
     def evaluations_to(self, ground: Ground, goal: float) -> float:
-        """Return the number of evaluations until one was this close to the optimum; infinite if none was."""
+        """Return the number of evaluations until a config is this close to the optimum; infinite if there is none."""
         hits = np.flatnonzero(ground.times_us[self.places] <= goal * ground.optimum_us)
         return float(hits[0] + 1) if len(hits) else float("inf")

@@ -1,9 +1,9 @@
 """SMAC3's random-forest search (`HyperparameterOptimizationFacade`) on recorded spaces.
 
-SMAC has no constraints like those of kernels; of the reduced Hopper spaces 0.4 % of the points are valid. So its
-initial design is a number of random valid configs, and its acquisition function, expected improvement of the forest, is
-maximised over valid configs only: all of them where there are at most `CHALLENGERS`, else a random choice of that size.
-Both are in its favour. Everything else is SMAC's default.
+SMAC does not support such constraints as kernels have, and only 0.4 % of the points of the reduced Hopper spaces are
+valid. Therefore the initial design consists of random valid configs. The acquisition function, expected improvement of
+the forest, is maximised over at most `CHALLENGERS` valid configs: all valid configs, or a random choice. Both changes
+are in favour of SMAC. All other settings are SMAC's defaults.
 """
 
 import hashlib

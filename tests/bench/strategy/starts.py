@@ -1,7 +1,7 @@
 """``python -m tests.bench.strategy.starts``: recorded time of each start of a family on the recorded problems.
 
-A start is looked up in the recording. Where it has values that were not recorded, the recorded configs that differ from
-it in the fewest tunables are used instead, the fastest of them; the table states the number of differences.
+A start is looked up in the recording. If the start was not recorded, the fastest of the recorded configs that differ in
+the fewest tunables is used instead; the table states the number of differences.
 """
 
 import sys

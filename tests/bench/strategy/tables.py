@@ -156,7 +156,7 @@ def asking(found: Mapping[str, Sequence[Cost]]) -> str:
 
 
 def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]) -> str:
-    """Return a table of each component's value: the default's score minus that of the variant without the component."""
+    """Return a table of each component's value: the default's score minus the score without the component."""
     rows = [
         [name, *_gain(found[ours], each, len(grounds)), f"{each.mean_ratio:.3f}"]
         for name, each in found.items()

@@ -1,8 +1,8 @@
 """Value of another device's champion as advice, and cost of bad advice.
 
-Recordings of one kernel on two devices exchange their fastest configs. Bad advice is of two kinds, on any recording: a
-local optimum far from the best config, and the slowest configs, as many as champions are ever used. For comparison, a
-search with the same configs as warm start shows the cost of bad configs that the strategy trusts.
+Recordings of one kernel on two devices exchange their fastest configs. There are two kinds of bad advice: a local
+optimum far from the best config, and the slowest configs. Their number is the maximum number of champions that a search
+uses. For comparison, a search with the same configs as warm start shows the cost of bad configs that a strategy trusts.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ class Start:
 
     Attributes:
         p100: score after 100 evaluations.
-        trials: median number to come within 5 % of the optimum's speed; infinite if half of the runs did not.
+        trials: median number of trials until 95 % of the optimum's speed; infinite if half of the runs missed it.
     """
 
     p100: float
@@ -89,7 +89,7 @@ ADVICE: dict[str, tuple[Advice, Way]] = {
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Start | None]]:
-    """Return results by advice, then by space; None if there is no such advice."""
+    """Return the results by advice, then by space; None if the advice does not exist for a space."""
     return {
         name: [
             _start(ground, {way: configs}, strategy, seeds) if configs or advice is nothing else None

@@ -1,6 +1,6 @@
 """Variants of the default strategy with one component changed, and with components added one after the other.
 
-The name of a variant says its change, the name of a step says the component it adds.
+The name of a variant states its change; the name of a step states the component that it adds.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Factory: TypeAlias = Callable[[Context], Strategy]
 
 @dataclass(frozen=True, kw_only=True)
 class Dice(Outlook):
-    """A forecast that ranks configs at random, so that only the arms decide."""
+    """A forecast that ranks configs at random, so that only the operators decide."""
 
     rng: np.random.Generator
 
@@ -103,7 +103,7 @@ def _without(*arms: str) -> Factory:
 
 
 def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Blind(context.space)) -> Factory:
-    """Return a portfolio of only these arms; `judge` ranks their configs, by default at random."""
+    """Return a portfolio of only these operators; `judge` ranks their configs, by default at random."""
     return lambda context: Portfolio(context, arms=arms, surrogate=judge(context))
 
 

@@ -28,7 +28,7 @@ Series = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Samples of one confirmation with the most processes it may take; sample i of every series is from round i."""
+    """Samples of one confirmation with the maximum number of processes; sample i of every series is from round i."""
 
     challenger: Series
     again: Series

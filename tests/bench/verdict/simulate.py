@@ -67,8 +67,8 @@ def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
     """Judge confirmations of consecutive recorded processes; each process starts one.
 
     Returns:
-        How often a kernel is promoted over itself, for each assignment of series to roles; and how often the faster
-        kernel is promoted over the slower one.
+        The rate at which a kernel is promoted over itself, for each assignment of series to roles; and the rate at
+        which the faster kernel is promoted over the slower kernel.
     """
     count, rng = len(noise.processes), np.random.default_rng(0)
 

@@ -1,9 +1,9 @@
 """Times kernels for the zoo's calls against every baseline: ``make bench-zoo``.
 
-Each call is searched with the user's command, from the built-in starts, in a database of its own. Its ratio to the
-fastest baseline is taken from the search's confirmation if one ended in time; else the best config and all baselines
-are timed interleaved in a new process. The row of each finished call is printed at once and appended to the file of
-results; a later run with the same file continues after it.
+Each call is searched with the user's command, from the built-in starts, in a separate database. If a confirmation ended
+in time, the ratio to the fastest baseline is taken from it. Otherwise the best config and all baselines are timed
+interleaved in a new process. The row of each finished call is printed at once and appended to the file of results. A
+later run with the same file continues after the last row.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def measured(call: Call, row: Row, terms: Terms, folder: Path, *, comparing_s: f
 
 
 def confirmed_row(row: Row, view: SearchView) -> Row | None:
-    """Return the row with the times of the promoted config; None without a promotion against a baseline."""
+    """Return the row with the times of the promoted config; None if no config was promoted or no baseline was timed."""
     champion = view.champion
     if champion is None or champion.verdict is None or champion.verdict.baseline_speedup is None:
         return None

@@ -56,9 +56,9 @@ def audited(fleet: Fleet) -> Counter[str]:
 
 
 def _rightful(trial: Any) -> tuple[str, ...]:
-    """Return the outcomes that a trial may have apart from faults: recorded, or measured.
+    """Return the outcomes that a trial may have if no fault affects it: the recorded outcome, or measured.
 
-    With the default policy a trial whose worker was lost three times ends without an outcome for its config.
+    With the default policy, a trial whose worker was lost three times ends without an outcome of its config.
     """
     if trial.outcome_kind == "abandoned" and trial.losses >= Policy().max_worker_losses:
         return ("abandoned",)

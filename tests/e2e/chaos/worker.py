@@ -54,7 +54,7 @@ class Machine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the worker's environment. With its own lock folder, it does not wait for other measurements."""
+        """Return the worker's environment, with a separate lock folder: the worker waits for no other measurements."""
         own = {"HOME": str(self._folder), "TMPDIR": str(self._folder / "tmp")}
         if self._shim is not None:
             own |= {"LD_PRELOAD": str(self._shim), "SHIM_CLOCK": str(self._clock), "SHIM_FULL": str(self.data)}

@@ -1,4 +1,4 @@
-"""Every page is reachable, accessible, and requests nothing from other hosts."""
+"""Every page is reachable and accessible, and requests no content from other hosts."""
 
 import pytest
 from playwright.sync_api import Browser, expect

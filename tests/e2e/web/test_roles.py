@@ -1,4 +1,4 @@
-"""Roles in a browser: who sees which button, and how a champion is rolled back."""
+"""Roles in a browser: the buttons that each role sees, and the rollback of a champion."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The driver of toy devices. Toy sources are translated to C; the kernels run as those of the CPU do."""
+"""The driver of toy devices. Toy sources are translated to C, and the kernels run like CPU kernels."""
 
 import re
 from dataclasses import replace
@@ -65,10 +65,10 @@ class ToyDriver:
         return ToyCompiler(CPU.compiler().command)
 
     def sanitizer(self) -> None:
-        """None: there is none for toy kernels."""
+        """None, because no sanitizer exists for toy kernels."""
 
     def profiler(self) -> None:
-        """None likewise."""
+        """None, because no profiler exists for toy kernels."""
 
     def open(self, device: Device, objective: Objective, folder: Path) -> CpuSession:
         return CPU.open(device, objective, folder)
