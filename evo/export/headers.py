@@ -93,7 +93,6 @@ def flags_at(headers: Mapping[str, bytes], flags: Sequence[str], file: str) -> t
 
 
 def _source_folder(file: str) -> str:
-    """Return the path of the source's folder in the export."""
     return PurePosixPath(FAMILY, file).parent.as_posix()
 
 

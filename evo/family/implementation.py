@@ -51,7 +51,8 @@ class Implementation:
 
     Attributes:
         mode: ``template`` if Jinja2 renders the file; ``source`` if the file is used unchanged, with tunables and
-            problem fields as macros; ``triton`` for a Python file in which they are constants of the kernel.
+            problem fields as macros; ``triton`` if the file is a Triton source, with tunables and problem fields as
+            constants.
         file: path of the template or source, relative to the family's folder.
         language: language of the source.
         entry: name of the function to call.

@@ -131,7 +131,6 @@ class Field:
                 return ", ".join(self.choices)
 
     def _out_of_range(self, value: str, where: str) -> InvalidInput:
-        """Return the error for a number outside the field's limits."""
         low, high = (str(limit) if self.type == "int" else f"{limit:.16g}" for limit in (self.min, self.max))
         return InvalidInput(where, f"{value} is out of range; accepted: {low} … {high}")
 

@@ -14,7 +14,7 @@ CHECK_EFFORT = MAX_EFFORT // 100
 
 
 class EmptySpace(InvalidInput):
-    """No config satisfies the constraints. The message names the constraint that removed the last points.
+    """No combination of values satisfies all constraints. The message names a constraint that excludes all that remain.
 
     Args:
         found: description of the cause.
@@ -33,7 +33,7 @@ def explain(
     """Return the error for a space that is known to be empty.
 
     The constraints are applied in declared order, and the error names the first constraint after which no points are
-    left. Bisection finds it, because additional constraints never increase the number of points.
+    left. Bisection finds this constraint, because additional constraints never increase the number of points.
     """
 
     def kept(some: Sequence[Constraint], effort: int = MAX_EFFORT) -> int | None:
@@ -69,7 +69,7 @@ def explain(
 def _contradicted(
     blamed: Constraint, earlier: Sequence[Constraint], empty: Callable[[Sequence[Constraint]], bool]
 ) -> list[Constraint]:
-    """Return the earlier constraints that contradict the blamed constraint; empty if it contradicts itself."""
+    """Return the earlier constraints that contradict the blamed one; empty if the blamed one contradicts itself."""
     needed = list(earlier)
     for each in earlier:
         rest = [one for one in needed if one is not each]

@@ -1,8 +1,9 @@
 """Lists the valid points of a space without forming the whole product.
 
-Tunables are joined one at a time, beginning with the tunables of the constraint with the fewest combinations. A
-constraint removes points as soon as all its names are bound. Before that, a point is removed if interval bounds show
-that the constraint cannot hold (see `evo.space.bounds`).
+A point has a value for each tunable, a partial point only for the first tunables. Tunables are joined one at a time,
+beginning with the tunables of the constraint with the fewest combinations. A constraint removes points as soon as all
+its names are bound. Before that, a point is removed if interval bounds show that the constraint cannot hold (see
+`evo.space.bounds`).
 
 Partial points grow breadth first while they fit in memory. They are then completed depth first, block by block, so
 memory is limited for any product. A space that is far too large according to an estimate is not enumerated.

@@ -90,18 +90,18 @@ class CachedFunction:
     Args:
         places: positions of the tunables on which the function depends, in joining order.
         shape: number of values of each of these tunables.
-        question: function of the value ranks, one array per tunable.
+        function: function of the value ranks, one array per tunable.
     """
 
     def __init__(
         self,
         places: Sequence[int],
         shape: tuple[int, ...],
-        question: Callable[[Sequence[npt.NDArray[np.integer]]], Mask],
+        function: Callable[[Sequence[npt.NDArray[np.integer]]], Mask],
     ) -> None:
         self._places = places
         self._shape = shape
-        self._question = question
+        self._function = function
         self._known = np.full(math.prod(shape), UNKNOWN, dtype=np.int8)
 
     def of(self, partial: Partial) -> Mask:
@@ -118,7 +118,7 @@ class CachedFunction:
         return np.asarray(answers == 1)
 
     def _learn(self, codes: npt.NDArray[np.intp]) -> None:
-        self._known[codes] = self._question(np.unravel_index(codes, self._shape))
+        self._known[codes] = self._function(np.unravel_index(codes, self._shape))
 
 
 @dataclass(frozen=True, kw_only=True)

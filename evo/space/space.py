@@ -41,16 +41,16 @@ class Space:
             config is invalid.
 
     Attributes:
-        product_size: number of points of the full product of all values.
+        product_size: number of combinations of values, valid or not.
         valid_count: number of valid configs. None if there are more than `ENUMERATION_LIMIT` or if listing them takes
             too long; configs are then drawn at random.
         mechanisms: positions of the tunables that choose a mechanism. These are tunables with named alternatives, e.g.
             the copy engine, that share constraints with other tunables. Tunables in more constraints come first.
 
     Raises:
-        EmptySpace: no config is valid. The message names the constraint that removed the last points.
-        InvalidInput: a name is declared twice, a constraint contains an unknown name, or a key is not a point of the
-            product.
+        EmptySpace: no config is valid.
+        InvalidInput: a name is declared twice, a constraint contains an unknown name, or a key is not a combination of
+            the tunables' values.
     """
 
     def __init__(
@@ -237,10 +237,10 @@ class Space:
         return found
 
     def repair(self, config: Config | npt.ArrayLike, rng: np.random.Generator) -> Config:
-        """Return the valid config nearest to a config by `distance`, or a random one of the nearest.
+        """Return the valid config nearest to a config by `distance`. Of several nearest configs, return a random one.
 
-        A valid config is returned unchanged. The result is exact for an enumerated space, and within the effort of
-        `Drawn.nearest` for other spaces.
+        A valid config is returned unchanged. In a space that is not enumerated, the result may be near but not nearest;
+        see `Drawn.nearest`.
 
         Args:
             config: a config, or its row of value ranks.
@@ -251,10 +251,10 @@ class Space:
         return self.decode(self._valid.nearest(self._distances(row), rng))
 
     def distance(self, a: Config, b: Config) -> float:
-        """Return the sum of the distances of all tunables.
+        """Return the distance between two configs: the sum of the distances in all tunables.
 
-        For an ordinal tunable, the distance is the difference of ranks divided by the largest difference. For other
-        tunables, it is 0 if the values are equal and 1 otherwise.
+        In an ordinal tunable, the distance is the difference of ranks divided by the largest difference. In other
+        tunables, the distance is 0 if the values are equal and 1 otherwise.
         """
         distances = self._distances(self.encode(a))
         return float(sum(each[rank] for each, rank in zip(distances, self.encode(b), strict=True)))

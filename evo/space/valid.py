@@ -17,7 +17,8 @@ Distances = Sequence[npt.NDArray[np.float64]]
 """For each tunable in declared order, the distance of each of its values from a given point."""
 
 TIE = 1e-9
-"""Distances that differ by less than this are equal. They are sums of fractions, whose rounding depends on the order.
+"""Distances that differ by less than this are equal. A distance is a sum of fractions, whose rounding error depends on
+the order of the terms.
 """
 
 MAX_CHANGES = 128
@@ -29,8 +30,8 @@ class Nearest:
     """Searches for the valid point nearest to a given point.
 
     The search first checks points that differ in one or two tunables, because the nearest valid point is almost always
-    among them. If three changes could be cheaper, a beam search builds points step by step. It keeps the `BEAM_WIDTH`
-    cheapest partial points that could still be nearer. The result is exact if the beam is wide enough and at most
+    among them. If a point that differs in three tunables could be nearer, a beam search builds points step by step. It
+    keeps the `BEAM_WIDTH` nearest partial points. The result is exact if the beam is wide enough and at most
     `MAX_CHANGES` single changes have to be considered.
 
     Attributes:
@@ -91,7 +92,7 @@ class Nearest:
         return self.plan.declared(partial)[0] if partial.rows else None
 
     def _cheapest(self, partial: Partial) -> Partial:
-        """Return at most `BEAM_WIDTH` points, cheapest first. Points with equal cost are in random order."""
+        """Return at most `BEAM_WIDTH` points, nearest first. Equally near points are in random order."""
         order = np.lexsort((self.rng.random(partial.rows), np.round(self._cost(partial), 9)))
         return partial.take(order[:BEAM_WIDTH])
 
@@ -196,8 +197,8 @@ class Drawn:
     and rejects invalid results. Each valid point is therefore equally likely.
 
     If few completions are valid, or if `MAX_DRAWS` draws give too few points, points are taken from pools. A pool is
-    built step by step from random prefixes when it is first used; each valid point is equally likely to be in it. A
-    draw chooses the order of the pools.
+    built step by step from random prefixes when it is first used. Each valid point is equally likely to be in a pool. A
+    draw uses the pools in random order.
 
     If the pools are exhausted too, all points below random prefixes are enumerated. This favours points below prefixes
     with few points.

@@ -1,4 +1,4 @@
-"""Search strategies by name. All implement the contract of `evo.strategy.base`.
+"""Search strategies by name. All strategies implement the contract of `evo.strategy.base`.
 
 A strategy is a class decorated with `@strategy("name")` in a module of this package, or a class that another package
 lists in the entry-point group ``kernel_evo.strategies``.

@@ -51,7 +51,8 @@ class Strategy(Protocol):
 class Patient(Protocol):
     """A strategy that limits the number of pending trials, so that later proposals can use more results.
 
-    The limit must be a pure function of the history and at least 1. As trials end, it may only grow or disappear.
+    The limit must be a pure function of the history and at least 1. As trials end, the limit may grow or disappear, but
+    not fall.
     """
 
     def most_pending(self, history: History) -> int | None:

@@ -1,7 +1,7 @@
 """TPE over the valid configs: candidates are drawn from the density of good configs and chosen by density ratio.
 
-Unlike Optuna's sampler (`evo.strategy.tpe`), it uses the constraints, and the time of a proposal does not grow with the
-history.
+Unlike Optuna's sampler (`evo.strategy.tpe`), this strategy uses the constraints, and the time of a proposal does not
+grow with the history.
 """
 
 import numpy as np

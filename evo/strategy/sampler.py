@@ -156,7 +156,6 @@ class KernelEvoSampler(BaseSampler):
         return self._common
 
     def _clear_if_changed(self, study: Study, search_space: dict[str, BaseDistribution]) -> None:
-        """Clear the state if the study or the space has changed."""
         self._of_study(study)
         key = (study.direction, *search_space.items())
         if key == self._met:

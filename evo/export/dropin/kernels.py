@@ -100,7 +100,7 @@ class Kernel:
 class Launch:
     """A kernel on one device, with values for its scalars and shapes for its outputs.
 
-    It runs on PyTorch's current stream of the device. Calls by several threads wait for each other.
+    The kernel runs on PyTorch's current stream of the device. Calls by several threads wait for each other.
     """
 
     __slots__ = ("_start", "_templates")

@@ -83,15 +83,14 @@ def _measured(entry: Entry) -> Iterator[Measured]:
                 family=entry.family,
                 problem=entry.problem,
                 model=entry.model,
-                machine=_machine(entry.device),
+                machine=_device_name(entry.device),
                 kernel_us=entry.time_us,
                 called_us=called_us,
                 torch_us=torch_us,
             )
 
 
-def _machine(kind: str) -> str:
-    """Return the name of this machine's device."""
+def _device_name(kind: str) -> str:
     if kind == "cuda":
         return str(torch.cuda.get_device_name())
     try:

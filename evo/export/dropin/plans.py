@@ -36,7 +36,7 @@ class Plan:
         copies: True if the report counts the conversions as copies into the kernel's layout.
         offsets: byte offset of each input from the first one, if the inputs are views of one tensor that the kernel
             reads as a whole; else empty.
-        unread: addresses that are passed after those of the inputs but are not read by the kernel.
+        unread: addresses that are passed after the inputs' addresses, but that the kernel does not read.
     """
 
     count: Entry | Fallback

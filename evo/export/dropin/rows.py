@@ -24,7 +24,6 @@ def softmax(
 
 
 def _is_not_last(input: torch.Tensor, dim: int | None) -> bool:
-    """Return True if `dim` is not the last dimension."""
     rank = input.ndim
     return dim is None or rank == 0 or not -rank <= dim < rank or dim % rank != rank - 1
 

@@ -56,9 +56,9 @@ class Access:
 
 
 class Accesses:
-    """The accesses of a function to its parameters, followed through calls of functions and macros of the same file.
+    """The accesses of a function to its parameters, including accesses in functions and macros that it calls.
 
-    The code is assumed to run in the order of the text.
+    Only functions and macros of the same file are read. The code is assumed to run in the order of the text.
     """
 
     def __init__(self, function: Function, helpers: Mapping[str, tuple[Function, ...]]) -> None:
@@ -271,7 +271,7 @@ class _Body:
         return name if _WORD.fullmatch(name) else ""
 
     def _callee_place(self, bracket: int) -> int:
-        """Return the position of the name before a bracket and its template arguments; else that of the bracket."""
+        """Return the position of the name before a bracket and its template arguments, or else of the bracket."""
         place = bracket - 1
         if self._token(place) == ">":
             while place >= max(0, bracket - _DEEPEST) and self._token(place) != "<":

@@ -1,7 +1,7 @@
 """Configs of ``@triton.autotune``, evaluated from the syntax tree without running the file.
 
-The following expressions are understood: lists and comprehensions of ``triton.Config``; names and calls of functions of
-the file that return such lists; and ``list(filter(…))`` around them, whose filter is ignored.
+The following expressions are understood: lists and comprehensions of ``triton.Config``, variables with such a list,
+calls of functions of the file that return such a list, and ``list(filter(…))`` of such a list. The filter is ignored.
 """
 
 import ast

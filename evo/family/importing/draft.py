@@ -97,12 +97,12 @@ class Draft:
 
     Attributes:
         deterministic: False if the function adds floating-point numbers atomically.
-        grid, block: launch of a CUDA or Triton kernel; empty for a C function. Triton chooses the block.
+        grid, block: expressions for the launch of a kernel; empty for a C function. Triton kernels have only a grid.
         derived: expressions of derived values, by name.
         starts: configs to try first.
         descriptors: block extents of arguments that a Triton kernel takes as tensor descriptors, by argument. The
             extents are empty if the source does not state them.
-        notes: further points that a person must decide.
+        notes: further decisions that a person must make.
     """
 
     kind: str
@@ -206,7 +206,7 @@ def with_roles(draft: Draft, roles: Mapping[str, str], taken: Collection[str]) -
 
 
 def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
-    """Return the values of each macro; several if its definition depends on a condition."""
+    """Return the values of each macro. A macro has several values if it has several definitions."""
     values: dict[str, list[int]] = {}
     for each in macros:
         values.setdefault(each.name, []).append(each.value)

@@ -211,7 +211,6 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
 
 
 def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
-    """Yield the arguments of the call of the imported function."""
     for place, parameter in enumerate(answer.parameters):
         value = _passed(parameter, draft)
         yield value if place < answer.positional else f"{parameter}={value}"

@@ -99,7 +99,7 @@ def _of_cuda(name: str, arguments: str) -> str:
 
 
 def _parameters(call: Sequence[Argument]) -> str:
-    """Return the parameters of a call in C. If a dtype has no C type, or is the name of a field, it is unchanged."""
+    """Return the parameters of a call as C code. A dtype without a C type, or the name of a field, is kept."""
     parts = []
     for each in call:
         c_type = _TYPES.get(each.dtype, each.dtype)

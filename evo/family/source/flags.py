@@ -292,7 +292,7 @@ def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
 
 
 def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the flags with new paths of header folders, and with absolute paths in place of relative ones.
+    """Return the flags with new paths of header folders, and with absolute paths in place of relative paths.
 
     Args:
         family: folder at which relative paths start.

@@ -28,8 +28,8 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
     """Return an error text with a correction if a comparison with a text can never be true; else None.
 
-    A name with only one possible value may be compared with other values, because its author may have fixed it
-    temporarily.
+    A name with only one possible value may be compared with other values, because the author may have removed the other
+    values temporarily.
     """
     for name, text in _comparisons(tree):
         values = choices.get(name, ())

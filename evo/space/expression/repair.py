@@ -244,7 +244,7 @@ def _argument(call: ast.Call, function: str) -> ast.expr | None:
 
 
 def _conjunction(node: ast.Compare) -> ast.expr | None:
-    """Rewrite ``a == 1 & b == 2`` as two comparisons; Python reads it as a chain around ``1 & b``."""
+    """Rewrite ``a == 1 & b == 2`` as two comparisons. Python would read a chain of comparisons around ``1 & b``."""
     if len(node.ops) != 2:
         return None
     match node.comparators[0]:

@@ -95,7 +95,7 @@ class Posterior:
 
 
 def fit(points: Points, values: Floats, names: Flags) -> Covariance:
-    """Return the covariance function with the greatest posterior probability. Its variance is maximised analytically.
+    """Return the covariance function with the greatest posterior probability. The variance is computed analytically.
 
     Args:
         points: observed points.

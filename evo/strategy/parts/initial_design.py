@@ -20,8 +20,8 @@ BEFORE = 2
 """Number of configs of the advice that are tried before the warm starts."""
 
 FIRST, SHARE = 8, 0.5
-"""Limit of pending trials: at first a constant, later a fraction of the ended trials. Trials that are pending at the
-same time cannot use each other's results, so the limit grows as the search learns.
+"""Limit of pending trials: `FIRST`, or the fraction `SHARE` of the ended trials if this is more. Trials that are
+pending at the same time cannot use each other's results.
 """
 
 CANDIDATES = 16

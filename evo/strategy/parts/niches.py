@@ -1,7 +1,8 @@
 """Niches: groups of configs with the same mechanisms. Each niche gets some trials before it is judged.
 
 A mechanism is, e.g., the choice of a copy engine; see `Space.mechanisms`. The mechanism of the best config may be slow
-at first, because its other tunables need values that the elites do not have, and configs between them are slower.
+at first, because the remaining tunables need values that the elites do not have, and a config with only some of these
+values is slower than the elites.
 Successive halving therefore gives every niche a trial, and the faster niches further trials.
 
 Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*, AISTATS

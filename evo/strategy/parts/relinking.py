@@ -22,8 +22,8 @@ class Relinking:
 
     Constraints tie tunables together: for example, the copy engine may need a producer warp, which needs a different
     number of stages. Changing one value then makes the config invalid, and so do most pairs of changes. A path
-    therefore starts at a valid config that has the wanted value. Step by step, the values of the given config are
-    copied to it as long as the result is valid.
+    therefore starts at a valid config that has the wanted value. Step by step, values of the given config are copied to
+    the start config as long as the result is valid.
     """
 
     def __init__(self, space: Space) -> None:

@@ -115,7 +115,7 @@ class Surrogate:
         self._kernel: tuple[tuple[object, int], Covariance] | None = None
 
     def learn(self, seen: Observations) -> Outlook:
-        """Train on the observations. At least two of them must have a time.
+        """Return models trained on the observations, of which at least two must have a time.
 
         Pending configs are assumed to have the predicted result (kriging believer), so that workers try different
         regions.

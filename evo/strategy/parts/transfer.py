@@ -45,8 +45,7 @@ class Earlier:
 
     Attributes:
         problem: values of the problem's fields.
-        results: config and cost of each measured trial. The cost is the time in µs, or the cost under the search's
-            metric.
+        results: config and cost of each measured trial.
     """
 
     problem: Mapping[str, Value]

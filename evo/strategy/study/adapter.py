@@ -18,7 +18,8 @@ from evo.trial.outcome import Abandoned, LaunchFailed, Measured, Outcome, Pruned
 from evo.trial.timing import Timing
 
 PROPOSED = "kernel_evo:given"
-"""System attribute of a trial that contains the config proposed for it. The trial may use only some of its parameters.
+"""System attribute of a trial that contains the config proposed for the trial. The trial may use only some of the
+config's parameters.
 """
 
 

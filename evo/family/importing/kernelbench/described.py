@@ -1,7 +1,7 @@
 """Describes a file in KernelBench's format by running it: tensors, shapes, cases and accuracy.
 
-Because this runs the file, use a separate process: ``python -m evo.family.importing.kernelbench FILE`` prints the
-description as JSON.
+The file is arbitrary code, so run it in a separate process: ``python -m evo.family.importing.kernelbench FILE`` prints
+the description as JSON.
 """
 
 import inspect
@@ -357,7 +357,7 @@ def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
 def _tail(shapes: Fitted, file: _File) -> dict[str, str]:
     """Return different sizes for as many problem fields as the KernelBench file accepts.
 
-    They are used for a correctness case with a second shape.
+    The sizes are used for a correctness case with a second shape.
     """
     chosen: dict[str, str] = {}
     values = dict(shapes.fields)
