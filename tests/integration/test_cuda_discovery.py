@@ -87,7 +87,7 @@ def test_unresponsive_gpu_does_not_hide_other_gpus(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(13000, ("NVIDIA L4", None, "NVIDIA H200")))
     report = survey((13, 0))
     assert [gpu["name"] for gpu in report["gpus"]] == ["NVIDIA L4", "NVIDIA H200"]
-    assert report["obstacle"] == f"GPU 1 cannot be used: {BUSY} (`nvidia-smi` may say more)"
+    assert report["obstacle"] == f"GPU 1 cannot be used: {BUSY} (`nvidia-smi` may give more information)"
     assert (index_of(FIRST), index_of(THIRD)) == (0, 2)
     with pytest.raises(CudaUnusableError, match=r"GPU-0: this GPU is no longer .*; GPU 1 cannot be used: cudaErrorD"):
         index_of("GPU-0")

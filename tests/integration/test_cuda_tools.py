@@ -128,7 +128,7 @@ def test_requested_profiler_counters_are_in_the_recorded_list_of_a_gpu() -> None
         ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", "may not read the GPU's counters"),
         ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n", "Failed to initialize the profiler"),
         ("==WARNING== No kernels were profiled.\n", "==WARNING== No kernels were profiled."),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )
 def test_ncu_output_gives_the_reason_why_there_is_no_profile(log: str, reason: str) -> None:

@@ -307,7 +307,7 @@ def test_cuda_headers_are_found(compiler: NvrtcCompiler) -> None:
 
 
 def test_unknown_architecture_is_refused_with_the_known_architectures(compiler: NvrtcCompiler) -> None:
-    with pytest.raises(NoNvrtcError, match=r"compiles for .*sm_90.*, not sm_12"):
+    with pytest.raises(NoNvrtcError, match=r"compiles for .*sm_90.*, not for sm_12"):
         compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
 
 
@@ -555,4 +555,4 @@ def test_failures_of_a_test_compilation_are_listed_per_architecture(
     assert "compiles for" in found["sm_12"]
     broken = CompileFailed(log="nvrtc: error: failed to open libnvrtc-builtins.so.13.0.\nmore")
     monkeypatch.setattr(NvrtcCompiler, "compile", lambda *_, **__: broken)
-    assert "reinstall the package that brings NVRTC" in failures(compiler, ["sm_89"])["sm_89"]
+    assert "reinstall the package that contains NVRTC" in failures(compiler, ["sm_89"])["sm_89"]

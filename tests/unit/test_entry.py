@@ -89,7 +89,7 @@ def test_error_of_a_missing_entry_suggests_the_kernels_of_the_binary(compiled: C
         "scale", compiled("_Z5scalePf", "other")
     )
     instances = absent("scale", compiled("_Z5scaleIfEvPT_", "_Z5scaleIdEvPT_"))
-    assert 'write entry = "_Z5scaleIfEvPT_" or entry = "_Z5scaleIdEvPT_" in family.toml' in instances
+    assert 'set entry = "_Z5scaleIfEvPT_" or entry = "_Z5scaleIdEvPT_" in family.toml' in instances
     assert "extern" not in instances
     assert 'entry = "scale2"' in absent("scale", compiled("scale2"))
     assert 'extern "C" __global__ void scale(' in absent("scale", "ptxas info : 0 bytes gmem")

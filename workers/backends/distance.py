@@ -64,7 +64,7 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
             not_finite = int(difference.size - np.count_nonzero(finite))
             difference = difference[finite]
         largest = max(float(difference.max(initial=0.0)), -float(difference.min(initial=0.0)))
-        squares = float(np.einsum("i,i->", difference, difference))  # `np.dot` would start threads
+        squares = float(np.einsum("i,i->", difference, difference))  # no BLAS threads
         return unwritten, not_finite, squares, largest
 
     judged = in_pieces(judge, flat.size)

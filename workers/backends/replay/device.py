@@ -1,4 +1,4 @@
-"""Device kind for recorded spaces: recordings contain the results of configs, so kernels are never compiled or run."""
+"""Device kind for recorded spaces: recordings contain the results of configs, and kernels are never run."""
 
 from pathlib import Path
 from typing import NoReturn
