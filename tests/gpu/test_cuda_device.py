@@ -50,7 +50,7 @@ def test_kernel_computes_its_output_and_leaves_guard_bands_intact(bench: Workben
     assert np.isnan(buffers.read("out")).all()
 
 
-def test_refilled_buffers_give_the_results_of_the_new_inputs(bench: Workbench, session: CudaSession) -> None:
+def test_kernel_uses_the_new_inputs_of_refilled_buffers(bench: Workbench, session: CudaSession) -> None:
     kernel, other = bench.load(DOUBLE), {"x": INPUTS["x"] + 5000}
     buffers = session.allocate((X, OUT), INPUTS)
     buffers.refill(session.allocate((X, OUT), other))
@@ -86,7 +86,7 @@ def test_scalars_are_passed_by_value(bench: Workbench, session: CudaSession) -> 
     assert (buffers.read("out") == 3).all()
 
 
-def test_bad_binaries_and_launches_raise_launch_error_and_keep_the_device_usable(
+def test_invalid_binaries_and_launches_raise_launch_error_and_keep_the_device_usable(
     session: CudaSession, gpu: Device, tmp_path: Path
 ) -> None:
     path, _ = compiled('extern "C" __global__ void f() {}', gpu, tmp_path)

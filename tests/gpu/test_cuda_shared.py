@@ -15,7 +15,7 @@ STRANGER = (
 )
 
 
-def test_program_using_the_gpu_is_listed_only_while_it_runs(gpu: Device) -> None:
+def test_program_that_uses_the_gpu_is_listed_only_while_running(gpu: Device) -> None:
     stranger = subprocess.Popen([sys.executable, "-c", STRANGER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert stranger.stdout is not None

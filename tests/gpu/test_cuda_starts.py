@@ -13,7 +13,7 @@ from tests.starts import SEARCHED, built_starts
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("family", "problem"), SEARCHED)
-def test_initial_configs_compile_with_the_gpu_machines_compiler(
+def test_initial_configs_compile_with_the_compiler_of_the_gpu_machine(
     gpu: Device, family: str, problem: str, tmp_path: Path
 ) -> None:
     for built in built_starts(family, problem, gpu, tmp_path):

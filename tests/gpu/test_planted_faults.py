@@ -154,7 +154,9 @@ def test_memcheck_reports_reads_beyond_a_buffer_of_1024_bytes(gpu: Device, tmp_p
     assert "Invalid __global__ read of size 4 bytes" in " ".join(read("memcheck", log).findings)
 
 
-def test_correct_faster_kernel_is_sanitized_profiled_repeated_and_promoted(workshop: Workshop) -> None:
+def test_correct_faster_kernel_passes_sanitizers_profiler_and_further_processes_and_is_promoted(
+    workshop: Workshop,
+) -> None:
     report, verdict = workshop.confirmed("none")
     assert report.failure is None, report.failure
     assert all(not each.findings for each in report.sanitizers), report.sanitizers

@@ -65,7 +65,7 @@ def test_ablation_measures_and_stores_every_single_change_of_the_champion(stage:
     assert stage.claim() == []
 
 
-def test_failed_change_is_stored_and_incomplete_ablation_report_is_refused(stage: Stage) -> None:
+def test_failed_change_of_an_ablation_is_stored_and_an_incomplete_report_is_refused(stage: Stage) -> None:
     search = searched(stage)
     stage.conductor.orders.ablate(search, values=True)
     lease = stage.one()

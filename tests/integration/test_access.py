@@ -218,7 +218,7 @@ def test_token_expiry_follows_the_clock_of_the_service(callers: Callers, monkeyp
 
 
 @pytest.mark.parametrize("secret", ["", "nonsense", "kev_0123456789ab_" + "x" * 43, "ключ", "kev_" + "0" * 500])
-def test_invalid_tokens_are_refused(callers: Callers, secret: str) -> None:
+def test_malformed_and_unknown_tokens_are_refused(callers: Callers, secret: str) -> None:
     client = callers.service.client(address=f"10.0.0.{len(secret) % 200}")
     response = client.get(f"{API}/searches", headers={"Authorization": b"Bearer " + secret.encode()})
     assert response.status_code == 401
@@ -411,7 +411,7 @@ def test_large_body_with_an_idempotency_key_is_refused(callers: Callers) -> None
     assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
 
 
-def test_no_secret_is_stored_and_the_last_administrator_is_kept(tmp_path: Path) -> None:
+def test_database_contains_no_secret_and_the_last_administrator_cannot_revoke_itself(tmp_path: Path) -> None:
     with serving(tmp_path / "evo.db") as service:
         anybody = service.client()
         key = {"Idempotency-Key": "again"}

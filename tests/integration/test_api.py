@@ -117,7 +117,7 @@ def test_champion_is_rolled_back_to_the_previous_champion(rest: Rest) -> None:
     assert rest.http.get("/champions").json()["items"] == []
 
 
-def test_report_is_found_by_its_binary_digest(rest: Rest) -> None:
+def test_report_is_found_by_the_digest_of_its_binary(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()["id"]
     rest.report(rest.claim()[0])
@@ -177,7 +177,7 @@ def test_result_of_released_lease_is_refused_and_repeated_result_is_accepted_onc
     assert rest.report(lease).json() == {"accepted": True, "repeated": True}
 
 
-def test_every_result_of_a_batch_gets_its_own_status(rest: Rest) -> None:
+def test_every_result_of_a_batch_gets_a_separate_status(rest: Rest) -> None:
     rest.prepare()
     search = rest.submit()
     rest.report(rest.claim()[0])
@@ -311,7 +311,9 @@ def test_artefacts_sent_with_a_result_are_stored(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("how", ["never stored", "file lost", "file cut", "row lost"])
-def test_answer_to_a_result_lists_the_artefacts_missing_from_the_service(rest: Rest, tmp_path: Path, how: str) -> None:
+def test_response_to_a_result_lists_the_artefacts_missing_from_the_service(
+    rest: Rest, tmp_path: Path, how: str
+) -> None:
     """A worker may have uploaded an artefact that was later removed, by collection or by restoring a backup."""
     content = b"source"
     digest = hashlib.sha256(content).hexdigest()
@@ -561,7 +563,7 @@ def test_every_route_is_in_the_rest_reference() -> None:
             assert f"`{method.upper()} {path.removeprefix('/api/v1')}`" in text, f"{method} {path} is not documented"
 
 
-def test_second_service_is_refused_with_the_address_of_the_first(tmp_path: Path) -> None:
+def test_second_service_is_refused_and_the_error_states_the_address_of_the_first(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as first:
         url = announced(database)

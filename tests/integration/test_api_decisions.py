@@ -63,7 +63,7 @@ def listed(rest: Local, path: str, key: str = "id", **query: Any) -> list[Any]:
         cursor = {"cursor": page.json()["next"]}
 
 
-def test_notes_priority_and_archive_are_edited(rest: Local) -> None:
+def test_notes_priority_and_archive_state_of_a_search_can_be_edited(rest: Local) -> None:
     search = rest.submit(notes="first idea", priority=2)
     assert (search["notes"], search["priority"], search["archived"]) == ("first idea", 2, False)
     path = f"/searches/{search['id']}"
@@ -80,7 +80,7 @@ def test_notes_priority_and_archive_are_edited(rest: Local) -> None:
     assert listed(rest, "/searches") == [search["id"]]
 
 
-def test_higher_priority_then_older_search_gets_work_first(rest: Local) -> None:
+def test_search_with_the_highest_priority_gets_work_first_and_then_the_oldest_search(rest: Local) -> None:
     old, new, urgent = rest.submit()["id"], rest.submit(seed=1)["id"], rest.submit(seed=2, priority=5)["id"]
     assert rest.claim()[0].terms.search_id == urgent
     rest.http.patch(f"/searches/{new}", json={"priority": 6})
@@ -263,7 +263,7 @@ def test_idempotency_keys_stay_valid_after_a_clock_jump_until_they_are_deleted(
     assert rest.http.post("/searches", json=body, headers=key).json()["id"] == 2
 
 
-def test_warm_start_configs_are_tried_first_and_invalid_configs_counted(rest: Local) -> None:
+def test_warm_start_configs_are_tried_first_and_invalid_configs_are_counted(rest: Local) -> None:
     configs = [{"BLOCK": 16, "UNROLL": 4}, {"BLOCK": 8}, {"BLOCK": 8, "UNROLL": 1}, {"WIDTH": 3}, {"BLOCK": 3}]
     view = rest.submit(strategy="portfolio", warm_start={"source": "cache.json", "configs": configs})
     assert view["warm_start"] == {"source": "cache.json", "used": 1, "invalid": 3, "spare": 1, "predicted": False}

@@ -190,7 +190,7 @@ def test_transaction_in_another_database_does_not_delay_events(stage: Stage, req
         assert current_position(stage) > before
 
 
-def test_event_position_from_before_a_restore_is_not_accepted_as_stored(stage: Stage) -> None:
+def test_event_position_from_before_a_restore_does_not_count_as_stored(stage: Stage) -> None:
     """A restored database assigns the event numbers after the backup a second time."""
     stage.submit()
     lost = current_position(stage)
@@ -210,7 +210,7 @@ def test_failed_transaction_leaves_no_event(stage: Stage) -> None:
     assert current_position(stage) == before
 
 
-def test_old_events_are_deleted_and_their_numbers_not_reused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_events_are_deleted_and_their_numbers_are_not_reused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.submit()
     list(stage.play(6))
     last = current_position(stage)

@@ -81,7 +81,7 @@ def ended_with_hook(stage: Stage, courier: WebhookDelivery) -> int:
     return search
 
 
-def test_signed_webhook_is_delivered_once_although_two_processes_deliver(stage: Stage) -> None:
+def test_signed_webhook_is_delivered_once_by_two_processes(stage: Stage) -> None:
     receiver = Receiver(204)
     search = ended_with_hook(stage, courier_of(stage, receiver))
     for _ in range(2):
@@ -183,7 +183,7 @@ def with_artefact(stage: Stage, store: Artefacts, content: bytes) -> str:
     return digest
 
 
-def test_collection_deletes_old_searches_but_keeps_searches_of_champions(
+def test_collection_deletes_old_searches_except_searches_of_champions(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Artefacts(tmp_path / "artefacts")
@@ -246,7 +246,9 @@ def listed(stage: Stage) -> list[str]:
         return sorted(row.id for row in Fleet(session).workers())
 
 
-def test_departed_workers_are_deleted_unless_needed(stage: Stage, tmp_path: Path) -> None:
+def test_departed_workers_are_deleted_unless_they_hold_jobs_or_quarantined_devices(
+    stage: Stage, tmp_path: Path
+) -> None:
     search = stage.submit()
     for name in ("busy", "aside", "left", "silent"):
         stage.register_worker(name)
@@ -266,7 +268,7 @@ def test_departed_workers_are_deleted_unless_needed(stage: Stage, tmp_path: Path
     assert stage.trials(search)[0].number == 0, "the results of a deleted worker are kept"
 
 
-def test_workers_and_invalid_tokens_are_deleted_after_their_age_limit(stage: Stage, tmp_path: Path) -> None:
+def test_collection_deletes_workers_and_invalid_tokens_after_their_age_limit(stage: Stage, tmp_path: Path) -> None:
     stage.register_worker()
     with stage.database.write() as session:
         tokens = Tokens(session)
@@ -288,7 +290,7 @@ def test_workers_and_invalid_tokens_are_deleted_after_their_age_limit(stage: Sta
     assert expired != valid
 
 
-def test_last_token_is_kept_so_that_the_service_stays_closed(stage: Stage, tmp_path: Path) -> None:
+def test_collection_keeps_the_last_token_so_that_the_service_stays_closed(stage: Stage, tmp_path: Path) -> None:
     with stage.database.write() as session:
         issued = [Tokens(session).issue(Terms(name="t"), by="me", now=stage.now)[1].id for _ in range(3)]
         for token_id in issued:
@@ -426,7 +428,7 @@ def test_failing_step_of_the_collection_does_not_block_other_steps(
     assert set(PARTS) - set(ran) == unreached
 
 
-def test_nothing_is_deleted_by_age_after_the_clock_jumped_ahead(
+def test_collection_deletes_nothing_by_age_after_the_clock_jumped_ahead(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = stage.submit()

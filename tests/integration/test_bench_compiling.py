@@ -6,7 +6,7 @@ from tests.bench import compiling
 from workers.backends.cuda.compilers.nvrtc import NoNvrtcError, NvrtcCompiler
 
 
-def test_table_has_a_row_per_architecture_that_supports_the_problem(
+def test_compile_table_has_a_row_per_architecture_that_supports_the_problem(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:

@@ -19,7 +19,7 @@ UNROLL = [1, 2]
 
 
 @pytest.mark.long
-def test_interrupted_recording_is_completed_without_measuring_twice(tmp_path: Path) -> None:
+def test_interrupted_recording_is_completed_without_repeated_measurements(tmp_path: Path) -> None:
     (tmp_path / "spaces.toml").write_text(SPACES)
     arguments = ["--to", str(tmp_path), "--definitions", str(tmp_path / "spaces.toml"), "--device", "cpu"]
     arguments += ["--cache", str(tmp_path / "cache"), "--jobs", "1", "--minutes"]

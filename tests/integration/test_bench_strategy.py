@@ -10,7 +10,7 @@ from tests.bench.strategy.__main__ import main as bench
 from tests.data import synthetic
 
 
-def test_second_run_replays_stored_runs_with_the_same_result(
+def test_second_benchmark_reuses_stored_runs_and_gives_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "small.json.gz").write_bytes(gzip.compress(synthetic.FILE.read_bytes()))

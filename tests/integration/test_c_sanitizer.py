@@ -198,7 +198,7 @@ def test_untrusted_source_is_built_in_the_sandbox(tmp_path: Path) -> None:
         assert len(memory.findings) == findings
 
 
-def test_sanitizer_builds_equal_sources_and_arguments_once(tmp_path: Path) -> None:
+def test_sanitizer_builds_a_kernel_once_for_equal_sources_and_arguments(tmp_path: Path) -> None:
     builds, inputs = tmp_path / "builds", tmp_path / "inputs"
     for each in (builds, inputs):
         each.mkdir()

@@ -26,7 +26,7 @@ def test_cc_variable_selects_the_compiler() -> None:
     assert find_compiler({"CC": "gcc -pipe", "PATH": "/usr/bin:/bin"}) == ("gcc", "-pipe")
 
 
-def test_error_names_the_missing_compiler_of_cc() -> None:
+def test_error_names_the_missing_compiler_in_the_cc_variable() -> None:
     with pytest.raises(NoCompilerError, match="CC: 'no-such-cc'"):
         find_compiler({"CC": "no-such-cc -O1", "PATH": "/usr/bin"})
 
@@ -112,7 +112,7 @@ def test_compile_error_is_an_outcome_with_the_message_of_the_compiler(compiler: 
     assert "undeclared" in result.log
 
 
-def test_hanging_compiler_is_stopped_with_its_children(tmp_path: Path) -> None:
+def test_hanging_compiler_is_stopped_with_its_child_processes(tmp_path: Path) -> None:
     stuck = tmp_path / "stuck-cc"
     stuck.write_text("#!/bin/sh\necho thinking\nsleep 60 & sleep 60\n")
     stuck.chmod(0o755)

@@ -88,7 +88,9 @@ def test_exported_folder_contains_kernel_loaders_evidence_and_report(exported: P
     assert "://" not in page
 
 
-def test_export_with_top_writes_runners_up_as_not_promoted(line: CommandLine, searched: Ended, tmp_path: Path) -> None:
+def test_export_with_top_marks_the_next_fastest_kernels_as_not_promoted(
+    line: CommandLine, searched: Ended, tmp_path: Path
+) -> None:
     """Each runner-up has a folder of its own with its evidence, and is marked as not promoted."""
     folder = tmp_path / "best"
     told = line.run("champion", "export", "1", "--top", "3", "--to", str(folder))
@@ -306,7 +308,7 @@ def test_measure_says_that_its_times_are_quick_and_reports_work_skipped_in_repea
     assert line.run(*command, "--json").json["doubt"]
 
 
-def test_measure_of_an_imported_family_reports_all_problems_at_once(line: CommandLine) -> None:
+def test_measure_of_an_unfinished_imported_family_reports_all_faults_at_once(line: CommandLine) -> None:
     source = line.home / "double.c"
     source.write_text(
         "#ifndef UNROLL\n#define UNROLL 1\n#endif\n"

@@ -114,7 +114,7 @@ def test_search_with_target_is_refused_without_gpu(line: CommandLine, service: s
     assert "no GPU can be used: CuPy is not installed; install kernel-evo with the extra" in refused.err
 
 
-def test_features_missing_on_the_target_are_refused(line: CommandLine, service: str) -> None:
+def test_launch_mode_that_the_target_or_the_family_lacks_is_refused(line: CommandLine, service: str) -> None:
     aimed = (
         "search",
         "softmax",

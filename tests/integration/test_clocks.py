@@ -205,7 +205,7 @@ def test_sign_in_session_begun_while_the_clock_was_ahead_ends_on_time(stage: Sta
             assert [Tokens(session).session_holder(each, now) is not None for each in (early, usual)] == both
 
 
-def test_search_running_time_counts_until_the_last_sweep_of_a_killed_service(stage: Stage) -> None:
+def test_search_running_time_includes_the_time_until_the_last_sweep_of_a_killed_service(stage: Stage) -> None:
     """A confirmation or a long build may produce no event for minutes."""
     search = stage.submit()
     stage.hand_in(stage.one())
@@ -233,7 +233,7 @@ def test_sweeps_do_not_add_running_time_to_a_paused_search(stage: Stage) -> None
 
 
 @pytest.mark.parametrize(("other_swept", "expected_s"), [(True, 3605.0), (False, 5.0)])
-def test_search_running_time_counts_while_another_service_process_runs(
+def test_search_running_time_increases_while_a_second_service_process_runs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, other_swept: bool, expected_s: float
 ) -> None:
     search = stage.submit()

@@ -89,7 +89,7 @@ def test_syntax_error_near_a_macro_does_not_blame_the_macro(cc: CCompiler, text:
     assert "is a macro in front" not in said
 
 
-def test_advice_removes_all_colliding_macros_together(cc: CCompiler) -> None:
+def test_advice_removes_all_colliding_macros_at_once(cc: CCompiler) -> None:
     text = "int f(int W, int H) { return W * H; }"
     unit = with_macros(text, {"W": "1", "H": "2", "TILE": "4"}, C)
     said = failure(cc, unit, macros(text, W="problem field", H="problem field", TILE="tunable"))
@@ -275,7 +275,7 @@ def test_advice_names_the_header_with_a_byte_order_mark(nvrtc: NvrtcCompiler, tm
         "consteval int g() { return 1; }\nint h() { return g(); }",
     ],
 )
-def test_error_of_a_cpp20_source_names_the_flag_that_compiles_it(cc: CCompiler, text: str) -> None:
+def test_error_of_a_cpp20_source_names_the_required_flag(cc: CCompiler, text: str) -> None:
     unit = replace(C, source=f'{text}\nextern "C" int f() {{ return 1; }}', language="c++")
     assert 'write `flags = ["-std=c++20"]` under [cpu]' in failure(cc, unit, None)
     assert isinstance(cc.compile(replace(unit, flags=("-std=c++20",)), timeout_s=60), Artefact)

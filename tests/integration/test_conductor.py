@@ -25,7 +25,7 @@ from evo.trial.results import BaselineReport, ConfirmReport, EvaluateReport, Sta
 from tests.integration.stage import DIGEST, OTHER_DIGEST, TOY, VALID, Stage, answer, policy, timing, toy_time_us
 
 
-def test_search_runs_baseline_trials_and_confirmation_to_a_champion(stage: Stage) -> None:
+def test_search_runs_baselines_trials_and_a_confirmation_and_promotes_a_champion(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 6})
     jobs = [lease.job for lease in stage.play()]
 
@@ -521,7 +521,7 @@ def test_error_names_the_invalid_field_of_a_search_request(
 
 
 @pytest.mark.parametrize(("from_default", "block"), [(False, 16), (True, 4)])
-def test_from_default_replaces_the_start_config_of_the_family_by_the_default(
+def test_search_with_from_default_begins_with_the_default_instead_of_a_start_of_the_family(
     stage: Stage, from_default: bool, block: int
 ) -> None:
     start = {"expression": "N >= 1", "config": {"BLOCK": 16}, "because": "it was fast elsewhere"}

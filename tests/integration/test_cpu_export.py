@@ -156,7 +156,7 @@ def test_in_place_arguments_are_changed_and_returned(adding: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"y": None}])
-def test_in_place_arguments_must_be_passed(adding: Path, given: dict[str, None]) -> None:
+def test_call_without_an_in_place_argument_is_refused(adding: Path, given: dict[str, None]) -> None:
     with pytest.raises(TypeError, match="y is missing"):
         loaded().Kernel(adding)(x=np.ones(N, np.float32), **given)
 

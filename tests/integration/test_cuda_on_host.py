@@ -518,7 +518,7 @@ PACKED_TWINS = (
     one_in(9, PACKED_TWINS),
     ids=["start of keys ignored", "key of the next sequence", "start of queries ignored"],
 )
-def test_faults_with_packed_sequences_exceed_the_tolerance(text: str, instead: str) -> None:
+def test_faults_in_attention_over_packed_sequences_exceed_the_tolerance(text: str, instead: str) -> None:
     package, file = find("sdpa"), "include/attention/walk.cuh.j2"
     sound = package.files[file].decode()
     assert sound.count(text) == 1
@@ -672,7 +672,7 @@ def test_memory_bound_kernel_is_correct_on_the_host(family: str, text: str, chan
     one_in(5, ODD_ROWS, of=itemgetter(0)),
     ids=[f"{each[0]}-{each[1]}" for each in ODD_ROWS],
 )
-def test_rows_of_odd_length_are_correct_on_the_host(family: str, text: str, change: Config) -> None:
+def test_kernels_on_rows_of_odd_length_are_correct_on_the_host(family: str, text: str, change: Config) -> None:
     package = find(family)
     problem = package.family.problem(text, "cuda")
     config = {**declared(package), **change}
@@ -708,7 +708,9 @@ def test_matrix_product_is_correct_and_equal_in_every_execution_order(family: st
 
 @pytest.mark.parametrize("keep", one_in(2, ["registers", "packed", "shared", "reload"]))
 @pytest.mark.parametrize("distribution", ["peaked", "offset"])
-def test_softmax_of_masked_and_dominated_rows_is_correct_on_the_host(keep: str, distribution: str) -> None:
+def test_softmax_of_masked_rows_and_rows_with_a_dominant_element_is_correct_on_the_host(
+    keep: str, distribution: str
+) -> None:
     package = find("softmax")
     problem = package.family.problem("rows=5,cols=200", "cuda")
     config = {**declared(package), "KEEP": keep, "THREADS_PER_ROW": 32, "ROWS_PER_BLOCK": 2, "VECTOR": 4}

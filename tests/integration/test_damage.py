@@ -88,7 +88,7 @@ def test_intact_database_opens_after_shutdown_or_kill(closed: Path, killed: Path
         Database.open(path).close()
 
 
-def test_truncated_last_transaction_of_a_write_ahead_log_is_not_damage(killed: Path) -> None:
+def test_truncated_last_transaction_of_a_write_ahead_log_does_not_count_as_damage(killed: Path) -> None:
     """A crash during a write leaves a truncated transaction."""
     for cut in (1, 24, 4096, 5000):
         os.truncate(log_of(killed), log_of(killed).stat().st_size - cut)
@@ -145,7 +145,7 @@ def test_log_reader_counts_the_same_valid_frames_as_sqlite(tmp_path: Path, part:
     assert log.read == frames == 2500
 
 
-def test_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
+def test_frames_of_an_earlier_log_do_not_count_as_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("PRAGMA journal_mode=WAL")

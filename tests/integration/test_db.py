@@ -199,7 +199,7 @@ def test_database_with_any_file_name_keeps_its_data_when_reopened(tmp_path: Path
     assert {each.name for each in path.parent.iterdir()} <= {name, f"{name}-wal", f"{name}-shm"}
 
 
-def test_sqlite_is_configured_for_a_service(file: Database) -> None:
+def test_sqlite_connection_has_the_settings_of_a_service(file: Database) -> None:
     with file.engine.connect() as connection:
         pragmas = {name: connection.execute(text(f"PRAGMA {name}")).scalar() for name in PRAGMAS}
     assert pragmas == PRAGMAS
@@ -483,7 +483,7 @@ def test_database_has_only_one_owning_process_at_a_time(tmp_path: Path, monkeypa
     Ownership.take(path).release()
 
 
-def test_announcement_of_a_killed_owner_is_ignored(tmp_path: Path) -> None:
+def test_service_address_announced_by_a_killed_process_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "evo.db"
     code = (
         "import os, sys; from pathlib import Path; from db.engine.ownership import Ownership\n"
@@ -534,7 +534,7 @@ def test_times_are_stored_in_utc(database: Database) -> None:
     assert (row.seen_at, row.seen_at.tzinfo) == (NOW, UTC)
 
 
-def test_lazy_loading_of_related_rows_raises(stage: Stage) -> None:
+def test_lazy_loading_of_related_rows_raises_an_error(stage: Stage) -> None:
     stage.submit()
     with stage.database.read() as session:
         row = session.scalars(select(SearchRow)).one()

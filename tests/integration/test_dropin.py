@@ -607,7 +607,7 @@ def test_gated_modules_are_patched_only_if_they_compute_swiglu(fast: Any) -> Non
         torch.testing.assert_close(silu(x), before)
 
 
-def test_causal_mask_of_unequal_lengths_matches_pytorch(fast: Any) -> None:
+def test_causal_attention_with_unequal_lengths_equals_pytorch(fast: Any) -> None:
     import torch
 
     q, k = drawn(1, 2, 1, 8), drawn(1, 2, 12, 8, seed=1)
@@ -616,7 +616,7 @@ def test_causal_mask_of_unequal_lengths_matches_pytorch(fast: Any) -> None:
     assert served(fast) == 0
 
 
-def test_call_with_more_threads_than_searched_falls_back(fast: Any) -> None:
+def test_call_with_more_threads_than_the_champion_falls_back_to_pytorch(fast: Any) -> None:
     import torch
 
     torch.set_num_threads(2)

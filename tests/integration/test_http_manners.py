@@ -66,7 +66,7 @@ def test_matching_if_none_match_gives_304(rest: Local) -> None:
         assert rest.http.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_several_if_none_match_headers_are_one_list(rest: Local) -> None:
+def test_several_if_none_match_headers_are_read_as_one_list(rest: Local) -> None:
     tag = rest.http.get("/champions").headers["etag"]
     lines = [("If-None-Match", '"other"'), ("If-None-Match", tag)]
     assert rest.http.get("/champions", headers=lines).status_code == 304

@@ -11,7 +11,7 @@ from workers.system.interruption import Interruption
 from workers.system.program import run
 
 
-def test_interruption_kills_the_running_program_and_refuses_the_next(tmp_path: Path) -> None:
+def test_interruption_kills_the_running_program_and_prevents_the_next_program(tmp_path: Path) -> None:
     started, interruption = tmp_path / "started", Interruption()
     os.mkfifo(started)
 

@@ -279,7 +279,9 @@ def test_hopeless_candidate_is_pruned_with_its_samples(workshop: Workshop) -> No
     assert (len(outcome.timing.samples_us), outcome.threshold_us) == (2, 1e-6)
 
 
-def test_far_too_slow_candidate_is_pruned_before_verification_and_the_next_is_measured(workshop: Workshop) -> None:
+def test_far_too_slow_candidate_is_pruned_before_verification_and_the_next_candidate_is_measured(
+    workshop: Workshop,
+) -> None:
     outcome = workshop.report("slow_tail", bars=Bars(hopeless_us=1000.0)).outcome
     assert isinstance(outcome, Pruned) and not outcome.verified
     assert (outcome.timing.calls_per_sample, outcome.threshold_us) == (1, 1000.0)

@@ -39,7 +39,7 @@ def test_search_by_metric_promotes_the_best_metric_without_replacing_the_champio
     assert stage.view(search).gains == ()
 
 
-def test_later_search_challenges_the_champion_by_the_metric(stage: Stage) -> None:
+def test_later_search_by_the_metric_challenges_the_champion(stage: Stage) -> None:
     stage.submit(objective=BY_BLOCK, budget={"trials": 1})
     list(stage.play())
     (first,) = stage.champions()
@@ -58,7 +58,7 @@ def test_later_search_challenges_the_champion_by_the_metric(stage: Stage) -> Non
     assert "less cost (minimise: time_us * BLOCK)" in stage.view(search).challenges[-1].verdict.summary
 
 
-def test_maximised_rate_finds_the_fastest_config(stage: Stage) -> None:
+def test_search_that_maximises_a_rate_finds_the_fastest_config(stage: Stage) -> None:
     search = stage.submit(objective={"metric": "gb_s", "direction": "maximise"})
     list(stage.play())
     (champion,) = stage.champions()

@@ -101,7 +101,7 @@ def test_numeric_libraries_use_the_thread_count_of_the_runner() -> None:
     assert {environment[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}
 
 
-def test_device_with_a_wrong_result_of_a_known_kernel_is_unfit(
+def test_device_on_which_a_known_kernel_gives_a_wrong_result_is_unfit(
     device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = tmp_path / "cc"
@@ -146,7 +146,7 @@ def test_interrupted_runner_is_unusable_at_once(child: Child) -> None:
     assert not child.usable
 
 
-def test_problem_too_large_for_the_memory_is_reported_as_trouble_of_inputs(
+def test_error_of_inputs_that_exceed_the_memory_names_the_inputs_function(
     child: Child, tmp_path: Path, device: Device, folder: Path
 ) -> None:
     (tmp_path / "reference.py").write_text("import numpy\ndef inputs(*_): return {'x': numpy.empty(1 << 60)}")

@@ -66,7 +66,7 @@ def test_discarded_prepared_runner_is_ended(runners: Runners, work: Assignment) 
     assert not ahead.usable
 
 
-def test_interruption_while_a_runner_is_prepared_gives_up(runners: Runners, work: Assignment) -> None:
+def test_interruption_ends_the_preparation_of_a_runner(runners: Runners, work: Assignment) -> None:
     runners.prepare(work, 7)
     runners.interrupt()
     with pytest.raises(GaveUp):

@@ -35,7 +35,7 @@ def test_every_sdpa_ladder_step_is_a_valid_config(target: str) -> None:
             assert not PACKAGE.family.violations(step.config, problem, known(target), Objective()), step.name
 
 
-def test_every_sdpa_ladder_step_changes_the_step_before() -> None:
+def test_every_sdpa_ladder_step_differs_from_the_previous_step() -> None:
     by_name = {step.name: step for step in STEPS}
     assert len(by_name) == len(STEPS)
     for step in STEPS[1:]:

@@ -21,7 +21,7 @@ def session(stage: Stage) -> Iterator[Session]:
         yield session
 
 
-def test_tokens_and_sessions_expire_and_are_revoked(session: Session) -> None:
+def test_tokens_and_sessions_expire_and_can_be_revoked(session: Session) -> None:
     tokens = Tokens(session)
     assert not tokens.any()
     secret, row = tokens.issue(Terms(name="ключ", roles=ROLES, expires_at=NOW + HOUR), by="me", now=NOW)

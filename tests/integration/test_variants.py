@@ -103,7 +103,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     stage.database.close()
 
 
-def test_submission_numbers_variants_on_every_engine(stage: Stage, tmp_path: Path) -> None:
+def test_submitted_variants_are_numbered_on_every_engine(stage: Stage, tmp_path: Path) -> None:
     lab = Lab(stage, tmp_path)
     search = lab.search(budget={"trials": 2})
     lab.play()
@@ -379,7 +379,7 @@ def test_family_name_does_not_select_a_variant(lab: Lab) -> None:
         assert Archive(session).family_named("toy", {}).digest == lab.package.digest
 
 
-def test_deleted_search_leaves_its_variants_running(lab: Lab) -> None:
+def test_variants_of_a_deleted_search_continue(lab: Lab) -> None:
     search = lab.search(budget={"trials": 2})
     view = lab.submit(search)
     lab.stage.conductor.orders.command(search, "cancel")

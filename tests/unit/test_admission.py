@@ -25,7 +25,7 @@ def used_up() -> IssuedToken:
 
 
 @pytest.mark.parametrize("given", [None, SECRET])
-def test_worker_with_its_own_token_makes_no_exchange(tmp_path: Path, given: str | None) -> None:
+def test_worker_with_its_own_token_exchanges_no_join_token(tmp_path: Path, given: str | None) -> None:
     assert own_token(given, tmp_path / "w1.token", used_up) == given
     assert list(tmp_path.iterdir()) == []
 

@@ -78,7 +78,7 @@ def test_kernel_is_refused_only_if_far_faster_in_timed_rounds_than_in_the_check(
         assert "in the timed rounds" in suspicion.text
 
 
-def test_few_noisy_samples_of_shortened_rounds_are_unclear() -> None:
+def test_few_noisy_samples_leave_the_check_of_timed_rounds_undecided() -> None:
     short, timed = Timing(samples_us=(9.0, 15.0, 16.0, 15.0, 17.0, 15.0)), Timing(samples_us=(10.0,) * 6)
     suspicion = shortened(short, timed, 1.25, 0.999)
     assert suspicion is not None
@@ -87,7 +87,7 @@ def test_few_noisy_samples_of_shortened_rounds_are_unclear() -> None:
     assert repeat_check(lambda: found, lambda _: suspicion, timed).unclear == suspicion.text
 
 
-def test_noise_that_rounds_share_does_not_hide_shortened_rounds() -> None:
+def test_noise_common_to_both_series_does_not_hide_faster_timed_rounds() -> None:
     noise = 10.0 * np.random.default_rng(3).lognormal(0, 1.0, 24)
     suspicion = shortened(Timing(samples_us=tuple(noise)), Timing(samples_us=tuple(noise / 2.0)), 1.25, 0.999)
     assert suspicion is not None

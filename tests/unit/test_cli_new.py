@@ -81,7 +81,7 @@ def test_scaffold_accepts_every_valid_family_name(tmp_path: Path, name: str, ent
         ("/", "./kernel"),
     ],
 )
-def test_refused_folder_is_answered_with_a_command_that_works(
+def test_error_about_a_refused_folder_contains_a_valid_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, written: str
 ) -> None:
     (tmp_path / "here" / "full" / "of").mkdir(parents=True)
@@ -98,5 +98,5 @@ def test_refused_folder_is_answered_with_a_command_that_works(
 @pytest.mark.parametrize(
     ("path", "shown"), [("../evil", "../evil"), ("evil", "./evil"), ("-x", "./-x"), ("/x", "/x"), ("~", "./~")]
 )
-def test_shown_path_is_neither_a_name_nor_an_option(path: str, shown: str) -> None:
+def test_path_in_a_suggested_command_is_neither_a_family_name_nor_an_option(path: str, shown: str) -> None:
     assert shown_path(Path(path)) == shown

@@ -68,7 +68,7 @@ def test_scalar_fast_path_equals_array_evaluation(text: str, values: tuple[Any, 
 
 @settings(max_examples=400)
 @given(text=expressions(), rows=st.lists(st.tuples(*[st.integers(-3, 9)] * 2), min_size=1, max_size=6), data=st.data())
-def test_binding_constants_does_not_change_the_value(
+def test_binding_constants_does_not_change_the_value_of_an_expression(
     text: str, rows: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     constants = {"c": data.draw(SCALAR_VALUES), "t": data.draw(st.sampled_from("xyz"))}

@@ -38,7 +38,7 @@ def test_interruption_of_the_process_is_counted_once(wall_s: float, steady_s: fl
     assert clocks.run(100) == lost_s
 
 
-def test_slowly_corrected_clock_is_not_an_interruption() -> None:
+def test_slow_correction_of_the_clock_does_not_count_as_an_interruption() -> None:
     clocks = Clocks()
     for _ in range(1000):
         clocks.wall_s += 0.01
@@ -46,7 +46,7 @@ def test_slowly_corrected_clock_is_not_an_interruption() -> None:
     assert clocks.interruptions.lost_s() == 0.0
 
 
-def test_interruptions_add_up() -> None:
+def test_durations_of_interruptions_are_added() -> None:
     clocks = Clocks()
     for seconds in (50.0, -20.0):
         clocks.wall_s += seconds

@@ -93,7 +93,7 @@ def test_report_compares_only_pairs_that_differ_in_one_tunable() -> None:
     assert made["BLOCK", 6].pairs == 2
 
 
-def test_single_pair_is_not_a_finding() -> None:
+def test_report_states_no_finding_from_a_single_pair() -> None:
     found = [
         Found(number=index, config={"FAST": fast}, kind="measured", time_us=100.0 if fast else 130.0)
         for index, fast in enumerate((True, False))

@@ -50,7 +50,7 @@ def test_sanitizer_finding_names_its_case_and_ends_the_check(faulty: str) -> Non
     assert address.left_out == ()
 
 
-def test_sanitizer_report_lists_cases_left_out_for_lack_of_time() -> None:
+def test_sanitizer_report_lists_cases_omitted_for_lack_of_time() -> None:
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
         return [Sanitized(tool="address")]
 
@@ -58,7 +58,7 @@ def test_sanitizer_report_lists_cases_left_out_for_lack_of_time() -> None:
     assert (address.cases, address.left_out) == (("tail",), ("nominal", "odd"))
 
 
-def test_case_that_a_sanitizer_did_not_finish_is_listed_as_left_out() -> None:
+def test_case_that_a_sanitizer_did_not_finish_is_listed_as_omitted() -> None:
     def examine(case: str, limit_s: float) -> Sequence[Sanitized]:
         return [Sanitized(tool="address", skipped="it did not end within 1 s" if case == "nominal" else None)]
 

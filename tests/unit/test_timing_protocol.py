@@ -204,7 +204,7 @@ def test_timing_contains_anchor_and_floor_times() -> None:
     assert (timing.anchor_us, timing.floor_us, timing.calls_per_sample, timing.median_us) == (20.0, 0.1, 7, 2.0)
 
 
-def test_much_slower_baseline_is_left_out_with_the_reason() -> None:
+def test_much_slower_baseline_is_omitted_with_the_reason() -> None:
     timers = {"challenger": ScriptedTimer([4.0]), "incumbent": ScriptedTimer([6.0])}
     baselines = Baselines(timers={"flash": ScriptedTimer([79.0]), "naive": ScriptedTimer([81.0])})
     assert fitting_rounds(timers, baselines, Compare(series={}, rounds=100, baselines=True, budget_s=48.0)) == 100

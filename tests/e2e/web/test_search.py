@@ -11,7 +11,7 @@ from tests.e2e.web.site import Site
 pytestmark = pytest.mark.timeout(240)
 
 
-def test_form_starts_one_search_even_if_clicked_twice(site: Site, page: Page) -> None:
+def test_double_click_on_the_start_form_starts_one_search(site: Site, page: Page) -> None:
     page.goto("/")
     page.get_by_role("link", name="New search").click()
     page.get_by_label("Family").select_option("saxpy")
