@@ -129,12 +129,12 @@ def _report_abort(error: typer.Abort) -> Exit:
     if "marshal data too short" not in str(error.__context__):
         return Exit.INTERRUPTED
     folder = sys.pycache_prefix or "the folders __pycache__ of kernel-evo and its libraries"
-    complain(f"bytecode of Python is cut short, as on a full disk: free some space and delete {folder}")
+    complain(f"a bytecode file of Python is truncated, e.g. by a full disk; free some space and delete {folder}")
     return Exit.UNAVAILABLE
 
 
 def _report_refusal(message: str, code: Exit, arguments: list[str]) -> int:
-    """Report a refusal as text or, with --json, as JSON. Return the exit code."""
+    """Print an error as text or, with --json, as JSON. Return the exit code."""
     if "--debug" in arguments:
         traceback.print_exc()
     if "--json" in arguments:

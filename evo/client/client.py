@@ -181,8 +181,7 @@ class Client(Families, Searches, Variants, Champions, Workers, Work, Artefacts, 
         sleep: function that waits; tests replace it.
 
     Raises:
-        ServiceUnreachable, ServiceError, AccessDenied, InvalidInput, NotFound, Conflict: (every method) the request
-            failed.
+        ServiceUnreachable, ServiceError, AccessDenied, InvalidInput, NotFound, Conflict: a method's request failed.
     """
 
     def __init__(

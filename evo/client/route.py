@@ -11,7 +11,7 @@ from evo.text.secrets import masked
 
 
 def is_direct(url: str) -> bool:
-    """Return True if the URL's host is this machine. A proxy on another machine would connect to itself.
+    """Return True if the URL's host is this machine, which a proxy on another machine could not reach.
 
     A numeric address belongs to this machine if a socket can be bound to it. This includes loopback, the unspecified
     addresses and all interfaces. Names other than localhost are not resolved; users list them in NO_PROXY.

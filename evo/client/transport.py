@@ -171,7 +171,7 @@ def address(url: str) -> str:
     """Return the URL after checking that it can be the address of a service.
 
     Raises:
-        InvalidInput: the URL cannot be the address of a service. The message names the part to remove, if any.
+        InvalidInput: the URL is not an HTTP address, or contains a user name, a query, a fragment or `/api/v1`.
     """
     try:
         parts = urlsplit(url)

@@ -34,7 +34,7 @@ class Workers(Calls):
             "devices": to_json(list(devices), list[Device]),
             "incarnation": incarnation,
         }
-        self._send("PUT", f"/workers/{_part(worker_id)}", body)
+        self._send("PUT", f"/workers/{_path_segment(worker_id)}", body)
 
     def workers(self) -> Page[WorkerView]:
         return self._get("/workers", Page[WorkerView])
@@ -65,33 +65,33 @@ class Workers(Calls):
             "note": storable(note),
             "incarnation": incarnation,
         }
-        return parse(self._send("POST", f"/workers/{_part(worker_id)}/heartbeat", body), HeartbeatReply)
+        return parse(self._send("POST", f"/workers/{_path_segment(worker_id)}/heartbeat", body), HeartbeatReply)
 
     def leave(self, worker_id: str, *, incarnation: str | None = None) -> None:
         """Sign a worker off. Its leases are returned, and its devices are no longer offered."""
         speaker = "" if incarnation is None else f"?incarnation={quote(incarnation)}"
-        self._send("DELETE", f"/workers/{_part(worker_id)}{speaker}")
+        self._send("DELETE", f"/workers/{_path_segment(worker_id)}{speaker}")
 
     def drain(self, worker_id: str) -> WorkerView:
         """Drain a worker, which then finishes its work and gets no further work."""
-        return parse(self._send("POST", f"/workers/{_part(worker_id)}/drain"), WorkerView)
+        return parse(self._send("POST", f"/workers/{_path_segment(worker_id)}/drain"), WorkerView)
 
     def resume_worker(self, worker_id: str) -> WorkerView:
         """Let a drained worker receive work again."""
-        return parse(self._send("POST", f"/workers/{_part(worker_id)}/resume"), WorkerView)
+        return parse(self._send("POST", f"/workers/{_path_segment(worker_id)}/resume"), WorkerView)
 
     def quarantine(self, worker_id: str, device_uuid: str, *, reason: str) -> WorkerView:
         """Quarantine a device until a person clears it."""
-        path = f"/workers/{_part(worker_id)}/devices/{_part(device_uuid)}/quarantine"
+        path = f"/workers/{_path_segment(worker_id)}/devices/{_path_segment(device_uuid)}/quarantine"
         return parse(self._send("POST", path, {"reason": reason}), WorkerView)
 
     def clear(self, worker_id: str, device_uuid: str) -> WorkerView:
         """End the quarantine of a device."""
-        path = f"/workers/{_part(worker_id)}/devices/{_part(device_uuid)}/clear"
+        path = f"/workers/{_path_segment(worker_id)}/devices/{_path_segment(device_uuid)}/clear"
         return parse(self._send("POST", path), WorkerView)
 
 
-def _part(text: str) -> str:
+def _path_segment(text: str) -> str:
     """Return a text, percent-encoded, for use as one segment of a URL's path."""
     return quote(text, safe="")
 

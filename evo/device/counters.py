@@ -13,9 +13,9 @@ class Metric:
     """A metric of Nsight Compute.
 
     Attributes:
-        scale: factor from the metric's base unit to the unit used here.
-        most: upper limit of results. A rate can exceed its largest possible value if its parts are counted in different
-            replays.
+        scale: factor from the metric's base unit to the unit of the `Figure`.
+        most: upper limit of results. A rate can exceed its largest possible value because the profiler counts its parts
+            in different runs of the kernel.
         alternatives: metrics of similar instructions. The result is the worst value among the instructions that were
             issued.
     """

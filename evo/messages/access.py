@@ -39,7 +39,7 @@ class TokenView:
             worker that uses it.
         expired: True if `expires_at` has passed on the service's clock.
         last_used_at: time of the last use, rounded to a minute.
-        revoked_at: time at which the token was revoked, rotated or, for a join token, used; None while it is valid.
+        revoked_at: time at which the token was revoked, rotated or, for a join token, used. None before that.
     """
 
     id: str

@@ -158,9 +158,12 @@ class Answer:
     """Response to one delivery.
 
     Attributes:
-        status: ``accepted``; ``repeated`` if the report was accepted before; ``stale`` if the lease has expired, so
-            that the worker must discard the result; ``unknown`` if the attempt does not exist; ``refused`` if the
-            report does not match the job, so that a repetition would also fail.
+        status: one of these words:
+            ``accepted``: the report is stored.
+            ``repeated``: the report had been accepted before.
+            ``stale``: the lease has expired. The worker must discard the result.
+            ``unknown``: the attempt does not exist.
+            ``refused``: the report does not match the job, so a repetition would also fail.
         detail: reason why the delivery was not accepted; empty if it was.
         lacking: digests of artefacts that the accepted report names and the service does not have. The worker must
             upload them.

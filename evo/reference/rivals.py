@@ -128,7 +128,7 @@ def _flashinfer_decoding(module: Any, problem: Problem, tensors: Tensors) -> Tim
 
 
 def _paged(cache: Any, pages: int) -> Any:
-    """Return keys or values of shape (B, S, KV, D) divided into pages; the last page is padded with zeros."""
+    """Divide keys or values of shape (B, S, KV, D) into pages, the last of which is padded with zeros."""
     batch, length, *rest = cache.shape
     padded = cache.new_zeros((batch, pages * PAGE, *rest))
     padded[:, :length] = cache

@@ -116,7 +116,7 @@ def _in_blocks(
 
     Args:
         elements: approximate number of elements of the widest matrix per block.
-        each_of: applies a function to the start of each block except the first.
+        each_of: function like `map` that computes all blocks except the first, given their start rows.
         to_host: copies a result to the NumPy array `out`. None if the results are NumPy arrays.
     """
     matrices = {name: values for name, values in inputs.items() if values.ndim > 1}

@@ -80,7 +80,7 @@ def _on_gpu(
 def _compiled(function: Function) -> Function:
     """Compile a function once for all inputs, because a CUDA graph can capture only code that was compiled before.
 
-    The mode ``max-autotune-no-cudagraphs`` times the most variants; the caller captures the calls in its own graphs.
+    The mode ``max-autotune-no-cudagraphs`` makes PyTorch try most implementations. Callers capture the calls in graphs.
     """
     import torch
 

@@ -79,7 +79,7 @@ class Search:
     thread-safe.
 
     Args:
-        goal: metric that ranks trials; None if their time does.
+        goal: metric by which trials are ranked; None if they are ranked by time.
         second: second objective; the search then looks for the Pareto front. None if there is only one objective.
     """
 

@@ -68,7 +68,6 @@ def detail_text(outcome: Outcome) -> str:
 
 
 def _estimate(outcome: Estimated) -> str:
-    """Describe the parts of an estimated time in one line."""
     names = ("floor_us", "balance", "hiding", "spill_us", "launch_us", "bytes", "cached_bytes")
     parts = {name: outcome.parts.get(name) for name in names}
     reasons = [

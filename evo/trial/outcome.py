@@ -89,8 +89,8 @@ class Pruned:
     Attributes:
         timing: samples taken until the trial was stopped.
         threshold_us: time above which the trial was stopped, in µs.
-        verified: True if all cases were correct; False if the trial was stopped after its first, correct calls on the
-            first case.
+        verified: True if all cases were correct. False if the trial was stopped after its first calls on the first
+            case, which were correct.
     """
 
     timing: Timing

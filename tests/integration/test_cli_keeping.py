@@ -68,7 +68,7 @@ def test_gc_command_requires_a_limit(run: Callable[..., str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--max-cost", "1"], "--max-cost: needs --cost-per-hour as well"),
+        (["--max-cost", "1"], "--max-cost: needs --cost-per-hour, the cost"),
         (["--max-cost", "inf", "--cost-per-hour", "1"], "out of range"),
         (["--warm-start", "nowhere.json"], "--warm-start: nowhere.json cannot be read"),
         (["--priority", "1001"], "--priority: 1001 is out of range; accepted: -1,000 … 1,000"),

@@ -126,7 +126,7 @@ def test_export_with_top_marks_the_next_fastest_kernels_as_not_promoted(
     told = line.run("champion", "show", "--family", "transpose")
     assert (told.code, "No champions of transpose here yet. Champions of: saxpy" in told.out) == (0, True)
     refused = line.run("champion", "export", "1", "2", "--top", "3")
-    assert (refused.code, "--top: is for one champion" in refused.err) == (2, True)
+    assert (refused.code, "--top: applies to one champion" in refused.err) == (2, True)
     assert "0 is out of range; accepted: 1 and more" in line.run("champion", "export", "0").err
 
 

@@ -204,8 +204,8 @@ def test_follow_ends_if_its_own_worker_cannot_serve_the_search(
         stay()
     number = view().id
     assert str(stopped.value) == (
-        f"search {number} cannot go on: {STUCK}; `kernel-evo search --resume {number} --db 'a b.db'` continues it "
-        f"then, `kernel-evo cancel {number} --db 'a b.db'` ends it"
+        f"search {number} cannot continue: {STUCK}; afterwards, `kernel-evo search --resume {number} --db 'a b.db'` "
+        f"continues the search; `kernel-evo cancel {number} --db 'a b.db'` ends it"
     )
 
 
@@ -228,7 +228,7 @@ def test_local_search_ends_with_status_3_if_nothing_can_be_stored(cause: str, mo
     assert screen.notes == [reason]
     assert code_of(stopped.value) == Exit.UNAVAILABLE
     assert str(stopped.value).startswith(
-        f"search {number} cannot go on: {reason}; `kernel-evo search --resume {number}`"
+        f"search {number} cannot continue: {reason}; afterwards, `kernel-evo search --resume {number}`"
     )
 
 

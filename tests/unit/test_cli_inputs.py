@@ -103,7 +103,7 @@ def test_webhook_secret_without_a_webhook_is_refused(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("device", "target", "said"),
     [
-        ("auto", None, "--compile-only: needs --target as well: an estimate is for a GPU, e.g. --target sm_89"),
+        ("auto", None, "--compile-only: needs --target, the GPU of the estimates, e.g. --target sm_89"),
         ("cpu", "sm_89", "--compile-only: runs no kernel, so --device cpu does not apply"),
     ],
 )

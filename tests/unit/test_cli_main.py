@@ -122,7 +122,10 @@ def test_truncated_bytecode_is_not_taken_for_an_interruption(
     app.command()(load)
     monkeypatch.setattr(entry, "app", app)
     assert entry.main([]) == Exit.UNAVAILABLE
-    assert "bytecode of Python is cut short, as on a full disk: free some space and delete" in capsys.readouterr().err
+    assert (
+        "a bytecode file of Python is truncated, e.g. by a full disk; free some space and delete"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +198,7 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         (f"search sdpa --trials {'9' * 60}", f"--trials: {'9' * 40}… is out of range; accepted: 1 … 1,000,0"),
         ("search sdpa --seed -1", "--seed: -1 is out of range; accepted: 0 and more"),
         ("trials x", "SEARCH: 'x' is not a whole number; accepted: 1 and more"),
-        ("trials", "SEARCH: is missing: Number of the search, as `kernel-evo searches` lists"),
+        ("trials", "SEARCH: is missing: Number of the search, as listed by `kernel-evo searches`"),
         ("searches --state runing", "--state: 'runing' is not one of 'running', 'paused'"),
         (
             "search softmax --objective worst",

@@ -63,7 +63,7 @@ def test_warm_start_omits_optuna_trials_with_unsupported_values(tmp_path: Path) 
 
 @pytest.mark.parametrize("given", ["", "  "])
 def test_empty_warm_start_is_refused(given: str) -> None:
-    with pytest.raises(InvalidInput, match="names nothing; give a file"):
+    with pytest.raises(InvalidInput, match="is empty; give a file"):
         read_warm_start(given)
 
 

@@ -21,7 +21,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of text.")]
 SearchId = Annotated[
     int,
-    typer.Argument(min=1, metavar="SEARCH", help="Number of the search, as `kernel-evo searches` lists."),
+    typer.Argument(min=1, metavar="SEARCH", help="Number of the search, as listed by `kernel-evo searches`."),
 ]
 FamilyName = Annotated[
     str, typer.Argument(metavar="FAMILY", help="A built-in family, or the path of a family folder or of a recording.")

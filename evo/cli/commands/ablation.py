@@ -100,8 +100,8 @@ def _refuse_edited(connection: "Connection", search_id: int) -> None:
         return
     if registry.find(family.location or family.name).digest != family.digest:
         raise Conflict(
-            f"family {family.name} has changed since search {search_id}, so its champion cannot be built again as it "
-            "was; search again, then ablate the new search"
+            f"family {family.name} has changed since search {search_id}, so the search's champion cannot be built "
+            "again; search again, then ablate the new search"
         )
 
 

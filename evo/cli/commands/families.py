@@ -118,7 +118,7 @@ def import_(
         case [file]:
             _import_source(Path(file), folder, entry=entry, reference=reference, roles=role or [])
         case _:
-            raise InvalidInput("FILE", "is one source, or `kernelbench` and one Python file")
+            raise InvalidInput("FILE", "must be one source, or `kernelbench` and one Python file")
 
 
 def _import_kernelbench(file: Path, folder: Path | None) -> None:
@@ -132,7 +132,7 @@ def _import_kernelbench(file: Path, folder: Path | None) -> None:
     names = [f"{each.name} ({', '.join(each.shape)})" for each in (*found.inputs, *found.outputs)]
     out.print(f"arguments: {', '.join(names)}", markup=False)
     out.print(f"problem: {', '.join(f'{name}={value}' for name, value in found.fields.items()) or 'fixed'}")
-    out.print(f"cases: {', '.join(found.distributions)}{', another shape' if found.tail else ''}")
+    out.print(f"cases: {', '.join(found.distributions)}{', a second shape' if found.tail else ''}")
     out.print(
         styled(
             "\nIt has no kernel yet. Start a search, then submit variants to it:\n  ",

@@ -225,7 +225,6 @@ def _refuse_several(problem: str) -> None:
 
 
 def _refuse_threads(objective: "Objective", device: "Device") -> None:
-    """Refuse invalid thread counts before anything is compiled."""
     cores = int(device.limits.get("cores", objective.threads))
     if kind_of(device.kind).on_host and objective.threads > cores:
         raise InvalidInput("--threads", f"{objective.threads} is out of range; accepted: 1 … {cores}")

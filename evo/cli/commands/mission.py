@@ -92,7 +92,7 @@ def mission(
 
 
 def _require(devices: "list[Device]", wanted: str, family: str) -> None:
-    """Check the requirements before a service is started."""
+    """Check that this machine has the device and the software for the family."""
     from evo.cli.service.devices import choose
     from templates import registry
 

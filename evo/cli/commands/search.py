@@ -388,7 +388,7 @@ def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) 
     if device not in ("auto", "estimate"):
         raise InvalidInput("--compile-only", f"runs no kernel, so --device {device} does not apply; omit --device")
     if target is None:
-        raise InvalidInput("--compile-only", "needs --target as well: an estimate is for a GPU, e.g. --target sm_89")
+        raise InvalidInput("--compile-only", "needs --target, the GPU of the estimates, e.g. --target sm_89")
     if threads != 1:
         raise InvalidInput(
             "--threads", "applies to CPU kernels only, and --compile-only estimates for a GPU; omit --threads"
@@ -406,7 +406,7 @@ def _budget(
     cost_per_hour: float | None,
 ) -> dict[str, float]:
     if max_cost is not None and cost_per_hour is None:
-        raise InvalidInput("--max-cost", "needs --cost-per-hour as well: the cost of all machines together")
+        raise InvalidInput("--max-cost", "needs --cost-per-hour, the cost of all machines together")
     given = {"trials": trials, "minutes": minutes, "stagnation": stagnation, "cost": max_cost}
     limits = {name: limit for name, limit in given.items() if limit is not None} or {"minutes": MINUTES}
     return limits if cost_per_hour is None else {**limits, "cost_per_hour": cost_per_hour}

@@ -70,7 +70,7 @@ def print_suite(out: Console, result: SuiteResult, size: int, where: str) -> Non
 def _print_family(out: Console, family: str, measured: Measurements, size: int, *, long: str) -> None:
     if len(measured.problems) < 2:
         return
-    out.print(styled("\n", (f"Small sets of {family}", "bold"), ", against one config per problem:"))
+    out.print(styled("\n", (f"Small sets of configs for {family}", "bold"), ", compared with one config per problem:"))
     for count in dict.fromkeys((*SIZES, size)):
         chosen = best_set(measured, count)
         if count > size and count > len(chosen.members):

@@ -32,7 +32,7 @@ class Headers:
     Attributes:
         folder: folder of the source within the family. Empty if no header is in a folder above the source.
         files: file to copy for each header, by the path of the header in the family.
-        missing: names in quotes for which no file was found. Some of them may be headers of the compiler.
+        missing: names of quoted includes for which no file was found. Some may be headers of the compiler.
     """
 
     folder: str = ""
@@ -234,7 +234,6 @@ def _modules(tree: ast.Module, path: Path, known: Mapping[str, str] = MappingPro
 
 
 def _imported(node: ast.AST) -> list[str]:
-    """Return the top-level modules that a statement imports."""
     names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
     names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
     return [name.partition(".")[0] for name in names]

@@ -53,7 +53,7 @@ def shown_path(path: Path) -> str:
 
 @contextmanager
 def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
-    """Convert system errors of the block, which writes a file or folder.
+    """Convert system errors of the block, which writes a file or folder, to errors with a remedy.
 
     Args:
         option: option or argument of the command line that named the target.

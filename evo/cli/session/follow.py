@@ -84,7 +84,7 @@ def follow(
     """
     obeyed, looked_at, known, warned, refused, done = 0, time.monotonic(), None, 0, 0, 0
     while True:
-        view = _present(connection, search_id, where)
+        view = _current_view(connection, search_id, where)
         warnings = [each for each in view.warnings if each not in view.quick_gaps]  # the report explains the gaps
         for warning in warnings[warned:]:
             screen.note(f"Warning: {warning}")
@@ -113,12 +113,11 @@ def follow(
         time.sleep(POLL_S)
 
 
-def _present(connection: Connection, search_id: int, where: str) -> SearchView:
-    """Return the current state of the search."""
+def _current_view(connection: Connection, search_id: int, where: str) -> SearchView:
     try:
         return connection.ask(lambda client: client.search(search_id))
     except ServiceUnreachable as error:
-        again = f"once it is back, `{command('watch', search_id)}{where}` follows search {search_id} again"
+        again = f"once the service answers, `{command('watch', search_id)}{where}` follows search {search_id} again"
         raise ServiceUnreachable(f"{error}; {again}") from None
 
 
@@ -138,8 +137,8 @@ def _refusal(connection: Connection, workers: Sequence[WorkerView], alone: str |
 def stuck(view: SearchView, reason: str, where: str) -> str:
     """Return why a search makes no progress, with remedies."""
     resume, end = command("search", "--resume", view.id), command("cancel", view.id)
-    remedies = f"`{resume}{where}` continues it then, `{end}{where}` ends it"
-    return f"search {view.id} cannot go on: {reason}; {remedies}"
+    remedies = f"afterwards, `{resume}{where}` continues the search; `{end}{where}` ends it"
+    return f"search {view.id} cannot continue: {reason}; {remedies}"
 
 
 def _send_command(connection: Connection, search_id: int, screen: Screen, wanted: SearchCommand) -> None:
@@ -148,6 +147,6 @@ def _send_command(connection: Connection, search_id: int, screen: Screen, wanted
     except Conflict:  # the search has just ended
         return
     if wanted == "stop":
-        screen.note("Stopping: running trials may finish, then the report follows. Ctrl-C again cancels at once.")
+        screen.note("Stopping: running trials finish, then the report follows. A second Ctrl-C cancels the search.")
     else:
         screen.note("Cancelling: running trials are dropped.")

@@ -36,7 +36,8 @@ class Request:
         """Return a request, after looking up the family and the policy.
 
         Raises:
-            NotFound, InvalidInput: a name in the command or in the family's folder is unknown.
+            NotFound: the family does not exist.
+            InvalidInput: the family, the problem or the policy is not valid.
         """
         package = registry.find(family)
         _check_templates(package, terms.get("device", "auto"))
@@ -111,7 +112,7 @@ def _check_templates(package: Package, device: str) -> None:
 
 
 def read_policy(name_or_file: str) -> str | dict[str, Any]:
-    """Return the name of a policy, or the fields of a policy that a file overrides.
+    """Return the name of a policy, or the policy fields that a file sets.
 
     Raises:
         InvalidInput: a field is invalid, or the file cannot be read.

@@ -76,7 +76,7 @@ class CallSearch:
 def run(
     suite: Suite, requests: Mapping[str, Request], where: ServiceRef, budget: Shared, *, as_json: bool
 ) -> SuiteResult:
-    """Search the calls of a suite with one budget, then measure the champion of each call on the neighbouring problems.
+    """Search the calls of a suite with one budget, then measure the champion of each call on similar problems.
 
     Args:
         requests: request of each call, by the name of the call. The budget of a request is replaced.
@@ -99,7 +99,7 @@ def run(
 
 @dataclass(frozen=True, kw_only=True)
 class _Session:
-    """Session of a terminal: service, display and the user's interrupts."""
+    """Service, display and interrupts that the searches of a suite share."""
 
     connection: Connection
     where: ServiceRef
@@ -144,7 +144,7 @@ class _Conductor:
             if self._budget.minutes is not None:
                 share = EXCHANGE_SHARE * self._budget.minutes / len(together)
                 budget["minutes"] = max(LEAST_MINUTES, share)
-            self._session.shown.note(f"Champions of similar problems on {entry.call.name}:")
+            self._session.shown.note(f"Measuring the champions of similar problems on {entry.call.name}:")
             try:
                 view = begun(
                     entry.request.with_terms(budget=budget, seed=1), self._session.connection, self._session.where

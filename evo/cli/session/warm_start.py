@@ -33,7 +33,7 @@ def read_warm_start(source: str) -> dict[str, Any]:
         InvalidInput: the source cannot be read, or contains no config with a time.
     """
     if not source.strip():
-        raise InvalidInput(OPTION, f"names nothing; {WANTED}")
+        raise InvalidInput(OPTION, f"is empty; {WANTED}")
     return _from_study(source) if "://" in source else _from_file(Path(source).expanduser())
 
 
@@ -58,13 +58,13 @@ def _from_study(address: str) -> dict[str, Any]:
     study = _study(storage, name)
     if len(study.directions) > 1:
         raise InvalidInput(
-            OPTION, f"study {study.study_name!r} has several objectives; give a study with one objective objective"
+            OPTION, f"study {study.study_name!r} has several objectives; give a study with one objective"
         )
     done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE" and trial.params]
     if not done:
         raise InvalidInput(OPTION, f"study {study.study_name!r} holds no completed trial")
-    odd = [(name, value) for trial in done for name, value in trial.params.items() if not _plain(value)]
-    done = [trial for trial in done if all(map(_plain, trial.params.values()))]
+    odd = [(name, value) for trial in done for name, value in trial.params.items() if not _is_tunable_value(value)]
+    done = [trial for trial in done if all(map(_is_tunable_value, trial.params.values()))]
     if not done:
         reason = f"no completed trial of study {study.study_name!r} is a config: {odd[0][0]} is {odd[0][1]!r}"
         raise InvalidInput(OPTION, f"{reason}; values of tunables are finite numbers, words, true and false")
@@ -73,8 +73,7 @@ def _from_study(address: str) -> dict[str, Any]:
     return {"source": f"study {study.study_name}"[:200], "configs": [dict(trial.params) for trial in done[:MOST]]}
 
 
-def _plain(value: object) -> bool:
-    """Return True if a tunable may have this value."""
+def _is_tunable_value(value: object) -> bool:
     return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 

@@ -51,7 +51,7 @@ class Estimate:
 
     Attributes:
         floor_us: roofline time of a kernel that does the same arithmetic as the build and reads each byte only once.
-        balance: mean work per multiprocessor, divided by the work of the busiest one; 1.0 if the blocks divide evenly.
+        balance: mean work per multiprocessor, divided by the largest work of a multiprocessor; 1.0 if all are equal.
         hiding: fraction of the time in which a scheduler has a warp that is ready to issue an instruction.
         spill_us: time for moving spilled registers to and from memory.
         launch_us: time of the launch itself, in addition to its work.

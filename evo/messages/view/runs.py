@@ -62,7 +62,7 @@ class Runs:
 
 
 def note_of_rivals(contests: Iterable[Hashable]) -> str | None:
-    """Return the warning to show with a list of searches or champions; None if no two entries compete.
+    """Return the warning to show with a list of searches or champions; None if no entries compete.
 
     Args:
         contests: family, problem, device and objective of each entry; entries with equal values compete.

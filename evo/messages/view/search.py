@@ -159,11 +159,11 @@ class SearchView(Deferred):
 
     Attributes:
         source: the family's name, or the path of its folder, for commands; None if the family's files were uploaded.
-        reason: why the search ended: ``trials``, ``minutes``, ``exhausted``, ``stagnation``, or the text of a failure.
+        reason: why the search ended, e.g. ``trials``, ``minutes`` or ``exhausted``, or the text of a failure.
         counts: number of trials by kind of outcome.
         best: trial of the search's own champion. Without a champion, the fastest confirmed trial. Without a
             confirmation, the trial with the shortest quick time.
-        unconfirmed: trial whose quick samples are faster than those of a confirmed `best`; None if there is none.
+        unconfirmed: trial whose quick time is shorter than that of a confirmed `best`; None if there is none.
         speedup: speed-up of the best trial over the fastest baseline, which `best.speedup` names. It is confirmed if
             `best` is confirmed.
         gains: gains of the search over the default config and over the median random config; empty in lists.
@@ -184,8 +184,8 @@ class SearchView(Deferred):
         device_uuid: UUID of the only device that receives jobs of the search; None if any matching device does.
         variant: name of the variant that the search tunes; None for the family's own implementation.
         missing_baselines: reasons why baselines could not be timed, by baseline name.
-        baselines_done: True once the baselines were timed. If `baselines` and `missing_baselines` are empty, the family
-            then has none.
+        baselines_done: True once the baselines were timed. If `baselines` and `missing_baselines` are still empty, the
+            family has no baselines.
         warnings: problems of the family that do not stop the search, each with a remedy, followed by the texts of
             `quick_gaps`.
     """

@@ -68,7 +68,7 @@ class VariantView:
             unknown.
         same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial.
         failures: failed trials grouped by cause: refuted trials, then the most frequent cause first.
-        objective: the search's objective; it is the basis on which variants are compared.
+        objective: the search's objective, by which its variants are compared.
     """
 
     search_id: int

@@ -155,7 +155,7 @@ class OutputChecks:
         judged: number of calls whose outputs were checked: the last call of each sample, and all calls of
             `OverwriteCheck`.
         wrong: number of checked calls with wrong outputs.
-        first: description of the first fault.
+        first: description of the first wrong output.
         inputs: number of different inputs among the checked calls; 0 if unknown.
     """
 

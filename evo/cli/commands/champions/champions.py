@@ -27,7 +27,8 @@ Why = Annotated[
     typer.Option("--reason", help="Reason, stored with the champion; a terminal asks for it if omitted."),
 ]
 ChampionId = Annotated[
-    int, typer.Argument(min=1, metavar="CHAMPION", help="Number of the champion, as `kernel-evo champion show` lists.")
+    int,
+    typer.Argument(min=1, metavar="CHAMPION", help="Number of the champion, as listed by `kernel-evo champion show`."),
 ]
 
 
@@ -58,7 +59,9 @@ def show(
     champion: Annotated[
         int | None,
         typer.Argument(
-            min=1, metavar="[CHAMPION]", help="Champion to show in full; without it, all current champions are listed."
+            min=1,
+            metavar="[CHAMPION]",
+            help="Champion to show with all details; by default, all current champions are listed.",
         ),
     ] = None,
     *,
@@ -126,7 +129,8 @@ def export(
 
     if top > 1 and len(set(champions)) > 1:
         raise InvalidInput(
-            "--top", "is for one champion; name one, or leave --top out for a folder that picks the kernel by shape"
+            "--top",
+            "applies to one champion; name only one, or omit --top to get a folder that picks the kernel by shape",
         )
     with connect(where) as connection:
         client = connection.client
@@ -154,7 +158,7 @@ def export(
         why = next(each.retired_reason for each in wanted if each.id == number)
         out.print(f"Champion {number} is retired ({why}): {now}.")
     if ranked is not None and ranked.bare:
-        out.print(f"Left out, because their binaries are not stored: trial {', '.join(map(str, ranked.bare))}")
+        out.print(f"Not exported, because their binaries are not stored: trial {', '.join(map(str, ranked.bare))}")
     if ranked is not None and len(ranked.others) < top - 1:
         out.print(f"The champion's search has only {len(ranked.others)} other kernels that can be exported.")
     out.print(styled("\nTry it:  ", (joined(("python", str(folder / start))), "bold")))
@@ -262,7 +266,7 @@ def _checked_reason(reason: str | None, done: str) -> str:
     """Return the reason for a decision. If no reason was given, ask the user.
 
     Args:
-        done: the decision as a verb, used in the question and the error message.
+        done: participle of the decision, e.g. ``rolled back``, for the question and the error.
     """
     why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:
@@ -273,7 +277,7 @@ def _checked_reason(reason: str | None, done: str) -> str:
 def _prompt_reason(done: str) -> str:
     if not sys.stdin.isatty():
         raise InvalidInput("--reason", f"is missing; say why the champion is {done}")
-    return str(typer.prompt(f"Why is it {done}"))
+    return str(typer.prompt(f"Why is the champion {done}"))
 
 
 def _list(champions: "Iterable[ChampionView]", none: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DAY_S, HOUR_S, MINUTE_S = 86_400.0, 3600.0, 60.0
 
-TokenId = Annotated[str, typer.Argument(metavar="ID", help="Token id, as `kernel-evo token list` shows it.")]
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="Token id, as listed by `kernel-evo token list`.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the token, e.g. its user or purpose.")]
 WorkerId = Annotated[
     str | None,

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from evo.client import Client
     from evo.messages.view import WorkerView
 
-WorkerName = Annotated[str, typer.Argument(metavar="WORKER", help="Name or id, as `kernel-evo workers list` shows.")]
+WorkerName = Annotated[
+    str, typer.Argument(metavar="WORKER", help="Name or id, as listed by `kernel-evo workers list`.")
+]
 DeviceUuid = Annotated[
     str, typer.Argument(metavar="DEVICE", help="UUID of the device, a prefix of the UUID, or the device's model.")
 ]
@@ -167,4 +169,4 @@ def _print(workers: "Iterable[WorkerView]") -> None:
             rows.add_row(*(Text(cell) for cell in (*shown, device.model, device.uuid, does)))
         if not worker.devices:
             rows.add_row(*(Text(cell) for cell in (*head, "–", "–", "–")))
-    console().print(rows if rows.row_count else "No worker has been here yet. Start one: kernel-evo worker --url …")
+    console().print(rows if rows.row_count else "No worker has connected yet. Start one: kernel-evo worker --url …")
