@@ -23,7 +23,7 @@ _AROUND_BREAK = re.compile(r".?[\n\t]+.?")
 
 
 def visible(text: str) -> str:
-    """Replace invisible and control characters with escapes, e.g. ``\\x1b``, or ``\\u202e`` for a right-to-left override.
+    """Replace invisible and control characters with escapes, e.g. ``\\x1b``, or ``\\u202e`` (right-to-left override).
 
     Tabs, newlines and visible characters are unchanged.
     """
