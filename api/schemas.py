@@ -239,9 +239,9 @@ class SearchPatch(Body):
 class LeaseRequest(Body):
     """Request of a slot for work.
 
-    `holding` lists the attempts that the worker holds. If the worker has further attempts, it did not receive them, and
-    they are sent again. `unable` lists searches whose jobs the worker cannot do, for example because its copy of the
-    family differs.
+    `holding` lists the attempts that the worker holds. Attempts that the service has leased to the worker, and that are
+    not in the list, did not arrive and are sent again. `unable` lists searches whose jobs the worker cannot do, for
+    example because its copy of the family differs.
     """
 
     worker_id: str

@@ -210,7 +210,8 @@ def settle() -> None:
 
 
 HEADERS_S = 20.0
-"""Seconds within which the headers of a request must arrive, from the connection's start or their first byte."""
+"""Seconds within which the headers of a request must arrive. They are counted from the start of the connection, or from
+the first byte of a later request."""
 
 
 class TimedProtocol(H11Protocol):

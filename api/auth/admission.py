@@ -33,7 +33,7 @@ WRONG = f"{SIGN_IN}?wrong=token"
 """Redirect target after a sign-in with an invalid token."""
 STATIC = "/static/"
 METRICS = "/metrics"
-"""Path for programs. Browsers also get a 401 here, instead of a redirect to the sign-in page."""
+"""Path of the metrics. Programs read it, so browsers also get a 401 instead of a redirect to the sign-in page."""
 PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
 """Paths that say whether the process runs and accepts requests. No caller is identified, because that would need the
 database."""
@@ -44,7 +44,7 @@ LONGEST_ADDRESS = 64
 
 ANONYMOUS = Rate(per_s=20, burst=100)
 FAILURES = Rate(per_s=0.1, burst=10)
-"""Limit of invalid tokens per address, including the sign-in form: ten at once, then one every ten seconds."""
+"""Limit of invalid tokens per address, in requests and in the sign-in form: ten at once, then one every ten seconds."""
 
 
 class Admission:
@@ -185,8 +185,8 @@ def _unknown(request: Request, reason: str) -> Response:
     if page and request.headers.get("sec-fetch-mode", "navigate") == "navigate":
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{SIGN_IN}?next={quote(wanted)}", 303)
-    ways = "give one with `Authorization: Bearer …` (--token or KERNEL_EVO_TOKEN)"
-    response = answer(request, 401, f"{reason}: {ways}, or sign in at {SIGN_IN}")
+    ways = "send a valid token with `Authorization: Bearer …` (--token or KERNEL_EVO_TOKEN)"
+    response = answer(request, 401, f"{reason}; {ways}, or sign in at {SIGN_IN}")
     response.headers["WWW-Authenticate"] = 'Bearer realm="kernel-evo"'
     return response
 
@@ -203,9 +203,10 @@ def _no_token_yet(request: Request, sign: str) -> Response:
     create = command("token", "create", "NAME", "--role", "admin", "--url", there)
     shown = sign[:LONGEST_PATH]
     reason = (
-        f"no token exists yet, so this service serves only its own machine, but {shown!r} shows a client on another"
+        f"no token exists yet, so this service serves only its own machine, but {shown!r} shows a client on a "
+        "different machine"
     )
-    return answer(request, 403, f"{reason}; create a token there (`{create}`), and use it here")
+    return answer(request, 403, f"{reason}; create a token on the machine of the service (`{create}`), and send it")
 
 
 def _too_many(request: Request, wait_s: float) -> Response:

@@ -19,7 +19,7 @@ from evo.messages.access import effective
 COOKIE = "kernel_evo_session"
 
 KEPT_S = 2.0
-"""Seconds for which a caller is cached, and after which a revocation by another process takes effect."""
+"""Seconds for which a caller is cached. A revocation by another process takes effect after at most this time."""
 KEPT = 4096
 
 LONGEST_SECRET = 200

@@ -56,7 +56,7 @@ class Feed:
     ) -> AsyncIterator[Sequence[ServerEvent]]:
         """Yield batches of events after a position until the feed is closed.
 
-        At least once a minute, a batch is yielded, which may be empty, so that the caller can end an old stream.
+        At least once a minute, a batch is yielded, which may be empty, so that the caller can check its time limit.
 
         Args:
             search_id: search whose events are yielded. If None, all events are yielded.
@@ -129,7 +129,7 @@ class Feed:
         """Return the events after a position in the log.
 
         Raises:
-            LogReplaced: the position belongs to a different log.
+            LogReplaced: the log lacks events after the position.
         """
         with self._database.read() as session:
             if not Events(session).keeps(after):

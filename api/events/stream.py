@@ -149,8 +149,11 @@ class Listeners:
 
     @contextmanager
     def one_more(self, key: str | None) -> Iterator[None]:
-        """Count a stream while it is open. If `key` is None, the caller is on this machine and has no token, and its
-        streams are not limited.
+        """Count a stream while it is open.
+
+        Args:
+            key: key of the caller for rate limits. None for a caller on this machine without a token. The number of
+                its streams is not limited.
 
         Raises:
             HTTPException: the caller has too many open streams (status 429).

@@ -61,7 +61,7 @@ class RoleMissing(HTTPException):
         super().__init__(403, f"{what} needs a token with the role {' or '.join(self.roles)}")
 
 
-STOPPING = "this process stops, and the request did not end in time: send it again"
+STOPPING = "the service is stopping and ended this request before it was complete; send the request again"
 
 NO_ADDRESS = "no-such-address"
 """Code of a request for a path that no route serves."""
@@ -82,7 +82,7 @@ CODES: Mapping[int, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An error in the form in which an answer shows it, as a problem document for programs or as a page for people.
+    """An error as the error page shows it.
 
     Attributes:
         plain: text with the fault and its remedy, without hints on REST requests.
@@ -108,7 +108,7 @@ STATUS: Mapping[type[EvoError], int] = {
     Conflict: 409,
     StoreUnavailable: 503,
 }
-"""Status by error class. The first base class in this table counts. Any other `EvoError` has status 500."""
+"""Status by error class. An error has the status of its nearest base class in this table, or else status 500."""
 
 
 MOST_NAMED = 20
@@ -201,7 +201,10 @@ class Explained:
 
 
 def _own_error(error: BaseException | None) -> EvoError | None:
-    """Return the `EvoError` behind an error, which Starlette wraps if the body of a response raises it."""
+    """Return the `EvoError` that caused an error, or None.
+
+    Starlette wraps an error that is raised while the body of a response is sent.
+    """
     while error is not None and not isinstance(error, EvoError):
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -241,7 +244,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     invalid = cast(RequestValidationError, error)
     found = invalid.errors()
     if any(each["loc"][:1] == ("path",) for each in found) and not request.url.path.startswith("/api/"):
-        return answer(request, 404, f"nothing is at {request.url.path}")
+        return answer(request, 404, f"there is no page at {request.url.path}")
     wrong = wrong_fields(found, invalid.body)
     first = wrong[0]
     if first["field"] == "body" and isinstance(invalid.body, bytes) and invalid.body:  # the content type is not JSON
@@ -257,8 +260,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         reason = f"cannot be read: {error.detail}"
         return answer(request, 422, f"body: {reason}", field="body", errors=[{"field": "body", "reason": reason}])
     details = {
-        404: f"nothing is at {request.url.path}: /api/v1/openapi.json lists what exists",
-        405: f"{request.method} is not possible on {request.url.path}: /api/v1/openapi.json lists the methods",
+        404: f"there is nothing at {request.url.path}; /api/v1/openapi.json lists all paths",
+        405: f"{request.method} is not possible on {request.url.path}; /api/v1/openapi.json lists the methods",
     }
     extra: dict[str, Any] = {"roles": error.roles} if isinstance(error, RoleMissing) else {}
     response = answer(request, error.status_code, details.get(error.status_code, str(error.detail)), **extra)

@@ -138,4 +138,4 @@ def _network(entry: str) -> Network:
     except ValueError:
         ways = "write addresses or networks like 10.0.0.5,10.1.0.0/16, or * alone for every address"
         raise ValueError(f"{entry!r} is not an IP address or network; {ways}") from None
-    raise ValueError(f"{entry!r} has bits of a host; write {meant} for the network, or the address alone")
+    raise ValueError(f"{entry!r} has host bits set; write {meant} for the network, or the address alone")

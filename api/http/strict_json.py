@@ -26,7 +26,7 @@ LARGE_BYTES = 64 << 10
 
 
 class Malformed(HTTPException):
-    """The body of a request cannot be parsed. `field` is the path of the fault."""
+    """The body of a request cannot be parsed. `field` is the path of the invalid value."""
 
     def __init__(self, error: InvalidInput) -> None:
         self.field = error.field

@@ -16,7 +16,7 @@ MOST = 5
 """Number of consecutive failures after which an item is ended."""
 
 MOST_UNAVAILABLE = 3
-"""Number of consecutive items with an unavailable database after which a loop ends. Each item waits for it."""
+"""A loop ends after the database was unavailable for this number of consecutive items, because each of them waits."""
 
 log = structlog.get_logger("service")
 

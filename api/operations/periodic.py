@@ -30,7 +30,7 @@ log = structlog.get_logger("periodic")
 SEARCHES_AT_ONCE = 20
 
 WORKERS_KEPT = timedelta(days=30)
-"""Time after which unseen workers, and expired and revoked tokens, are deleted, independent of the settings."""
+"""Time after which disconnected workers, expired tokens and revoked tokens are deleted, independent of the settings."""
 
 STRAYS_EVERY_S = 86_400.0
 
@@ -193,7 +193,7 @@ class Collector:
         return _sum(searches, workers, families)
 
     def _strays(self, now: datetime) -> int:
-        """Delete files without a row. This runs once a day, because it lists the whole store."""
+        """Delete stored artefact files without a database row. This runs once a day, because it lists all files."""
         if self._looked_s is not None and time.monotonic() - self._looked_s < STRAYS_EVERY_S:
             return 0
         self._looked_s = time.monotonic()

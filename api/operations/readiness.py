@@ -29,7 +29,7 @@ class Readiness:
         try:
             await asyncio.wait_for(asyncio.shield(self._running), READY_S)
         except TimeoutError:
-            reason = f"it did not answer within {READY_S:g} s; check its server, and a pooler in between"
+            reason = f"the server did not answer within {READY_S:g} s; check the server, and a connection pooler if any"
             raise StoreUnavailable(f"database {self._database.location}: {reason}", public=reason) from None
 
 

@@ -75,7 +75,7 @@ def roll_back_champion(champion_id: Id, body: Rollback, service: ServiceDep, if_
 @router.post("/{champion_id}/promote")
 @allow("submitter")
 def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_match: IfMatch = None) -> ChampionView:
-    """Make a former champion current again on its old evidence, in place of the champion `over`."""
+    """Make a former champion current again, in place of the champion `over`. The evidence of its promotion is kept."""
     with service.database.write() as session:
         champions = Champions(session)
         require(if_match, champion_tag(champions.champion(champion_id)))
@@ -87,7 +87,10 @@ def promote_champion(champion_id: Id, body: Restore, service: ServiceDep, if_mat
 @router.put("/{champion_id}/called")
 @allow("submitter")
 def store_called_times(champion_id: Id, body: Called, service: ServiceDep) -> ChampionView:
-    """Store the times of a champion when PyTorch calls it, as ``python -m`` with the exported package measures them."""
+    """Store the times of a champion that is called from PyTorch.
+
+    These times are measured with an exported package, by ``python -m PACKAGE``.
+    """
     times = CalledTime(**body.model_dump(), at=service.conductor.clock(), by=caller().name)
     with service.database.write() as session:
         return champion_view(Champions(session).store_called(champion_id, times))
@@ -111,6 +114,8 @@ class AblationRequest(BaseModel):
 def start_ablation(search_id: Id, body: AblationRequest, service: ServiceDep) -> SearchView:
     """Measure the effect of each switch of the champion of a finished search. If an ablation is running, this request
     has no effect.
+
+    A switch is a tunable whose values are booleans or texts, or that has only two values.
 
     The state of the search is `ablating` until all effects are measured, and then `finished` again. An ablation
     promotes no trial.

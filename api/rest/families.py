@@ -76,8 +76,8 @@ def _upload(service: Service, digest: str, content: bytes) -> FamilyView:
     family = bundle.family_of(files)
     bundle.check_sources(family, files)
     if (actual := bundle.digest_of(files)) != digest:
-        reason = f"the service computes the digest {actual} for these files: "
-        reason += "upload them under this digest, with the same version of kernel-evo"
+        reason = f"the service computes the digest {actual} for these files; use this digest, or the version of "
+        reason += "kernel-evo that the service has"
         raise InvalidInput("digest", reason)
     artefact, now = hashlib.sha256(content).hexdigest(), service.conductor.clock()
     with service.database.write() as session:
@@ -105,7 +105,7 @@ def _check_location(location: str | None) -> None:
     if location is None:
         return
     if not PurePath(location).is_absolute() or not location.isprintable():
-        raise InvalidInput("location", f"{location!r:.100} is not an absolute path; leave it out for a built-in family")
+        raise InvalidInput("location", f"{location!r:.100} is not an absolute path; omit it for a built-in family")
     if not caller().can("author"):
         raise HTTPException(403, "only a token with the role author may set a path on the workers")
 
@@ -114,8 +114,8 @@ def _location(session: Session, digest: str, body: FamilyBody) -> str | None:
     """Return the location to store for a family. Only callers with the role `author` can change it.
 
     Raises:
-        Conflict: the digest is registered with a different document, or the caller is no author and the name belongs to
-            a family with a location.
+        Conflict: the digest is registered with a different document, or the caller is not an author and the name
+            belongs to a family with a location.
     """
     archive = Archive(session)
     row = archive.version(digest)

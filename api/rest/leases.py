@@ -22,7 +22,7 @@ LOOK_S = 10.0
 """Seconds between checks for work while a request waits. Notifications from other processes can be lost."""
 
 STALE = timedelta(hours=12)
-"""Age of an artefact above which a report that names it resets its age. It is less than the age of deletion."""
+"""If a report names an older artefact, the age of the artefact is reset, so that the artefact is not deleted."""
 
 MOST_NAMED = 4 * MAX_RESULTS
 """Maximum number of artefacts that are looked up per request. A report names one to five artefacts."""
@@ -72,7 +72,7 @@ async def report_result(attempt_id: Id, body: Result, service: ServiceDep) -> Re
 @router.post("/results")
 @allow("worker")
 async def report_results(body: Results, service: ServiceDep) -> ResultsReply:
-    """Report several results. Each result gets an answer of its own. A refused result does not affect other results."""
+    """Report several results. Each result gets a separate answer. A refused result does not affect other results."""
     answers = await run_in_threadpool(_take, body, service)
     for answer in answers:
         service.metrics.reported(answer.status)
@@ -120,5 +120,5 @@ def _artefacts(report: Report) -> set[str]:
 @router.post("/attempts/{attempt_id}/release", status_code=204)
 @allow("worker")
 def release_attempt(attempt_id: Id, body: Release, service: ServiceDep) -> None:
-    """Give a lease back without counting a failure."""
+    """Return a job to the queue without counting a failure."""
     service.conductor.release(attempt_id, body.token, body.reason, unfit=body.unfit)

@@ -60,7 +60,7 @@ def get_health(request: Request, service: ServiceDep) -> Health:
 async def get_ready(service: ServiceDep) -> Health:
     """Return 200 if the service accepts requests: it is not stopping, and the database answers and is intact."""
     if service.wakeup.closed:
-        ending = "this process is stopping: use another one"
+        ending = "this process of the service is stopping; send the request to another process"
         raise StoreUnavailable(ending, public=ending)
     await service.readiness.check()
     return Health(status="ready", version=version("kernel-evo"))

@@ -58,7 +58,7 @@ class JoinTokenBody(Body):
 
 
 class RotationBody(Body):
-    """`grace_s`: seconds for which the old token stays valid."""
+    """Terms of a rotation. `grace_s` is the time in seconds for which the old token stays valid."""
 
     grace_s: float = Field(default=0.0, ge=0, le=YEAR_S)
 
@@ -84,7 +84,7 @@ def list_tokens(service: ServiceDep) -> Page[TokenView]:
 def create_token(body: TokenBody, service: ServiceDep) -> IssuedToken:
     """Create a token. Only this answer contains its secret."""
     if body.worker_id is not None and "worker" not in body.roles:
-        raise InvalidInput("worker_id", "applies only to tokens with the role worker; leave it out")
+        raise InvalidInput("worker_id", "applies only to tokens with the role worker; omit it")
     return _issued(service, body.expires_in_s, name=body.name, roles=body.roles, worker_id=body.worker_id)
 
 
@@ -116,7 +116,7 @@ def revoke_token(token_id: Name, service: ServiceDep) -> TokenView:
         tokens = Tokens(session)
         if caller().token_id is not None and [each.id for each in tokens.admins(now)] == [token_id]:
             raise Conflict(
-                "this is the last administrator token, and only an administrator can create another; create one first"
+                "this is the last administrator token, without which no token can be created; create a second one first"
             )
         view = token_view(tokens.revoke(token_id, now), now)
     service.gate.forget()

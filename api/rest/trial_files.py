@@ -39,10 +39,11 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
-    """Yield a header line, and a line for each trial. The interval is the 95 % confidence interval of the median.
+    """Yield a header line, and a line for each trial.
 
-    `time_us` is the confirmed time if there is one, else the quick time. `source` states which. `quick_us` is always
-    the quick time. Measured and estimated times have separate columns.
+    `time_us` is the confirmed time if there is one, else the quick time. `source` is the kind of this time. `low_us`
+    and `high_us` are the limits of the 95 % confidence interval of its median. `quick_us` is always the quick time.
+    Estimated times are only in `estimate_us`.
     """
     names = [tunable.name for tunable in tunables]
     yield _line([*BEFORE, *names, *AFTER])

@@ -1,4 +1,7 @@
-"""Queues ablations, which measure the effect of each switch of a champion separately and promote no trial."""
+"""Queues ablations, which measure the effect of each switch of a champion separately and promote no trial.
+
+A switch is a tunable whose values are booleans or texts, or that has only two values.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -23,7 +26,8 @@ from evo.search.lifecycle import transition
 from evo.trial.results import AblateReport
 
 CHANGES_AT_ONCE = 4
-"""Number of changes per job. A change takes as many rounds as a confirmation. More changes share one process start."""
+"""Maximum number of changes per job, which share one process start. Each change takes as many rounds as a confirmation.
+"""
 
 
 def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:
@@ -80,7 +84,7 @@ def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Se
 
 
 def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:
-    """Return the effect of each change in a report. The result is the same for the same samples."""
+    """Return the effect of each change in a report. Equal samples give equal effects."""
     with database.read() as session:
         policy = Archive(session).search(search_id).policy
     return tuple(weigh(each, policy, np.random.default_rng(0)) for each in report.changes)

@@ -29,7 +29,7 @@ Lost = Callable[[], float]
 
 
 def nothing_lost() -> float:
-    """Return 0: no interruptions. Used by tests with a clock of their own."""
+    """Return 0, for a process without interruptions."""
     return 0.0
 
 

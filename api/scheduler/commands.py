@@ -95,8 +95,8 @@ class Commands:
         """Measure the effect of each switch of the champion of a finished search.
 
         Raises:
-            NotFound, Conflict: the search does not exist, has not finished or has no champion of its own, or no worker
-                has the same version of its family.
+            NotFound, Conflict: the search does not exist, has not finished, or found no current champion; or no
+                connected worker can have the version of the family that the search used.
         """
         with self._database.read() as session:
             search = Archive(session).search(search_id)
@@ -115,7 +115,7 @@ class Commands:
 
 
 def refuse_edited(session: Session, search: SearchRow, connected_since: datetime) -> None:
-    """Refuse to use a search if its family has changed and no connected worker can have the old version.
+    """Refuse to ablate a champion if its family has changed and no connected worker can have the old version.
 
     Otherwise the jobs of the search would wait forever. Workers on this machine read the same files as the service. A
     worker on another machine may still have the old version.
@@ -128,8 +128,8 @@ def refuse_edited(session: Session, search: SearchRow, connected_since: datetime
         return
     if _digest_here(family) != family.digest:
         raise Conflict(
-            f"family {family.name} has changed since search {search.id} on this machine, where all workers of the "
-            "search are, so the champion cannot be built again; search again, and ablate the new champion"
+            f"family {family.name} has changed since search {search.id}, and all workers for the search are on this "
+            "machine, so its champion cannot be built again; search again, and ablate the new champion"
         )
 
 

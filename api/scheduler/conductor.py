@@ -150,7 +150,7 @@ class Conductor:
 
         Raises:
             NotFound: the worker is not registered.
-            Superseded: another process registered as this worker after `incarnation`.
+            Superseded: another process registered as this worker after the process `incarnation`.
         """
         with self._noting_contest(worker_id), self.database.write() as session:
             Fleet(session).leave(worker_id, self.clock(), seen_since=self.connected_since(), incarnation=incarnation)
@@ -169,12 +169,12 @@ class Conductor:
         note: str | None = None,
         incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew the leases of a worker and store its status. Return the leases that the worker must drop, and further
-        instructions.
+        """Renew the leases of a worker and store its status. The reply names the leases that the worker must drop and
+        its quarantined devices, and says whether it must finish its jobs and stop.
 
         Raises:
             NotFound: the worker is not registered.
-            Superseded: another process registered as this worker after `incarnation`.
+            Superseded: another process registered as this worker after the process `incarnation`.
         """
         now = self.clock()
         with self._noting_contest(worker_id), self.database.write() as session:
@@ -205,13 +205,13 @@ class Conductor:
         of priority, then of age.
 
         Args:
-            holding: ids of the attempts that the worker holds. If the worker has further leases, it did not receive
-                them, and they are returned first.
+            holding: ids of the attempts that the worker holds. If the database contains more leases of the worker, the
+                worker did not receive them; they are returned first.
             unable: ids of searches whose jobs the worker cannot do.
 
         Raises:
             NotFound: the worker or the device is not registered.
-            Superseded: another process registered as this worker after `incarnation`.
+            Superseded: another process registered as this worker after the process `incarnation`.
         """
         with self._noting_contest(worker_id):
             return self._dispatch.claim(worker_id, device_uuid, count, holding, unable, incarnation=incarnation)
@@ -230,7 +230,7 @@ class Conductor:
         return receipts
 
     def report_many(self, deliveries: Sequence[Delivery]) -> list[Answer]:
-        """Accept several results as `report` does. Return the answers in the same order."""
+        """Accept several results, each once. Return their answers in the same order."""
         return [
             answer(delivery, receipts) for delivery, receipts in zip(deliveries, self._take(deliveries), strict=True)
         ]
@@ -269,7 +269,7 @@ class Conductor:
         """Exclude time in which this service did not run from all durations whose start or end is stored.
 
         During that time, workers could not reach the service and searches did not run. If the clock was set back, a
-        stored time may be too far in the future. Such a time is reset as if its duration began now.
+        stored time may be too far in the future. Such a time is reset, so that its duration begins now.
         """
         now, lost_s = self.clock(), self._lost_s()
         missed_s, self._settled_s = lost_s - self._settled_s, lost_s
@@ -309,7 +309,7 @@ class Conductor:
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:
-        """Record that two running processes use the id of one worker, for the page of workers."""
+        """If the block raises `Superseded`, record that two running processes use the id of one worker."""
         try:
             yield
         except Superseded as error:

@@ -65,7 +65,7 @@ class Expiry:
 
 
 def _give_up(transaction: SearchTransaction, job: JobRow, now: datetime) -> None:
-    """End a job that was lost too often. Its trial ends as abandoned, which does not count against the config."""
+    """End a job whose workers were lost too often. The outcome `Abandoned` does not count against the config."""
     job.state, job.ended_at = "abandoned", now
     if job.kind == "confirm":
         confirmed(transaction)

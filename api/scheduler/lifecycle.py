@@ -31,13 +31,13 @@ from evo.trial.outcome import Estimated, Measured, ReferenceFailed
 log = structlog.get_logger("conductor")
 
 OUTPERFORMED = "outperformed"
-"""Reason of a variant's search that ended early because other variants were faster after the same number of trials."""
+"""End reason of a variant's search, if other variants were faster after the same number of trials."""
 
 DUPLICATE = "duplicate"
-"""Reason of a variant's search that ended early because its first binaries are all those of earlier variants."""
+"""End reason of a variant's search, if earlier variants have the same binaries as its first trials."""
 
 STOPPED = "stopped"
-"""Reason of a search that a user stopped before its budget was used up."""
+"""End reason of a search that a user stopped before its budget was used up."""
 
 
 def is_due(active: ActiveSearch, now: datetime) -> bool:
@@ -136,7 +136,7 @@ def _repeats(transaction: SearchTransaction) -> bool:
 
 
 def _grant(transaction: SearchTransaction, trials: int) -> None:
-    """Store a larger number of trials as the budget, for restarts and other processes."""
+    """Store a larger trial budget, so that it also applies after a restart and in other processes."""
     active = transaction.active
     active.search.budget = replace(active.search.budget, trials=trials)
     Archive(transaction.session).search(active.id).budget = active.search.budget
@@ -215,8 +215,8 @@ def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | 
     """Return the reason why no trial challenges the champion, or None if users need no reason.
 
     Users need no reason if the best trial was a challenger, or if the search measured only the champion's own config.
-    If other trials have challenged the champion, users need a reason only if the best trial looks better than the
-    champion.
+    If trials of this search have challenged the champion, users need a reason only if the best trial looks better than
+    the champion.
     """
     search = transaction.active.search
     _, _, challenged = search.events
@@ -243,10 +243,10 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
 
 
 def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
-    """Return True if a challenge may be due. The incumbent is not read from the database.
+    """Return True if a challenge may be due. This does not read the incumbent from the database.
 
-    A challenge is not due while the best trials are those that were already too slow for a challenge, or while the
-    budget permits no confirmation. Estimates never challenge, because they are not measured evidence.
+    No challenge is due while the best trials are the trials that were too slow at the last check, or while the budget
+    permits no confirmation. Estimates never challenge, because they are not measured evidence.
     """
     if active.terms.device.runs == "nothing":
         return False

@@ -131,5 +131,5 @@ class Registry:
             except StoreUnavailable:
                 raise
             except EvoError as error:
-                reason = f"it cannot be continued: {error}"
+                reason = f"the search cannot be continued: {error}"
         self.fail(search_id, reason)

@@ -36,10 +36,13 @@ from templates.recorded import shipped
 
 MAX_WARM_STARTS = 5
 MAX_PREDICTED = 5
-"""Maximum number of configs predicted from other problems. Two are always tried. The strategy decides on the rest."""
+"""Maximum number of configs predicted from other problems. The strategy always tries two, and decides about the others.
+"""
 
 MAX_IMPORTED = 20
-"""Maximum number of recorded configs tried first, because the best recorded configs need not be the best here."""
+"""Maximum number of recorded configs that a search tries first. The best config of a recording may not be the best one
+in this search, so several are tried.
+"""
 
 PDL_SINCE = 90
 """First compute capability with programmatic dependent launch, times ten."""

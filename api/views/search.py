@@ -36,7 +36,7 @@ from evo.trial.outcome import Measured, Pruned
 from evo.trial.timing import Timing
 
 EARLY = 128
-"""Number of first trials among which the default config and random configs are looked for."""
+"""Number of first trials that are searched for the default config and random configs."""
 
 
 def search_views(session: Session, rows: Sequence[SearchRow], now: datetime) -> tuple[SearchView, ...]:
@@ -148,8 +148,9 @@ def _search_view(
 
 
 def _obstacle(session: Session, row: SearchRow) -> str | None:
-    """Return the reason why no worker can execute the jobs of a search. Return None if a worker has executed a job
-    since that was reported.
+    """Return the reason why no worker can execute the jobs of a search, or None if there is no such reason.
+
+    If a worker has executed a job since the reason was reported, the reason no longer applies.
     """
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None

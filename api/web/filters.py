@@ -1,4 +1,4 @@
-"""Template filters that format figures and names."""
+"""Template filters that format numbers and names."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime

@@ -132,7 +132,9 @@ def read_index(database: Path, files: LockedFiles) -> Index | None:
 
 
 def lost_frames(database: Path, files: LockedFiles) -> str | None:
-    """Return how the write-ahead log of an open database lost frames in its index, or None if it lost none."""
+    """Return a description of the loss if the write-ahead log of an open database lacks frames that its index lists,
+    else None.
+    """
     index, path = read_index(database, files), _log_path(database)
     if index is None:
         return None
@@ -160,8 +162,8 @@ def _damage(database: Path, files: LockedFiles) -> str | None:
     if log is None:
         return f"the header of its write-ahead log {path.name} is damaged, so nothing in that log can be read"
     if log.lost:
-        behind = f"{log.lost} committed transaction{'s' if log.lost > 1 else ''} behind it cannot be read"
-        return f"its write-ahead log {path.name} is damaged at frame {log.read + 1} of {log.frames}: {behind}"
+        later = f"{log.lost} later committed transaction{'s' if log.lost > 1 else ''} cannot be read"
+        return f"its write-ahead log {path.name} is damaged at frame {log.read + 1} of {log.frames}, and {later}"
     return _truncation(database, log, files)
 
 
@@ -208,7 +210,7 @@ def _truncation(database: Path, log: Log, files: LockedFiles) -> str | None:
     missing = [number for number in range(whole + 1, expected + 1) if number not in log.pages]
     if not missing:
         return None
-    return f"it was cut: it has {size} bytes, and {expected} pages of {page_bytes} bytes belong to it"
+    return f"it was cut to {size} bytes, although it should have {expected} pages of {page_bytes} bytes"
 
 
 def read_log(content: bytes) -> Log | None:

@@ -54,7 +54,7 @@ class EventPosition:
         """
         parts = text.split("-")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
-            raise InvalidInput(field, "is not an event id; send the id of a received event unchanged, or leave it out")
+            raise InvalidInput(field, "is not an event id; send the id of a received event unchanged, or omit it")
         return cls(mark=int(parts[0]), number=int(parts[1]))
 
 

@@ -94,7 +94,7 @@ class PostgreSQL:
 
     def explained(self, error: SQLAlchemyError) -> EvoError | None:
         if isinstance(error, TimeoutError):
-            busy = f"all its {CONNECTIONS} connections are busy: try again"
+            busy = f"all {CONNECTIONS} connections of this process are busy; try again"
             return StoreUnavailable(f"database {self.location}: {busy}", public=busy)
         if isinstance(error, DataError) and "NUL" in str(error.orig):
             return InvalidInput("body", "a text contains a NUL character, which the database cannot store; remove it")
@@ -253,18 +253,18 @@ def _refuse_ended(connection: "psycopg.Connection[Any]", *_: Any) -> None:
 
 
 _REMEDIES = {
-    "08": "the connection was refused or lost: check the server, a pooler in between (session mode), and the URL",
-    "53": "the server has run out of connections, memory or disk: free some and try again",
-    "55": "another process has held a needed lock for longer than usual: try again",
-    "57": "the server is shutting down, or ended this connection: try again",
-    "40": "two processes changed the same rows at once: try again",
-    "25P03": "this process paused for too long within a transaction, which was rolled back: try again",
-    "25006": "it accepts no writes: it is a standby, or default_transaction_read_only is on (some hosts set that when "
-    "the disk is full): use the primary server, or turn that off",
-    "3F": "no schema of the user's search_path exists: create it, or change the search_path",
+    "08": "the connection was refused or lost; check the server, the URL, and a pooler if any (use session mode)",
+    "53": "the server has run out of connections, memory or disk space; free some and try again",
+    "55": "another process has held a needed lock for longer than usual; try again",
+    "57": "the server is shutting down, or ended this connection; try again",
+    "40": "two processes changed the same rows at once; try again",
+    "25P03": "this process paused for too long within a transaction, which was rolled back; try again",
+    "25006": "it accepts no writes, because it is a standby or default_transaction_read_only is on (some hosts set "
+    "that when the disk is full); use the primary server, or turn the parameter off",
+    "3F": "no schema of the user's search_path exists; create one, or change the search_path",
     "42P01": OTHER_TABLES,
     "42703": OTHER_TABLES,
-    "42501": "this database user lacks a permission: make it the owner of the database",
+    "42501": "this database user lacks a permission; make the user the owner of the database",
 }
 """Remedies by the first characters of the SQLSTATE error code."""
 

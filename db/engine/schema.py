@@ -40,8 +40,8 @@ def check_schema(connection: Connection) -> None:
     present = MigrationContext.configure(connection).get_current_revision()
     if present != head():
         raise StoreUnavailable(
-            f"the database has the schema {present!r}, but this process needs {head()!r}; start it again with the "
-            "version that changed it"
+            f"the database has the schema {present!r}, but this process needs {head()!r}; restart the service with the "
+            "version of kernel-evo that changed the schema"
         )
 
 

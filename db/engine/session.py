@@ -57,7 +57,7 @@ class Store(Protocol):
         """Protect damaged files in the block, because SQLite may write into the files when connections are closed."""
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
-        """Let migrations rebuild tables that foreign keys reference. Enter it before the transaction begins."""
+        """Let migrations rebuild tables that foreign keys reference. Enter the block before the transaction begins."""
 
     def number_events(self, session: Session) -> None:
         """Prevent other transactions from numbering events until the session's transaction ends."""
@@ -75,7 +75,9 @@ class Store(Protocol):
         """Return True if other processes listen now."""
 
     def listen(self, subscriber: Callable[[Topic], None]) -> Callable[[], None]:
-        """Call `subscriber` with each topic that another process publishes. Return a function that stops this."""
+        """Call `subscriber` with each topic that another process publishes. Return a function that ends the
+        subscription.
+        """
 
 
 def store_of(location: Location) -> Store:

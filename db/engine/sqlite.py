@@ -139,9 +139,9 @@ class SQLite:
         return None
 
     def _unavailable(self, sign: str, reason: str) -> StoreUnavailable:
-        """Return the error for a sign in `_REMEDIES`."""
+        """Return the error with the remedy for a key of `_REMEDIES`."""
         remedy = _REMEDIES[sign]
-        return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(":")[0])
+        return StoreUnavailable(f"database {self.path}: {remedy} ({reason})", public=remedy.partition(";")[0])
 
     @contextmanager
     def closing(self) -> Iterator[None]:
@@ -262,14 +262,14 @@ _SIGNS_OF_LOSS = ("unable to open", "not a database", "malformed", "disk i/o")
 """Error texts of SQLite that may also mean that a file was lost while the service used it."""
 
 _REMEDIES = {
-    "locked": "another process holds it: end that process, or use another --db",
-    "readonly": "it is read-only here: make the file and its folder writable, or use another --db",
-    "unable to open": "it cannot be opened or created: check that its folder is writable, or use another --db",
-    "not a database": "it is not a kernel-evo database: move the file away, or use another --db",
-    "malformed": "it is damaged: restore a backup, or use another --db",
+    "locked": "another process holds it; end that process, or use another --db",
+    "readonly": "it is read-only; make the file and its folder writable, or use another --db",
+    "unable to open": "it cannot be opened or created; check that its folder is writable, or use another --db",
+    "not a database": "it is not a kernel-evo database; move the file away, or use another --db",
+    "malformed": "it is damaged; restore a backup, or use another --db",
     "no such table": OTHER_TABLES,
     "no such column": OTHER_TABLES,
     "has no column named": OTHER_TABLES,
-    "full": "the disk is full: free some space and start again; nothing that was acknowledged is lost",
-    "disk i/o": "the disk refuses to read or write it: check the disk, or use another --db",
+    "full": "the disk is full; free some space and start again. No acknowledged change is lost",
+    "disk i/o": "the disk cannot read or write it; check the disk, or use another --db",
 }

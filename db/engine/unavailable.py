@@ -3,8 +3,8 @@
 from evo.errors import EvoError
 
 OTHER_TABLES = (
-    "its tables are not those of this version, because another version upgraded it or a backup is being restored: wait "
-    "until the backup is restored, or end this service and start the version that upgraded it"
+    "its tables are not those of this version, because another version upgraded it or a backup is being restored; wait "
+    "until the backup is restored, or end this service and start the version that upgraded the database"
 )
 """Description and remedy if a table or column is missing."""
 

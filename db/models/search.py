@@ -29,7 +29,7 @@ class SpaceSize:
     Attributes:
         product_size: size of the Cartesian product of all tunables.
         valid_count: number of valid configs. None if the product is too large to count them.
-        default: the default config. None in old searches, which did not store it.
+        default: the default config. None in searches of older versions of kernel-evo, which did not store it.
     """
 
     product_size: int

@@ -32,8 +32,8 @@ class TrialRow(Base):
     """One trial of a search and its outcome.
 
     `told_before` is the number of trials that had ended when this trial was proposed. `finished_seq` is the position of
-    this trial among the ended trials. `overhead_ms` is the time that the search lost on the trial. `delivery_ms` is the
-    network time of the trial's lease and result.
+    this trial among the ended trials. `overhead_ms` is the overhead of the trial, as defined in
+    docs/reference/measuring.md. `delivery_ms` is the network time of the trial's lease and result.
 
     Trials are ranked by `cost`, which is the time, or the cost by the metric of the search. `cost` is None if the trial
     has no time, or if a confirmation refuted its kernel. `second_cost` is the cost by the second objective, or None if

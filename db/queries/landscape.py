@@ -252,8 +252,8 @@ class Landscape:
         return sorted(found, key=lambda work: work.ended_at)
 
     def spent(self) -> list[tuple[str, int, Stages]]:
-        """Return the number of reported attempts and the total time per stage for each kind of job, most frequent kind
-        first.
+        """Return, for each kind of job, the number of reported attempts and the total time of each stage. The most
+        frequent kind comes first.
         """
         stages = type_coerce(AttemptRow.result, JSON)["stages"]
         sums = [func.sum(_believable(stages[name].as_float())).label(name) for name in STAGES]

@@ -148,9 +148,9 @@ class Leaderboard:
         }
 
     def duplicates(self, trials: Collection[int]) -> dict[int, int]:
-        """Return the number of the first trial with the same binary in the same search, by the ids of the trials.
+        """Return, by id of each given trial, the number of the first trial with the same binary in its search.
 
-        A trial that is itself the first with its binary is not included.
+        Trials that are the first with their binary are not included.
         """
         other = aliased(TrialRow)
         same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)

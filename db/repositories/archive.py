@@ -242,7 +242,7 @@ class Archive:
             _set_confirmed(row, confirmation, goal, second)
 
     def confirm_duplicate(self, trial: TrialRow, goal: Goal | None, second: Goal | None) -> None:
-        """Copy the confirmed figures of an earlier trial with the same binary, if there is one, to a trial."""
+        """If an earlier trial with the same binary was confirmed, store its confirmation with this trial, too."""
         same = (TrialRow.search_id == trial.search_id) & (TrialRow.binary_digest == trial.binary_digest)
         found = select(TrialRow.confirmed).where(same, TrialRow.quick_us.is_not(None)).limit(1)
         confirmation = self.session.scalar(found)
@@ -250,7 +250,7 @@ class Archive:
             _set_confirmed(trial, confirmation, goal, second)
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
-        """End every pending trial of a search with the outcome Cancelled, in the order proposed."""
+        """End every pending trial of a search with the outcome Cancelled, sorted by number."""
         pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
         ended = self.session.scalar(select(func.count(TrialRow.finished_seq)).where(TrialRow.search_id == search_id))
         rows = self.session.scalars(pending).all()
@@ -260,7 +260,7 @@ class Archive:
 
     def trial(self, trial_id: int) -> TrialRow:
         if (row := self.session.get(TrialRow, trial_id)) is None:
-            raise MissingItem("trial", trial_id, request="GET /searches/ID/trials lists those of a search")
+            raise MissingItem("trial", trial_id, request="GET /searches/ID/trials lists the trials of a search")
         return row
 
     def numbered(self, search_id: int, number: int) -> TrialRow:
@@ -294,7 +294,7 @@ class Archive:
         return self.session.scalars(query).all()
 
     def first_ended(self, search_id: int, count: int) -> Sequence[TrialRow]:
-        """Return the ended trials among the first `count`, sorted by number."""
+        """Return the ended trials among the first `count` trials, sorted by number."""
         early = self._trials(search_id, None).where(TrialRow.number < count, TrialRow.finished_seq.is_not(None))
         return self.session.scalars(early.order_by(TrialRow.number)).all()
 
@@ -339,9 +339,9 @@ class Archive:
     def best(self, search_id: int) -> TrialRow | None:
         """Return the best trial of a search, or None if no trial has a time.
 
-        If the search promoted the current champion, the champion's trial is returned. Otherwise it is the best
-        confirmed trial. If there is none, it is the best trial by quick samples. Refuted trials have no cost and are
-        not returned. If costs are equal, the earlier trial is returned.
+        The best trial is the trial of the current champion if this search promoted it, else the best confirmed trial,
+        else the best trial by quick samples. Refuted trials have no cost and are not returned. If costs are equal, the
+        earlier trial is returned.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)

@@ -59,17 +59,17 @@ class Artefacts:
         return session.merge(row)
 
     def missing(self, session: Session, digests: Collection[str]) -> set[str]:
-        """Return the digests whose content is not stored, or whose file has another size than the content."""
+        """Return the digests whose content is not stored, or whose file has a different size than the content."""
         rows = session.execute(select(ArtefactRow.digest, ArtefactRow.size).where(ArtefactRow.digest.in_(digests)))
         return set(digests) - {digest for digest, size in rows if self._size(digest) == size}
 
     def used_again(self, session: Session, digests: Collection[str], *, before: datetime, now: datetime) -> None:
-        """Reset the age of artefacts that were stored before a moment and are named by a new report."""
+        """Reset the age of artefacts that a new report names, if they were stored before `before`."""
         aged = update(ArtefactRow).where(ArtefactRow.digest.in_(digests), ArtefactRow.created_at < before)
         session.execute(aged.values(created_at=now).execution_options(synchronize_session=False))
 
     def any_before(self, session: Session, digests: Collection[str], before: datetime) -> bool:
-        """Return True if any of the given artefacts was stored before a moment."""
+        """Return True if any of the given artefacts was stored before `before`."""
         aged = select(ArtefactRow.digest).where(ArtefactRow.digest.in_(digests), ArtefactRow.created_at < before)
         return session.scalar(aged.limit(1)) is not None
 
@@ -94,7 +94,7 @@ class Artefacts:
             ) from error
         if hashlib.sha256(content).hexdigest() != digest:
             log.warning("the file of an artefact is damaged", path=str(self._path(digest)), size=row.size)
-            found = f"{len(content)} of {row.size} bytes" if len(content) != row.size else "other content"
+            found = f"{len(content)} of {row.size} bytes" if len(content) != row.size else "its content has changed"
             raise NotFound(f"the file of artefact {digest} is damaged ({found}): {AGAIN}")
         return row, content
 

@@ -16,11 +16,11 @@ from evo.promotion import void_reason
 
 
 class EvidenceVoid(Conflict):
-    """A former champion cannot be restored, because its evidence no longer holds."""
+    """A former champion cannot be restored, because its evidence is no longer valid."""
 
 
 class IncumbentChanged(Conflict):
-    """The current champion is no longer the one that the caller expected."""
+    """The current champion is no longer the champion that the caller expected."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Champions:
         self.session = session
 
     def incumbent(self, search: SearchRow) -> ChampionRow | None:
-        """Return the current champion of the key of a search."""
+        """Return the current champion with the key of a search, or None."""
         return self._current(search.family.name, search.problem_key, search.device.model, search.objective.key)
 
     def promote(self, champion: ChampionRow, *, over: int | None) -> None:
@@ -87,7 +87,7 @@ class Champions:
     def restore(
         self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
     ) -> ChampionRow:
-        """Make a former champion of a key current again, in place of the champion `over`.
+        """Make a former champion current again, in place of the champion `over`.
 
         Raises:
             EvidenceVoid: the evidence for the promotion of the champion is no longer valid.
@@ -114,7 +114,7 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Store the times of a champion when PyTorch calls it. They replace earlier ones."""
+        """Store the times of a champion when PyTorch calls it, in place of earlier times."""
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()
@@ -122,14 +122,14 @@ class Champions:
         return champion
 
     def evidence_fault(self, champion: ChampionRow) -> str | None:
-        """Return the reason why the evidence of a champion no longer holds, or None if it holds."""
+        """Return the reason why the evidence of a champion is no longer valid, or None if it is valid."""
         trial = self.session.get(TrialRow, champion.trial_id)
         confirmed = None if trial is None else trial.confirmed
         refuted = None if confirmed is None else confirmed.refuted
         return void_reason(champion.evidence.verdict, champion.objective, refuted=refuted)
 
     def current_of(self, champion: ChampionRow) -> ChampionRow | None:
-        """Return the current champion of the key of a champion."""
+        """Return the current champion with the same key as a champion, or None."""
         return self._current(*_key(champion))
 
     def binary_digest(self, champion: ChampionRow) -> str | None:

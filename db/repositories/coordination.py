@@ -1,4 +1,4 @@
-"""Coordinates service processes that work on the same search, with the search's lock, revision and added trials.
+"""Locks searches, and reads the changes that other processes made to them.
 
 Every claim and report executes the SQL statements of this module. The statements are therefore built once, and use
 tables, not ORM objects.
@@ -136,7 +136,7 @@ class Coordination:
         return [_logged(row) for row in rows]
 
     def log(self, search_id: int) -> list[Logged]:
-        """Return all trials of a search in the order proposed, for rebuilding the search in memory."""
+        """Return all trials of a search, sorted by number, for rebuilding the search in memory."""
         return [_logged(row) for row in self.session.execute(_WHOLE_LOG, {"search": search_id})]
 
 

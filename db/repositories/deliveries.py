@@ -107,12 +107,12 @@ class Deliveries:
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
     def reset_ahead(self, now: datetime, slack: timedelta) -> None:
-        """Make all attempts due now that are later than the pauses allow."""
+        """Make each attempt that is later than the pauses allow due now."""
         late = update(DeliveryRow).where(_ahead(now, slack)).values(next_at=now)
         self.session.execute(late.execution_options(synchronize_session=False))
 
     def bring_forward(self, by: timedelta) -> None:
-        """Move pending attempts to an earlier time by `by`, after the clock was set back by as much."""
+        """Move pending attempts earlier by `by`, the duration by which the clock was set back."""
         for row in self.session.scalars(select(DeliveryRow).where(DeliveryRow.next_at.is_not(None))):
             row.next_at = None if row.next_at is None else row.next_at - by
 

@@ -47,12 +47,12 @@ class Availability:
 
 
 class Superseded(Conflict):
-    """Another process registered as the same worker after the calling one."""
+    """Another process registered as the same worker after the calling process."""
 
     def __init__(self, worker_id: str, host: str) -> None:
         super().__init__(
-            f"another process (on host {host}) registered as worker {worker_id!r} after this one, and has its work: "
-            "two workers must not share an identity; start one of them with a --data folder or an --id of its own"
+            f"another process (on host {host}) registered as worker {worker_id!r} after this one, and gets its jobs. "
+            "Two workers must not share an id; start one of them with a different --data folder or a different --id"
         )
 
 
@@ -134,7 +134,7 @@ class Fleet:
         row.contested_at = now
 
     def any_after(self, moment: datetime) -> bool:
-        """Return True if a worker was seen after this moment. If the moment is in the future, a clock was ahead."""
+        """Return True if a worker was seen after `moment`. If `moment` is in the future, a clock was ahead."""
         return self.session.scalar(select(WorkerRow.id).where(WorkerRow.seen_at > moment).limit(1)) is not None
 
     def put_off(self, by: timedelta, *, now: datetime, since: datetime) -> None:
@@ -212,7 +212,7 @@ class Fleet:
 
         Raises:
             NotFound: the worker does not exist, has left, does not have the device, or must register again.
-            Superseded: another process registered after `incarnation`.
+            Superseded: another process registered as this worker after the process `incarnation`.
         """
         row = self.session.execute(_SLOT, {"worker": worker_id, "device_uuid": uuid}).first()
         if row is None:

@@ -23,8 +23,8 @@ _ORDER = case({"baseline": 0, "confirm": 1}, value=JobRow.kind, else_=2)
 _OPEN: tuple[JobState, ...] = ("queued", "leased")
 
 _JUST = timedelta(seconds=10)
-"""Time after a confirmation's waiting limit in which a sweep must find the confirmation. Longer than the sweep
-interval.
+"""Time after its waiting limit during which a confirmation counts as having just reached the limit. It is longer than
+the interval of the sweeps, so that a sweep finds the confirmation.
 """
 
 # Built once, because every claim or report runs them.
@@ -268,7 +268,7 @@ class Leases:
         self.session.execute(live.values(expires_at=until).execution_options(synchronize_session=False))
 
     def any_after(self, moment: datetime) -> bool:
-        """Return True if a live lease expires after this moment."""
+        """Return True if a live lease expires after `moment`."""
         late = select(AttemptRow.id).where(AttemptRow.state == "live", AttemptRow.expires_at > moment).limit(1)
         return self.session.scalar(late) is not None
 

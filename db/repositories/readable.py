@@ -1,4 +1,4 @@
-"""Queries and views that skip unreadable rows, so that one unreadable row does not end a list.
+"""Queries and views that skip unreadable rows, so that a list with an unreadable row can be shown.
 
 Loading a row fails with a `ValueError` if a JSON document in it is damaged or no longer matches its type. A query for
 only this row raises an error that names the item and a remedy.

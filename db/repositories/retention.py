@@ -66,7 +66,7 @@ def remove_search(session: Session, search_id: int) -> bool:
 log = structlog.get_logger("chores")
 
 YOUNG = timedelta(days=1)
-"""Minimum age of a deleted artefact. A younger one may belong to a report that has not arrived yet."""
+"""Minimum age of a deleted artefact. A younger artefact may belong to a report that has not arrived yet."""
 
 
 def collect_searches(
@@ -218,7 +218,7 @@ def _needed(session: Session) -> set[str]:
             JobRow.trial_id.in_(select(ChampionRow.trial_id)), JobRow.kind == "evaluate", AttemptRow.result.is_not(None)
         )
     )
-    # Documents are read as text, because an unreadable document must not stop the search or lose its files.
+    # Documents are read as text, so that the artefacts in an unreadable document are found and kept, too.
     texts = [
         *session.scalars(select(cast(ChampionRow.evidence, Text))),
         *session.scalars(evaluated.with_only_columns(cast(AttemptRow.result, Text))),

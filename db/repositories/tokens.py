@@ -44,7 +44,7 @@ class Tokens:
         self.session = session
 
     def any(self) -> bool:
-        """Return True if the service has a token. Then every request needs one."""
+        """Return True if a token was created. From then on, every request needs a token."""
         return self.session.scalar(select(TokenRow.id).limit(1)) is not None
 
     def all(self) -> Sequence[TokenRow]:

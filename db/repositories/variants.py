@@ -54,8 +54,8 @@ class Variants:
         return row
 
     def next_number(self, search_id: int) -> int:
-        """Return the number for the next variant. Lock the search before, because two submissions may come at the same
-        time.
+        """Return the number for the next variant. Lock the search first, because two variants may be submitted at the
+        same time.
 
         Numbers of deleted variants are not reused, because parents, proposals and URLs refer to them.
         """

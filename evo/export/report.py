@@ -69,7 +69,7 @@ def _times(champion: ChampionView, search: SearchView) -> str:
     report = champion.report
     timings: dict[str, Timing | None] = {"champion": None}
     if report is not None:
-        timings = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}
+        timings = {"champion": report.challenger, "previous champion": report.incumbent, **report.baselines}
     rows = [_time_row(name, timing, champion, search) for name, timing in timings.items() if timing is not None]
     times = table(("", "median", "interquartile range", "samples", "champion is", "of the limit"), rows)
     note = f"In the rounds of one process; *champion is*: {BY_ROUND}." if report is not None else ""
@@ -193,7 +193,7 @@ def profile_section(champion: ChampionView) -> str | None:
     tool = next(iter(profiles.values())).tool
     parts = [
         f"Counters of one launch per kernel, from {tool}, at the current clocks. For times, use the samples.",
-        table(("", "champion", "incumbent before", "change"), rows) if rows else "",
+        table(("", "champion", "previous champion", "change"), rows) if rows else "",
         " ".join(skipped),
         *(
             f"Gates: {rule.text}"

@@ -131,7 +131,7 @@ class Material:
         """Samples by name, of the champion's confirmation or, without one, of best trial and baselines."""
         report = None if self.champion is None else self.champion.report
         if report is not None and report.challenger is not None:
-            named = {"champion": report.challenger, "incumbent before": report.incumbent, **report.baselines}
+            named = {"champion": report.challenger, "previous champion": report.incumbent, **report.baselines}
         else:
             timing = getattr(None if self.best is None else self.best.outcome, "timing", None)
             named = {"fastest trial": timing, **self.search.baselines}

@@ -290,7 +290,7 @@ def test_worker_and_join_tokens_cannot_sign_in(callers: Callers, role: str) -> N
     assert 'name="next" value="/workers"' in refused.text
     assert [each.status_code for each in refused.history] == [303], "the refusal has its own address"
     assert secret not in str(refused.url)
-    assert "is valid, but it is a worker&#39;s" in refused.text
+    assert "is valid, but it is a worker token" in refused.text
     assert secret not in refused.text
 
 

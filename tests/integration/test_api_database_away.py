@@ -267,7 +267,7 @@ def test_health_states_why_results_cannot_be_stored(rest: Local, monkeypatch: py
         with pytest.raises(StoreUnavailable), database.write():
             pass
     assert str(database.location) in str(refusal())
-    assert "the disk is full: free some space" in str(refusal())
+    assert "the disk is full; free some space" in str(refusal())
     with monkeypatch.context() as patch:
         patch.setattr("api.rest.service.may_see_places", lambda _: False)
         assert refusal() == "the service cannot use its database now: the disk is full"

@@ -121,7 +121,7 @@ def test_webhook_is_retried_by_later_processes_and_finally_given_up(stage: Stage
     assert len({headers["webhook-id"] for _, _, headers in receiver.got}) == 1
     webhook = stage.view(search).webhook
     assert webhook is not None
-    assert (webhook.given_up, webhook.error, webhook.delivered_at) == (True, "it answered 404", None)
+    assert (webhook.given_up, webhook.error, webhook.delivered_at) == (True, "the receiver answered 404", None)
 
 
 def test_webhook_of_a_dead_process_is_delivered_by_a_living_process(stage: Stage) -> None:
@@ -151,7 +151,7 @@ PRIVATE = """
 def test_webhooks_to_private_networks_are_refused(address: str) -> None:
     given = [ipaddress.ip_address("8.8.8.8"), ipaddress.ip_address(address)]
     assert [is_public(each) for each in given] == [True, False]
-    with pytest.raises(InvalidInput, match="not a public address"):
+    with pytest.raises(InvalidInput, match="which is not public"):
         target_of("https://innocent.example/x", private=False, resolve=lambda *_: given)
 
 

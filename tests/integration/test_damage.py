@@ -77,7 +77,7 @@ def flip(path: Path, at: int) -> None:
 def test_truncated_database_file_is_reported_as_damaged(closed: Path, cut: int) -> None:
     os.truncate(closed, closed.stat().st_size - cut)
     before = closed.read_bytes()
-    with pytest.raises(StoreUnavailable, match=r"is damaged: it was cut: it has \d+ bytes.*restore a backup"):
+    with pytest.raises(StoreUnavailable, match=r"is damaged: it was cut to \d+ bytes.*restore a backup"):
         Database.open(closed)
     assert closed.read_bytes() == before
 

@@ -400,7 +400,7 @@ def test_damaged_names_of_tables_are_reported_as_damage(tmp_path: Path) -> None:
         file.execute("PRAGMA writable_schema = 1")
         file.execute("UPDATE sqlite_master SET name = CAST(x'd1d2' AS text), sql = 'CREATE TA' WHERE name = 'tokens'")
         file.commit()
-    with pytest.raises(StoreUnavailable, match=r"is damaged: restore a backup.*names of its tables are not UTF-8"):
+    with pytest.raises(StoreUnavailable, match=r"is damaged; restore a backup.*names of its tables are not UTF-8"):
         Database.open(path)
 
 

@@ -98,9 +98,9 @@ def test_error_page_names_the_unknown_query_parameter(page: httpx.Client) -> Non
         ("/champions/99", 404, "There is no champion 99. All champions"),
         ("/searches/99", 404, "There is no search 99. All searches"),
         ("/searches/1/pause", 405, "This address receives forms"),
-        ("/searches/1/plots/best/table", 200, "Figures of the plot"),
+        ("/searches/1/plots/best/table", 200, "Values of the plot"),
         ("/searches/1/plots/parallel/table", 200, "All trials:"),
-        ("/searches/1/plots", 200, "its figures as a table"),
+        ("/searches/1/plots", 200, "its values as a table"),
     ],
 )
 def test_error_page_explains_the_invalid_query_parameter(

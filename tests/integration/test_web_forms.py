@@ -223,7 +223,7 @@ def test_workers_are_drained_and_devices_quarantined_by_forms(page: httpx.Client
     assert page.post("/workers/w1/resume").status_code == 303
     device = "/workers/w1/devices/cpu-0"
     assert f'href="{device}/quarantine"' in page.get("/workers").text
-    assert "gets no more work" in page.get(f"{device}/quarantine").text
+    assert "gets no jobs" in page.get(f"{device}/quarantine").text
     refused = page.post(f"{device}/quarantine", data={"reason": " "}, follow_redirects=True)
     assert (refused.status_code, list(wrong(refused.text))) == (422, ["reason"])
     assert page.post(f"{device}/quarantine", data={"reason": "hot & loud"}).status_code == 303

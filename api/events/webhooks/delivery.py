@@ -162,8 +162,8 @@ class WebhookDelivery:
         except InvalidInput as refused:
             return refused.reason
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as failure:
-            return f"{type(failure).__name__}: {str(failure) or 'the exchange took too long'}"
-        return None if 200 <= status < 300 else f"it answered {status}"
+            return f"{type(failure).__name__}: {str(failure) or 'the request took too long'}"
+        return None if 200 <= status < 300 else f"the receiver answered {status}"
 
 
 def _message(search: SearchEvent, now: datetime, public: PublicUrl | None) -> str:
@@ -185,7 +185,7 @@ PER_RECEIVER = 2
 
 
 class UnderWay:
-    """The running deliveries of this process. Each has a thread of its own."""
+    """The running deliveries of this process. Each delivery runs in its own thread."""
 
     def __init__(self) -> None:
         self._ended = threading.Condition()

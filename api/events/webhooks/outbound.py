@@ -40,9 +40,12 @@ _RESERVED = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Target of a URL that was checked.
+    """Target of a checked URL.
 
-    In `url`, an IP address replaces the host name. `host` is the value of the ``Host`` header.
+    Attributes:
+        url: the URL with an IP address in place of the host name.
+        host: value of the ``Host`` header.
+        name: host name, against which the TLS certificate is checked.
     """
 
     url: str
@@ -73,7 +76,7 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
         parts = urlsplit(url)
         name, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
-        raise InvalidInput("webhook.url", f"is not a URL; give one {_example(url)}") from None
+        raise InvalidInput("webhook.url", f"is not a URL; give one, {_example(url)}") from None
     name = None if name is None else _ascii(name)
     if parts.scheme not in {"http", "https"} or not name or parts.username is not None or not url.isprintable():
         raise InvalidInput("webhook.url", f"must be an http:// or https:// URL without a user name, {_example(url)}")
@@ -85,8 +88,8 @@ def target_of(url: str, *, private: bool, resolve: Resolve = resolved) -> Target
     if not private and (hidden := [address for address in addresses if not is_public(address)]):
         raise InvalidInput(
             "webhook.url",
-            f"{name} is {hidden[0]}, which is not a public address; to let the service send into its own "
-            "network, start it with KERNEL_EVO_WEBHOOK_PRIVATE=true",
+            f"{name} has the address {hidden[0]}, which is not public; to allow such addresses, start the service "
+            "with KERNEL_EVO_WEBHOOK_PRIVATE=true",
         )
     first = addresses[0]
     literal = f"[{first}]" if first.version == 6 else str(first)
@@ -118,7 +121,7 @@ def _ascii(name: str) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Return True if an address is publicly reachable, and so is any IPv4 address embedded in it."""
+    """Return True if an address, and the IPv4 address embedded in it if there is one, are publicly reachable."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if inner is None and address in _NAT64:
@@ -136,7 +139,7 @@ def post(target: Target, content: bytes, headers: Mapping[str, str]) -> int:
 
     Raises:
         httpx.HTTPError: the receiver did not answer.
-        TimeoutError: the whole request, or the work for it, took too long.
+        TimeoutError: the request took more than `LONGEST_S`, or used more than `BUSY_S` of processor time.
     """
     return asyncio.run(_within_limits(target, content, headers))
 
@@ -146,7 +149,7 @@ async def _within_limits(target: Target, content: bytes, headers: Mapping[str, s
     request = asyncio.create_task(_post(target, content, headers))
     while not (await asyncio.wait({request}, timeout=LOOK_S))[0]:
         if time.monotonic() > until_s:
-            raise TimeoutError("the exchange took too long")
+            raise TimeoutError("the request took too long")
         if time.thread_time() > busy_until_s:
             raise TimeoutError("the answer has too many parts, such as answers with a status of 1xx")
     return request.result()

@@ -19,9 +19,10 @@ STRANGERS_BYTES = 64 << 10
 """Maximum size in bytes of a body from a caller that is not signed in."""
 
 JSON_BYTES, FORM_BYTES = 16 << 20, 256 << 10
-"""Largest body that is parsed as a whole. Parsing takes many times its size in memory, so files may be larger.
+"""Maximum size in bytes of JSON documents and forms, which are parsed as a whole.
 
-Forms are parsed between other requests, and a megabyte of `%` takes longer than a second.
+Parsing needs many times the size of the body in memory. Uploaded files are not parsed, so they may be larger. While a
+form is parsed, other requests wait, and parsing a megabyte of `%` takes more than a second.
 """
 
 DRAINED, DRAINED_S = 4, 30.0
@@ -31,7 +32,7 @@ Most clients read the answer only after they have sent the whole body. A client 
 
 
 class TooLarge(HTTPException):
-    """The body exceeds the limit. Raised while it is read."""
+    """The body exceeds the limit. Raised while the body is read."""
 
 
 class BodyLimit:
@@ -76,7 +77,8 @@ class BodyLimit:
 def _refusal(request: Request) -> Response | None:
     """Return the refusal of a body because of its headers, or None if the body may be read."""
     if {"content-length", "transfer-encoding"} <= set(request.headers):
-        # a proxy may use the other length and take the rest for another client's request (RFC 9112, 6.3)
+        # if a proxy uses the length that this service ignores, the rest may become part of another client's request
+        # (RFC 9112, section 6.3)
         refused = answer(request, 400, "Content-Length and Transfer-Encoding are both given: send one of them")
         refused.headers["connection"] = "close"
         return refused

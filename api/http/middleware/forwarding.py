@@ -61,7 +61,7 @@ class Forwarding:
 
     Args:
         public: the configured public URL, or None. It has precedence over the headers of proxies.
-        own: first segments of the paths that the service has. A prefix must not be equal to one of them.
+        own: first segments of the service's paths. A prefix must not begin with one of them.
     """
 
     def __init__(self, app: ASGIApp, *, public: PublicUrl | None, proxies: Proxies, own: frozenset[str]) -> None:
@@ -109,8 +109,9 @@ class Forwarding:
         return changed
 
     def _client(self, peer: str, clients: tuple[str, ...]) -> str:
-        """Return the last address in the chain that does not belong to a trusted proxy, or the first
-        address if all do.
+        """Return the last address in the chain that does not belong to a trusted proxy.
+
+        If all addresses belong to trusted proxies, return the first address.
         """
         for address in reversed(clients):
             peer = address

@@ -34,7 +34,10 @@ KEPT_HEADERS = {"content-type", "location", "etag"}
 
 
 class Idempotency:
-    """Middleware that runs after authentication, because keys of different callers are independent."""
+    """Middleware that executes repeated requests with the same key only once.
+
+    The middleware runs after authentication, because the keys of different callers are independent.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -53,7 +56,8 @@ class Idempotency:
             return
         body = await _whole_body(receive)
         if body is None:
-            await problem(413, "a body this large cannot have an Idempotency-Key: leave it out")(scope, receive, send)
+            reason = f"a request with an Idempotency-Key may have at most {MOST_BYTES >> 20} MiB; omit the key"
+            await problem(413, reason)(scope, receive, send)
             return
         await self._once(scope, _once_more(body, receive), send, key, body)
 
@@ -68,7 +72,7 @@ class Idempotency:
             await self._carry_out(scope, receive, send, answers, key)
         elif not known.same:
             remedy = "use a new key for each new request"
-            await problem(422, f"this {HEADER} was used with another request: {remedy}", field=HEADER)(
+            await problem(422, f"this {HEADER} was used with a different request: {remedy}", field=HEADER)(
                 scope, receive, send
             )
         elif known.answer is None:
@@ -142,7 +146,7 @@ async def _whole_body(receive: Receive) -> bytes | None:
 
 
 def _once_more(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` function that first yields the body, which was read already, and then further messages."""
+    """Return a `receive` function that first returns the body, which was already read, and then further messages."""
     given = False
 
     async def again() -> Message:

@@ -133,7 +133,10 @@ def _tag(start: Message, body: bytes | None) -> str | None:
 
 
 def _not_modified(start: Message) -> Message:
-    """Return the start of an answer without a body. Its `Vary` is that of the compressed answer (RFC 9110, 15.4.5)."""
+    """Return the 304 message that replaces the start of an answer.
+
+    It contains the `Vary` header that the complete answer would have (RFC 9110, section 15.4.5).
+    """
     MutableHeaders(scope=start).setdefault("vary", "Accept-Encoding")
     kept = [(name, value) for name, value in start["headers"] if name.decode("latin-1").lower() in KEPT_HEADERS]
     return {**start, "status": 304, "headers": kept}

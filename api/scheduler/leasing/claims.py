@@ -19,13 +19,13 @@ from evo.messages.job import Evaluate, Lease
 from evo.trial import Trial
 
 FIRST_RESULTS_S = 60.0
-"""Longest wait for the first results of a search, in seconds. It ends, because the workers that should deliver them may
-be waiting too.
+"""Maximum time in seconds for which a search with many pending trials waits for its first results. After that, it
+proposes more trials, because the workers that should deliver the results may be waiting too.
 """
 
 
 SHORT_MINUTES = 1.0
-"""Searches with a shorter time budget measure baselines last, because they may take ten seconds or more."""
+"""Searches with a shorter time budget measure baselines last, because baselines may take ten seconds or more."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ ReceiptOrRefusal: TypeAlias = Receipt | Refusal
 REPEATED = Receipt(repeated=True)
 
 MAX_RACES = 3
-"""Maximum number of attempts at a batch that conflicts with another process. Each reads the search again."""
+"""Maximum number of attempts at a batch that conflicts with another process. Each attempt reads the search again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class SearchResults:
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """Receipts of results, and True if `api.scheduler.lifecycle.advance` must run."""
+    """Receipts of results. `due` is True if the caller must call `api.scheduler.lifecycle.advance`."""
 
     receipts: Sequence[ReceiptOrRefusal]
     due: bool
@@ -158,7 +158,9 @@ MOST = 16
 
 @dataclass(eq=False)
 class _Request(Generic[RequestT, ResponseT]):
-    """A request with its response. `ready` is set when it was served, or when it must serve the next batch itself."""
+    """A request with its response. `ready` is set when the request was served, or when its thread must serve the next
+    batch.
+    """
 
     payload: RequestT
     ready: threading.Event = field(default_factory=threading.Event)

@@ -36,7 +36,9 @@ class ResultReceiver:
         return [receipts[index] for index in range(len(deliveries))], due
 
     def _sorted(self, deliveries: Sequence[Delivery]) -> tuple[dict[int, list[int]], dict[int, ReceiptOrRefusal]]:
-        """Return the indices of deliveries by search, and the receipts of those that need no transaction by index."""
+        """Return the indices of deliveries by search, and the receipts of deliveries that need no transaction, by
+        index.
+        """
         with self._database.look() as session:
             known = Leases(session).known({delivery.attempt_id for delivery in deliveries})
         indices: dict[int, list[int]] = defaultdict(list)
@@ -56,7 +58,7 @@ class ResultReceiver:
         return indices, receipts
 
     def _judged(self, search_id: int, deliveries: Sequence[Delivery]) -> SearchResults:
-        """Return the results with the rulings on their samples. These are computed outside any transaction."""
+        """Return the results with the rulings on their samples. The rulings are computed outside any transaction."""
         return SearchResults(
             results=[(each, ruled(self._database, search_id, each.attempt_id, each.report)) for each in deliveries]
         )

@@ -41,13 +41,13 @@ def settle(transaction: SearchTransaction, attempt: AttemptRow, report: Report, 
 
     Args:
         attempt: attempt whose job and trial are already loaded.
-        ruling: decision of `ruled` on the report.
+        ruling: result of `ruled` for the report.
 
     Raises:
         InvalidInput: the report does not fit the job. Nothing was changed.
     """
     if attempt.job.kind != report.kind:
-        raise InvalidInput("report.kind", f"this attempt is of a job of kind {attempt.job.kind}, not {report.kind}")
+        raise InvalidInput("report.kind", f"this attempt has a job of kind {attempt.job.kind}, not {report.kind}")
     check_answer(report, attempt.job.payload, transaction.active.terms)
     if isinstance(report, AblateReport) and isinstance(attempt.job.payload, Ablate):
         ablation.check_answers(attempt.job.payload, report)
@@ -195,7 +195,7 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
 
 
 def _quick(search: SearchRow, trial: TrialRow | None) -> Quick | None:
-    """Return the quick measurement of the challenger from before its confirmation."""
+    """Return the quick measurement of the challenger, or None if its trial was not measured."""
     outcome = None if trial is None else trial.outcome
     return Quick(timing=outcome.timing, baselines=search.timed_baselines) if isinstance(outcome, Measured) else None
 

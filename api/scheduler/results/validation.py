@@ -1,4 +1,4 @@
-"""Validates reports. It checks the ranges of figures, contradictions, and whether a report fits its job."""
+"""Validates reports: the ranges of numbers, contradictions between fields, and whether a report fits its job."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ def _check_kind(report: Report, runs: Runs) -> None:
 
 
 def _check_protocol(report: Report, protocol: int) -> None:
-    """Refuse times of another protocol version, because they cannot be ranked together."""
+    """Refuse times that were measured with a different protocol version, because the search cannot rank them."""
     for where, timing in _timings(report):
         if timing.protocol != protocol:
             remedy = "update the worker" if timing.protocol < protocol else "begin the search again"
@@ -85,7 +85,7 @@ def _check_protocol(report: Report, protocol: int) -> None:
 
 
 def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
-    """Require the times of the incumbent. Without them, any challenger would replace it like a first champion."""
+    """Require the times of the incumbent if the job has one. Without them, any challenger would be promoted."""
     if report.failure is not None:
         return
     if job.incumbent is not None and report.incumbent is None:
@@ -96,7 +96,7 @@ def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
 
 
 def _check_outcome(outcome: Outcome) -> None:
-    """Refuse an outcome that contradicts its figures."""
+    """Refuse an outcome that contradicts its measured values."""
     match outcome:
         case Measured(cases=cases):
             for index, case in enumerate(cases):
@@ -134,13 +134,16 @@ def _check_rounds(report: ConfirmReport) -> None:
 
 
 def _check_repeats(report: ConfirmReport) -> None:
-    """Check that repeats in further processes all compare with one kernel, which is the incumbent if there is one."""
+    """Check that all repeats in further processes compare the challenger with the same kernel.
+
+    This kernel is the incumbent if there is one.
+    """
     against = report.repeated_against
     if report.repeats and report.incumbent is not None and against != "incumbent":
         raise InvalidInput("report.repeated_against", "must be `incumbent`, because this report has an incumbent")
     if against not in (None, "incumbent", *report.baselines):
         known = ", ".join(report.baselines) or "none"
-        raise InvalidInput("report.repeated_against", f"{against} is not a baseline of this report: {known}")
+        raise InvalidInput("report.repeated_against", f"{against} is not one of the report's baselines: {known}")
     if against == "incumbent" and report.incumbent is None:
         raise InvalidInput("report.repeated_against", "is `incumbent`, but the report has no samples of an incumbent")
     for index, repeat in enumerate(report.repeats):
@@ -153,7 +156,7 @@ def _check_repeats(report: ConfirmReport) -> None:
 
 
 def _check_change(where: str, each: Ablated) -> None:
-    """Require all three series of a change, or a reason and no series."""
+    """Refuse a change with one or two of its three series of samples, or with both series and a failure."""
     timings = [timing for _, timing in _ablated_timings(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):
         raise InvalidInput(
@@ -217,7 +220,7 @@ Range: TypeAlias = tuple[float, float]
 
 TIME_US: Range = (SHORTEST_US, LONGEST_US)
 DURATION_US: Range = (0.0, LONGEST_US)
-"""Range of durations that are compared with times: floor, threshold, anchor."""
+"""Range of durations that are not times of kernels, such as thresholds. They may be 0."""
 SPAN_S: Range = (-1.0, LONGEST_S)
 """Range of differences between clock readings, which may be slightly negative."""
 ERROR: Range = (0.0, sys.float_info.max)

@@ -10,7 +10,7 @@ CONTEXT = 3
 """Number of equal lines shown before and after a change."""
 
 JUNK_FROM = 3000
-"""Number of lines from which frequent lines are not used as anchors, because that would take too long."""
+"""In texts with more lines, frequent lines are not used to find equal passages, because that would take too long."""
 
 Kind: TypeAlias = Literal["same", "changed", "removed", "added"]
 

@@ -1,6 +1,4 @@
-"""Formats the figures of promotion rules as text. Each figure has a unit, a threshold, and explanations of figure and
-threshold.
-"""
+"""Formats the figure (measured value) and the threshold of each promotion rule as text, with explanations of both."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -57,7 +55,7 @@ READINGS: Mapping[str, Reading] = {
         unit=_counted("wrong answer"), side="", figure="of timed calls that were judged", threshold="may be wrong"
     ),
     "rolled back": Reading(
-        unit=_counted("time"), side="", figure="champion, and rolled back", threshold="may have been"
+        unit=_counted("rollback"), side="", figure="of this kernel by a person", threshold="allowed"
     ),
     "work": Reading(
         unit=factor_text,
@@ -66,7 +64,7 @@ READINGS: Mapping[str, Reading] = {
         threshold="as long",
     ),
     "inputs": Reading(
-        unit=factor_text, side="≤", figure="as long on new inputs as on those that were timed", threshold="as long"
+        unit=factor_text, side="≤", figure="as long on new inputs as on the timed inputs", threshold="as long"
     ),
     "wrong calls": Reading(
         unit=_bare, side="≥", figure="calls, fewer than one of which is wrong", threshold="calls are required"
@@ -98,7 +96,7 @@ READINGS: Mapping[str, Reading] = {
         unit=_bare,
         symbol="g",
         side="≥",
-        figure="standard deviations between the two (Hedges' g)",
+        figure="standard deviations between challenger and incumbent (Hedges' g)",
         threshold="standard deviations",
     ),
     "significance": Reading(
@@ -124,7 +122,7 @@ READINGS: Mapping[str, Reading] = {
     "processes": Reading(
         unit=_speed,
         side=">",
-        figure="as the other kernel, over fresh processes (the bound that decides)",
+        figure="as the other kernel (bound of the average over fresh processes)",
         threshold="that is, faster than the other kernel",
     ),
     "agreement": Reading(
@@ -134,7 +132,7 @@ READINGS: Mapping[str, Reading] = {
         threshold="the nearer end of the interval that the other processes predict",
     ),
     "quick figure": Reading(
-        unit=factor_text, side="≤", figure="confirmed over quick time", threshold="or its inverse, without a report"
+        unit=factor_text, side="≤", figure="the quick time", threshold="and at least the inverse; reported otherwise"
     ),
     "baseline": Reading(
         unit=_speed,
@@ -204,7 +202,7 @@ def _noisy(rule: Rule) -> bool:
 
 
 def _unchecked(rule: Rule) -> bool:
-    """Return True if the events that the rule counts were not checked for."""
+    """Return True if the check whose findings the rule counts did not run."""
     return rule.name in ("sanitizers", "profile", "work", "answers") and not rule.passed and rule.figure == 0.0
 
 

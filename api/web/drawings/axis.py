@@ -10,7 +10,7 @@ from evo.text.wording import time_text
 from evo.trial.objective import Objective
 
 CHARACTER = 8.6
-"""Maximum width of a character in a label, in units of the drawing, with labels of 15 units in narrow windows."""
+"""Maximum width of a character in units of the drawing, for the font size of 15 units that narrow windows use."""
 
 GAP = 10.0
 
@@ -99,7 +99,7 @@ class Logarithmic:
         self.low, self.high = math.log10(least * 0.92), math.log10(most * 1.08)
 
     def _drawable(self, cost: float) -> float:
-        """Return a figure clamped to the range of the scale."""
+        """Return a cost clamped to the range of the scale."""
         return min(max(cost, self._scale.least), self._scale.most)
 
     def at(self, cost: float) -> float:
@@ -107,7 +107,7 @@ class Logarithmic:
         return self._start + (self._end - self._start) * share
 
     def ticks(self, most: int = 8) -> tuple[Tick, ...]:
-        """Return at most `most` round figures: 1, 2 and 5 times powers of ten, with finer steps in a narrow range."""
+        """Return at most `most` ticks at 1, 2 and 5 times powers of ten, with finer steps in a narrow range."""
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
         for mantissas in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [index / 10 for index in range(10, 100)]):
             figures = [mantissa * 10.0**power for power in powers for mantissa in mantissas]

@@ -23,7 +23,7 @@ SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "plus")
 """Shapes of the points by series, so that series can be distinguished without colour."""
 
 OUTLYING = 4.0
-"""Number of interquartile ranges outside the quartiles from which a sample is drawn at the edge and marked."""
+"""A sample that is more than this number of interquartile ranges outside the quartiles is drawn at the edge, marked."""
 
 
 @dataclass(frozen=True, kw_only=True)

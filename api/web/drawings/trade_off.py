@@ -54,7 +54,7 @@ class TradeOff:
 
 
 def front_of(trials: Sequence[Weighed]) -> tuple[Weighed, ...]:
-    """Return the trials on the Pareto front, best in the first objective first."""
+    """Return the trials on the Pareto front, sorted by the first objective."""
     best = front([(each.first, each.second) for each in trials])
     chosen = (each for index, each in enumerate(trials) if index in best)
     return tuple(sorted(chosen, key=lambda each: (each.first, each.number)))

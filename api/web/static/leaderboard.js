@@ -1,5 +1,5 @@
-// Sorts, filters and pages a leaderboard without loading the page again. The address always says what is shown. Without this
-// script the same links and the same form load the page.
+// Sorts, filters and pages a leaderboard without reloading the page. The page's URL always describes what is shown. Without this
+// script, the same links and the same form load a new page.
 
 import { Refused } from "./live/connection-status.js";
 import { parts } from "./live/live.js";
@@ -12,14 +12,14 @@ const form = /** @type {HTMLFormElement} */ (find("#filters"));
 const sort = /** @type {HTMLSelectElement} */ (find("#sort"));
 /** The text fields of the filters. @type {HTMLInputElement[]} */
 const fields = ["where", "q"].map((name) => /** @type {HTMLInputElement} */ (form.elements.namedItem(name)));
-const USUAL = "rank"; // the order that an address leaves out
+const USUAL = "rank"; // the default order, which URLs omit
 
 let latest = 0;
 
-/** Shows the rows of an address of this page.
+/** Shows the rows for a URL of this page.
  * @param {string} address
- * @param {{ remember?: boolean, back?: boolean, top?: boolean }} [how] `remember`: it becomes an entry of the history; `back`: the
- * reader went back or forth; `top`: scroll to the beginning */
+ * @param {{ remember?: boolean, back?: boolean, top?: boolean }} [how] `remember`: add the URL to the browser's history; `back`:
+ * the reader moved within the history; `top`: scroll to the leaderboard */
 async function go(address, { remember = true, back = false, top = false } = {}) {
   const turn = ++latest;
   const url = new URL(address, location.href);
@@ -28,11 +28,11 @@ async function go(address, { remember = true, back = false, top = false } = {}) 
   const from = source.pathname + source.search;
   try {
     const html = await rows.fetch(from);
-    if (turn !== latest) return; // something else was asked for meanwhile
+    if (turn !== latest) return; // a newer request was sent in the meantime
     rows.element.dataset.liveFrom = from;
     rows.show(html);
   } catch (error) {
-    if (error instanceof Refused && error.status < 500 && !error.wait_s) location.assign(address); // a page that says what is wrong
+    if (error instanceof Refused && error.status < 500 && !error.wait_s) location.assign(address); // the page at this URL shows the error
     else rows.failed(/** @type {Error} */ (error));
     return;
   }
@@ -41,11 +41,11 @@ async function go(address, { remember = true, back = false, top = false } = {}) 
   describe(url.searchParams, back);
 }
 
-/** The last values of the form, by name of the field. @type {Map<string, string>} */
+/** The values that the form showed last, by field name. @type {Map<string, string>} */
 const described = new Map(fields.map((field) => [field.name, field.defaultValue]));
 
-/** Makes the form and the export links describe the trials that are shown. Text that was typed and not sent yet stays, unless the
- * reader went back or forth.
+/** Sets the form and the export links to the filters of the shown trials. Text that was typed but not submitted is kept, unless the
+ * reader moved within the history.
  * @param {URLSearchParams} given
  * @param {boolean} back */
 function describe(given, back) {
@@ -72,7 +72,7 @@ function exported(given) {
   if (!given.has("outcome")) for (const kind of ["estimated", "measured"]) wanted.append("outcome", kind);
   for (const each of document.querySelectorAll(".exports a")) {
     const link = /** @type {HTMLAnchorElement} */ (each);
-    if (given.get("outcome") === "all" && link.pathname.startsWith(`${root}/api/`)) wanted.delete("outcome"); // what REST takes for all
+    if (given.get("outcome") === "all" && link.pathname.startsWith(`${root}/api/`)) wanted.delete("outcome"); // without this parameter, the REST API returns all trials
     link.search = wanted.toString();
   }
 }
@@ -96,15 +96,15 @@ form.addEventListener("submit", (event) => {
 
 sort.addEventListener("change", () => form.requestSubmit());
 
-/** The boxes that choose a trial for a comparison.
+/** Returns the check boxes that select trials for a comparison.
  * @returns {HTMLInputElement[]} */
 const boxes = () => [...rows.element.querySelectorAll(".tick input")].map((box) => /** @type {HTMLInputElement} */ (box));
 const checked = () => boxes().filter((box) => box.checked).map((box) => box.value);
 
-// Two trials to compare. Ticks outlast new rows and other pages; a third one takes the place of the first.
+// The ticked trials, at most two. Ticks are kept when the rows or the page of the table change. A third tick replaces the first.
 let ticked = checked().slice(-2);
 
-/** Returns the button that compares; there is none while there are no rows.
+/** Returns the button Compare, or null if the table has no rows.
  * @returns {HTMLButtonElement | null} */
 const compareButton = () => document.querySelector("button#compare");
 
@@ -113,7 +113,7 @@ function showTicks() {
   const button = compareButton();
   if (!button) return;
   const missing = 2 - ticked.length;
-  button.disabled = missing > 0; // without scripts it never is: the service says what is missing
+  button.disabled = missing > 0; // without this script, the button is never disabled, and the service reports what is missing
   button.textContent = missing ? "Compare" : `Compare ${ticked.join(" and ")}`;
   find("#to-tick").textContent = ["", "Tick one more trial to", "Tick two trials to"][missing];
 }
@@ -134,7 +134,7 @@ document.addEventListener("submit", (event) => {
 
 rows.element.addEventListener("shown", showTicks);
 showTicks();
-window.addEventListener("pageshow", () => { // by now the browser has ticked again what was ticked when the page was left
+window.addEventListener("pageshow", () => { // the browser has restored the ticks from before the reader left the page
   ticked = [...new Set([...ticked, ...checked()])].slice(-2);
   showTicks();
 });
@@ -143,7 +143,7 @@ window.addEventListener("popstate", () => go(location.href, { remember: false, b
 
 find("#news").addEventListener("click", () => go(location.href, { remember: false }));
 
-/** Moves the focus to another trial.
+/** Moves the focus by a number of trials.
  * @param {number} by */
 function step(by) {
   /** @type {HTMLElement[]} */
@@ -176,7 +176,7 @@ const KEYS = {
 document.addEventListener("keydown", (event) => {
   const target = element(event);
   if (event.key === "Escape" && form.contains(target)) {
-    event.preventDefault(); // a browser would wipe what was typed
+    event.preventDefault(); // browsers would clear the field
     target.blur();
   }
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=checkbox]), select, textarea")) return;

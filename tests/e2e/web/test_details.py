@@ -78,7 +78,7 @@ def all_values(page: Page) -> list[str]:
 def test_trial_page_compares_two_trials(site: Site, page: Page) -> None:
     page.goto(f"/searches/{site.measured}/trials/2")
     expect(page.get_by_role("heading", level=1)).to_have_text("Trial 2")
-    expect(page.get_by_role("region", name="Hot samples in the order taken")).to_be_visible()
+    expect(page.get_by_role("region", name="Hot samples in the order of measurement")).to_be_visible()
     page.get_by_label("Compare with").fill("1")
     page.get_by_label("shown").select_option("split")
     page.get_by_role("button", name="Compare").click()

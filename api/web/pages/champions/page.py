@@ -1,4 +1,4 @@
-"""Pages of champions, which are the list and the forms for rollback and restoration."""
+"""Pages with the list of champions, and with the forms that roll back or restore a champion."""
 
 from typing import Annotated, Literal
 

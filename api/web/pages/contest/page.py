@@ -122,7 +122,7 @@ def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
     """Return the ids of the competing searches, oldest first.
 
     Raises:
-        NotFound: no search competes for the champion of these terms.
+        NotFound: no search has the family, problem, device model and objective of `contest`.
     """
     found = Leaderboard(session).searches_of(
         family=contest.family,
@@ -131,5 +131,7 @@ def _searches(session: Session, contest: Contest) -> tuple[int, ...]:
         device_model=contest.device,
     )
     if not found:
-        raise NotFound("no search has these terms; follow a link of /champions or of a search")
+        raise NotFound(
+            "no search has this family, problem, device and objective; follow a link on /champions or on a search page"
+        )
     return found

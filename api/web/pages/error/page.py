@@ -71,8 +71,8 @@ def _text(refused: Refusal, path: str, *, kept: bool) -> str:
     if refused.status == 403 and refused.roles:
         own = ", ".join(sorted(caller().roles)) or "none"
         return (
-            f"You are signed in as {caller().name}. This needs the role {' or '.join(refused.roles)}; your roles: "
-            f"{own}. Sign in with another token, or ask the administrator of this service for one."
+            f"You are signed in as {caller().name}. This action needs the role {' or '.join(refused.roles)}; your "
+            f"roles: {own}. Sign in with another token, or ask the administrator of this service for one."
         )
     if refused.status == 405:
         return "This address receives forms and shows no page. Go to the page that contains the form."

@@ -28,7 +28,8 @@ from evo.text.wording import time_text
 from evo.trial.timing import Timing
 
 FAR_SLOWER = 3.0
-"""Factor over the champion's time from which baselines have a separate drawing, so that it stays readable."""
+"""Baselines slower than this multiple of the champion's time are drawn separately, so that both drawings are readable.
+"""
 
 ROW, NAMES = 34.0, 150.0
 HISTORY = 50
@@ -114,7 +115,7 @@ def samples_of(champion: ChampionView) -> dict[str, Timing]:
     named = {
         "champion": report.challenger,
         "champion again": report.challenger_again,
-        "incumbent before": report.incumbent,
+        "previous champion": report.incumbent,
         **report.baselines,
     }
     return {name: timing for name, timing in named.items() if timing is not None}
@@ -161,7 +162,7 @@ def _spans(champion: ChampionView) -> Spans | None:
         return None
     named: dict[str, Interval] = {"champion": verdict.challenger}
     if verdict.incumbent is not None:
-        named["incumbent before"] = verdict.incumbent
+        named["previous champion"] = verdict.incumbent
     low, high = min(each.low for each in named.values()), max(each.high for each in named.values())
     room = 0.1 * (high - low) or 0.01 * high
     axis = Axis(low=low - room, high=high + room, start=NAMES, end=WHOLE - RIGHT - 20)

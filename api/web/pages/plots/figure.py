@@ -10,17 +10,17 @@ from evo.text.wording import time_text, value_text
 from evo.trial import Config
 
 Trace: TypeAlias = Mapping[str, Any]
-"""A Plotly trace. The page replaces colours such as ``@accent`` by those of its light or dark style."""
+"""A Plotly trace. The page replaces names of colours, such as ``@accent``, with colours of its light or dark style."""
 
 ROOM = 1.08
-"""Factor of the margin above and below the times on an axis."""
+"""Ratio of the upper end of a time axis to the largest time, and of the smallest time to the lower end."""
 
 Cell: TypeAlias = str | int | float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """The figures of a plot as a table."""
+    """The values of a plot as a table."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -28,7 +28,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One drawing. `title` is empty if the plot has only one."""
+    """One drawing. `title` is empty if the plot has only one drawing."""
 
     data: tuple[Trace, ...]
     layout: Mapping[str, Any] = field(default_factory=dict)

@@ -123,5 +123,5 @@ class Gallery:
 
 
 def _captioned(plot: Plot | Parallel, search: SearchView) -> Plot | Parallel:
-    """Return the plot. If its trials are estimates, its summary says so."""
+    """Return the plot. In a search of estimates, its summary begins with a note about that."""
     return replace(plot, summary=f"{ESTIMATES} {plot.summary}") if search.estimated else plot

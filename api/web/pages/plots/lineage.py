@@ -9,7 +9,7 @@ from evo.text.wording import count_text, outcome_text, time_text, value_text
 from evo.trial import Config
 
 MOST, LONGEST = 120, 60
-"""Maximum numbers of ancestors in the plot, and of those in the line of first parents."""
+"""Maximum number of trials in the plot, and in its line of first parents."""
 
 TICKS = 12
 

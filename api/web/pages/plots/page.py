@@ -73,7 +73,7 @@ def plot_data(
 @router.get("/searches/{search_id}/plots/{name}/table")
 @allow("viewer")
 def plot_table(search_id: Id, name: str, request: Request, service: ServiceDep) -> HTMLResponse:
-    """Show the figures of a plot as a table, for browsers without scripts."""
+    """Show the values of a plot as a table, for browsers without scripts."""
     gallery: Gallery = request.app.state.gallery
     with service.database.read() as session:
         now = service.conductor.clock()

@@ -24,10 +24,10 @@ def resources_against_time(landscape: Landscape) -> Plot:
         f"{outcome_text(name)} {_text(name, best.resources[name])}" for name in names if name in best.resources
     )
     return Plot(
-        summary=f"The fastest, trial {best.number}, uses {used}.",
+        summary=f"The fastest trial, number {best.number}, uses {used}.",
         figures=tuple(_figure(name, shown, axis) for name in names if _varies(name, shown)),
         table=Table(head=("Resource", "Least", "Most", f"Trial {best.number}"), rows=rows),
-        note=f"Where the occupancy is known, larger dots have a higher one. {drawn_note(landscape)}",
+        note=f"Larger dots have a higher occupancy, if the occupancy is known. {drawn_note(landscape)}",
     )
 
 

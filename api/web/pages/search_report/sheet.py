@@ -77,7 +77,7 @@ def _why(trial: TrialView) -> str:
 
 
 FAR_SLOWER = 3.0
-"""Factor over the first series from which series have a separate drawing, so that it stays readable."""
+"""Series slower than this multiple of the first series are drawn separately, so that both drawings are readable."""
 
 BAR_HEIGHT, NAMES, SHARES = 26.0, 190.0, 60.0
 

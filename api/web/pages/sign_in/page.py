@@ -24,8 +24,8 @@ KIND = f"{SIGN_IN}?wrong=kind"
 
 REASONS = {
     "token": "This token is not valid here: it may be mistyped, expired or revoked.",
-    "kind": "This token is valid, but it is a worker's or a join token, which cannot see pages. Sign in with one "
-    "that has the role viewer, submitter or admin.",
+    "kind": "This token is valid, but it is a worker token or a join token, which cannot see pages. Sign in with a "
+    "token that has the role viewer, submitter or admin.",
 }
 
 

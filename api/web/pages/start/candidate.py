@@ -15,7 +15,12 @@ from templates import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A family that can be searched. `location` is the location to register."""
+    """A family that can be searched.
+
+    Attributes:
+        location: where workers find the files of the family: a path, or the reference of an uploaded bundle. None for a
+            built-in family.
+    """
 
     name: str
     title: str

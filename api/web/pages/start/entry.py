@@ -171,7 +171,9 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             read=words("a metric", MAX_TEXT),
             hint="looks for the Pareto front of both, e.g. energy_uj; empty for one objective",
         ),
-        _choice("objective.second_direction", "Its direction", _itself("minimise", "maximise"), "of the second metric"),
+        _choice(
+            "objective.second_direction", "Second direction", _itself("minimise", "maximise"), "of the second metric"
+        ),
         _choice("objective.cache", "Cache", _CACHES),
         _choice("objective.launch", "Launch", _LAUNCHES, "CUDA only; pdl needs sm_90 or newer"),
         Entry(
@@ -198,7 +200,7 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
             read=toolkit,
             hint="minimum versions, e.g. cuda>=12.4, gcc>=12; empty for any",
         ),
-        _choice("objective.target", "Architecture", _targets(), "a GPU whose limits every config must keep"),
+        _choice("objective.target", "Architecture", _targets(), "a GPU; its limits apply to every config"),
         Entry(
             name="device_uuid",
             label="Unit",

@@ -75,7 +75,7 @@ def start_search(request: Request, service: ServiceDep, typed: Annotated[dict[st
 @router.post("/family")
 @allow("submitter")
 def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[str, str], Depends(_sent)]) -> Response:
-    """Show the form of another family. Input for fields that this family also has is kept."""
+    """Show the form of the newly chosen family. Input for fields that the new family also has is kept."""
     with service.database.read() as session:
         before, after = candidate(session, typed.get("family")), candidate(session, typed.pop(CHOSEN, None))
     if after is None:

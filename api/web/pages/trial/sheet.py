@@ -167,7 +167,7 @@ def sheet_of(session: Session, store: Artefacts, trial_id: int, now: datetime, *
 
 
 def timings_of(outcome: Outcome | None, objective: Objective) -> dict[str, Timing]:
-    """Return the timings of an outcome by cache state. The state that ranks trials comes first."""
+    """Return the timings of an outcome by cache mode (hot, cold). The mode that determines the ranking comes first."""
     match outcome:
         case Measured(other=Timing() as other):
             return {objective.cache: outcome.timing, "cold" if objective.cache == "hot" else "hot": other}

@@ -1,4 +1,4 @@
-// Requests to the service, and the line at the bottom of the page that says why the page is out of date when they fail.
+// Sends requests to the service. If a request fails, the status line at the bottom of the page shows why the page is out of date.
 
 import { find, root } from "../page.js";
 
@@ -8,8 +8,8 @@ const SILENT = "The service does not answer.";
 /** @type {Record<number, [message: string, link: string | null]>} */
 const MESSAGES = { // by status
   401: ["You are signed out: your token or your session is no longer valid.", "Sign in"],
-  403: ["You may no longer see this.", "Sign in with another token"],
-  404: ["This no longer exists.", "All searches"],
+  403: ["You no longer have access to this page.", "Sign in with another token"],
+  404: ["This item no longer exists.", "All searches"],
   429: ["The service asks for fewer requests.", null],
   503: ["The service is not ready.", null],
 };
@@ -21,25 +21,25 @@ export class Refused extends Error {
     const [message, link] = MESSAGES[answer.status] ?? [`The service answered with an error (${answer.status}).`, null];
     super(message);
     this.status = answer.status;
-    /** Text of the link that helps. */
+    /** Text of the link to a page on which the reader can continue. null if a later request may succeed. */
     this.link = link;
-    /** Seconds until the next request is welcome. */
+    /** Minimum number of seconds until the next request. */
     this.wait_s = Number(answer.headers.get("Retry-After")) || 0;
   }
 
-  /** Whether another request would not help. */
+  /** True if a repeated request would not succeed. */
   get final() {
     return this.link !== null;
   }
 
-  /** Where the link leads. */
+  /** URL of the link. */
   get address() {
     return this.status === 404 ? `${root}/` : `${root}/sign-in?next=${encodeURIComponent(location.pathname.slice(root.length) + location.search)}`;
   }
 }
 
 /** Returns the text of an answer. Throws an error that `showStatus` can show.
- * @param {object} source the part of the page that asks: the line says when its answer takes long
+ * @param {object} source the part of the page that needs the answer. The status line shows if the answer takes long.
  * @param {string} address
  * @param {string} accept media type */
 export async function ask(source, address, accept) {
@@ -57,12 +57,13 @@ export async function ask(source, address, accept) {
   }
 }
 
-/** Why each part of the page is out of date; the latest problem is last.
+/** Errors of the parts of the page that are out of date. The latest error is last.
  * @type {Map<object, Error>} */
 const problems = new Map();
 let updated = new Date(); // when the page was last known to be up to date
 
-/** Notes why a part of the page is out of date, or with null that it is not. The status line shows the latest problem.
+/** Records the error that makes a part of the page out of date, or null if the part is up to date. The status line shows the
+ * latest error.
  * @param {object} source the part
  * @param {Error | null} error */
 export function showStatus(source, error) {

@@ -1,5 +1,5 @@
-// A page's subscription to the service's events, through the shared worker of all tabs. If the browser has no shared workers, or
-// the worker does not answer, the page has a hub of its own.
+// Subscribes a page to the service's events through a worker that all tabs share. If the browser has no shared workers, or the
+// worker does not answer, the page uses its own hub.
 
 import { EventHub, openStream } from "./event-hub.js";
 
@@ -8,10 +8,10 @@ import { EventHub, openStream } from "./event-hub.js";
 /** @typedef {import("./event-hub.js").ServiceEvent} ServiceEvent */
 
 const REPEAT_MS = 20000; // the hub drops subscribers that are silent for longer
-const WORKER = "kernel-evo events 1"; // another number where the messages change: pages of two releases may be open at once
+const WORKER = "kernel-evo events 1"; // increment this number if the messages change, because pages of two releases may be open
 
 export class EventClient {
-  /** Whether events arrive. Until then, what is shown may be out of date. */
+  /** True while events arrive. Otherwise, the page may be out of date. */
   open = false;
   /** @type {Filter[]} */
   #filters = [];
@@ -21,22 +21,22 @@ export class EventClient {
   #port;
   #on;
 
-  /** @param {{ opened: () => void, event: (event: ServiceEvent) => void }} on `opened`: events arrive from now on, those
-   * before may have been missed */
+  /** @param {{ opened: () => void, event: (event: ServiceEvent) => void }} on `opened` is called when events begin to arrive.
+   * Earlier events may have been missed. */
   constructor(on) {
     this.#on = on;
     this.#port = this.#listen(connect(() => this.#useOwnHub()));
     setInterval(() => this.#repeat(), REPEAT_MS);
   }
 
-  /** Subscribes to what any of the filters matches, instead of what was subscribed to before; without filters, to nothing.
+  /** Replaces the subscription of this page. The page then gets the events that match any of the filters.
    * @param {Filter[]} filters */
   subscribe(filters) {
     const wanted = JSON.stringify(filters);
     if (wanted === this.#sent) return;
     this.#filters = filters;
     this.#sent = wanted;
-    this.open = false; // events of the new kind may have been missed
+    this.open = false; // events that match the new filters may have been missed
     this.#send();
   }
 

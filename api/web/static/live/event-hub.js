@@ -1,22 +1,22 @@
 // One stream of the service's events, shared by all its subscribers.
 //
-// Over HTTP/1.1 a browser opens at most six connections to a service. A stream for each tab would take them all, and the
-// seventh tab would never load. So the tabs of a browser subscribe to one hub, and only while they are visible. The hub opens
-// the stream for its first subscriber and closes it after the last one has left.
+// Over HTTP/1.1, a browser opens at most six connections to a service. With one stream per tab, the seventh tab would never
+// load. The tabs of a browser therefore subscribe to one hub, and only while they are visible. The hub opens the stream for its
+// first subscriber, and closes the stream after the last subscriber has left.
 
-/** @typedef {{ names: string[], searches: number[] | null }} Filter names of events, and the searches they concern; null: all */
-/** @typedef {{ name: string, search: number | null }} ServiceEvent what happened, and to which search; null: to none */
-/** @typedef {{ open: boolean } | { event: ServiceEvent }} Message from a hub: whether the stream is open, or an event */
-/** @typedef {{ filters: Filter[] }} Subscription to a hub; without filters the subscriber leaves */
+/** @typedef {{ names: string[], searches: number[] | null }} Filter names of events, and ids of searches (null for all searches) */
+/** @typedef {{ name: string, search: number | null }} ServiceEvent name of the event, and id of its search (null if it belongs to no search) */
+/** @typedef {{ open: boolean } | { event: ServiceEvent }} Message from a hub: the state of the stream, or an event */
+/** @typedef {{ filters: Filter[] }} Subscription message to a hub. Without filters, it ends the subscription */
 
 const NAMES = ["trial", "search", "worker", "deleted", "reset"];
-const REOPEN_MS = 4000; // after the service refused the stream; a stream that breaks off is reopened by the browser
-const SILENT_MS = 90000; // a tab that crashed never leaves: subscribers that do not repeat their subscription are dropped
+const REOPEN_MS = 4000; // pause after the service refused the stream. The browser itself reopens a stream that was interrupted
+const SILENT_MS = 90000; // subscribers that do not repeat their subscription within this time are dropped, because a crashed tab never unsubscribes
 
-/** Opens the service's stream of events. Its address is relative to this script, so it holds under any path prefix. */
+/** Opens the service's stream of events. Its URL is relative to this script, so it is valid under any path prefix. */
 export const openStream = () => new EventSource(new URL("../../api/v1/events", import.meta.url));
 
-/** Returns whether an event is of interest. `reset` always is: events were lost.
+/** Returns true if an event matches a filter. `reset` always matches, because events were lost.
  * @param {Filter} filter
  * @param {ServiceEvent} event */
 export function matches({ names, searches }, { name, search }) {
@@ -24,7 +24,7 @@ export function matches({ names, searches }, { name, search }) {
   return names.includes(name) && (searches === null || search === null || searches.includes(search));
 }
 
-/** Reads what a tab needs of a server-sent event. Tabs fetch what they show; they need no figures.
+/** Returns the name and the search of a server-sent event. Tabs need no other data, because they fetch the HTML that they show.
  * @param {string} name
  * @param {string} data
  * @returns {ServiceEvent} */
@@ -46,8 +46,8 @@ export class EventHub {
   #reopenMs;
   #silentMs;
 
-  /** @param {{ openStream: () => EventSource, lingerMs: number, reopenMs?: number, silentMs?: number }} given `lingerMs`: how
-   * long the stream outlives its last subscriber, so that a change from one tab to another keeps it */
+  /** @param {{ openStream: () => EventSource, lingerMs: number, reopenMs?: number, silentMs?: number }} given `lingerMs`: time
+   * for which the stream stays open without subscribers, so that the reader can change between tabs */
   constructor({ openStream, lingerMs, reopenMs = REOPEN_MS, silentMs = SILENT_MS }) {
     this.#openStream = openStream;
     this.#lingerMs = lingerMs;
@@ -56,8 +56,8 @@ export class EventHub {
     setInterval(() => this.#dropSilent(), silentMs / 3);
   }
 
-  /** Serves subscriptions that arrive at a port. A repeated subscription replaces the one before. Each is answered with
-   * whether the stream is open, and so is every change of that.
+  /** Serves the subscriptions that arrive at a port. A new subscription replaces the earlier one. The hub answers each
+   * subscription with the state of the stream, and reports every change of the state.
    * @param {MessagePort} port */
   accept(port) {
     port.onmessage = ({ data }) => this.#subscribe(port, data);

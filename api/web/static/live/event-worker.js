@@ -1,4 +1,4 @@
-// The shared worker that holds one stream of events for all tabs of a browser.
+// Shared worker with one stream of events for all tabs of a browser.
 
 import { EventHub, openStream } from "./event-hub.js";
 

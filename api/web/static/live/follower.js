@@ -1,17 +1,17 @@
-// A section of the page that is fetched again when an event says that it has changed.
+// A section of the page that is fetched again when an event reports a change.
 
 import { Refused, showStatus } from "./connection-status.js";
 
 /** @typedef {import("./event-hub.js").Filter} Filter */
 
-const PATIENCE = 4; // a section that takes long is fetched less often: at most a fifth of the time is spent on it
-const LONGEST_MS = 10000; // but a reader does not wait longer than this, however slow the service is
+const PATIENCE = 4; // ratio of the pause between two requests to the duration of a request, so that slow sections are fetched less often
+const LONGEST_MS = 10000; // maximum pause, however slow the service is
 
-/** Its element says which events concern it: their names in `data-live-on`, ids of searches in `data-live-searches`. */
+/** The element of a section lists the events that change it: names in `data-live-on`, and search ids in `data-live-searches`. */
 export class Follower {
-  /** Whether the service has said that another request would not help. */
+  /** True after an error that a repeated request would not solve. */
   over = false;
-  /** When it was last fetched, by the clock of `performance`; 0: with the page. */
+  /** Time of the last request in ms, on the clock of `performance`. 0 if the content was loaded with the page. */
   last = 0;
   #wanted = false;
   #busy = false;
@@ -19,8 +19,8 @@ export class Follower {
   #pauseMs;
 
   /** @param {HTMLElement} element
-   * @param {{ leastMs: number, quietMs: number }} pace at least `leastMs` pass between two requests; after `quietMs` without
-   * one the section is fetched even if no event has come */
+   * @param {{ leastMs: number, quietMs: number }} pace `leastMs`: minimum time between two requests; `quietMs`: time
+   * after which the section is fetched even without an event */
   constructor(element, { leastMs, quietMs }) {
     this.element = element;
     this.quietMs = quietMs;
@@ -30,15 +30,15 @@ export class Follower {
     this.filter = { names: liveOn.split(" "), searches: liveSearches?.split(" ").map(Number) ?? null };
   }
 
-  /** Whether it can still change. */
+  /** True if the section may still change. */
   get live() {
     return !this.over;
   }
 
-  /** Fetches what is shown and shows it; calls `pace` and `succeeded`. Subclasses define it. */
+  /** Fetches the content, shows it, and calls `pace` and `succeeded`. Subclasses implement this method. */
   async renew() {}
 
-  /** Notes that the section has changed: it is fetched soon, once for any number of changes. */
+  /** Fetches the section soon, because it has changed. Several changes cause only one request. */
   async changed() {
     this.#wanted = true;
     if (this.#busy) return;
@@ -51,7 +51,7 @@ export class Follower {
     this.#busy = false;
   }
 
-  /** Fetches it at once. */
+  /** Fetches the section at once. */
   async refresh() {
     this.last = performance.now();
     try {
@@ -61,7 +61,7 @@ export class Follower {
     }
   }
 
-  /** Sets the pause until the next request by how long this one has taken so far. */
+  /** Sets the pause before the next request from the duration of the current request. */
   pace() {
     this.#pauseMs = Math.max(this.#leastMs, Math.min(LONGEST_MS, PATIENCE * (performance.now() - this.last)));
   }

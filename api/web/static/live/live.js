@@ -1,5 +1,5 @@
-// Keeps the page up to date: when an event reports a change, the sections that show it are fetched again. While no events arrive,
-// everything is fetched at regular intervals. A hidden page does neither and catches up when it is shown again.
+// Keeps the page up to date. When an event reports a change, the sections that show it are fetched again. While no events arrive,
+// all sections are fetched at regular intervals. A hidden page fetches nothing, and is updated when it is shown again.
 
 import { EventClient } from "./event-client.js";
 import { matches } from "./event-hub.js";
@@ -13,7 +13,7 @@ class Feed {
   /** @type {Follower[]} */
   #followers = [];
   #client = new EventClient({
-    opened: () => this.#live.forEach((follower) => follower.changed()), // what was missed until now
+    opened: () => this.#live.forEach((follower) => follower.changed()), // events may have been missed
     event: (event) => this.#live.filter(({ filter }) => matches(filter, event)).forEach((follower) => follower.changed()),
   });
 

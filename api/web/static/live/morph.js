@@ -1,27 +1,27 @@
-// Makes the content of an element equal to new markup by changing only what differs. A node that stays the same stays the very
-// same node, with its focus, selected text and ticks, and with what the reader has opened.
+// Updates the content of an element to new HTML by changing only the nodes that differ. Unchanged nodes are kept, with their focus,
+// selected text, ticks and opened details.
 
-/** Returns what identifies a node among its siblings; an empty string: only its position does.
+/** Returns the text that identifies a node among its siblings, or an empty string if only its position identifies it.
  * @param {Node} node */
 function name(node) {
   if (!(node instanceof Element)) return "";
   return node.id || node.getAttribute("aria-labelledby") || (node.localName === "a" ? node.getAttribute("href") : "") || "";
 }
 
-/** The reader's selection. It is read once: after each change of a node, reading it would lay the page out again.
+/** The reader's selection. It is read once per update, because reading it after a change makes the browser compute the layout.
  * @type {Selection | null} */
 let selection = null;
 
-/** Returns whether the reader uses a node: it has selected text, or is a list item with the focus. It then stays as it is.
+/** Returns true if the reader uses a node: it contains selected text, or is a list item with the focus. Such a node is not changed.
  * @param {Node} node */
 function used(node) {
   if (selection?.containsNode(node, true)) return true;
   return node instanceof HTMLLIElement && node.contains(document.activeElement);
 }
 
-/** Returns whether everything was changed. What the reader uses is left until the next time.
+/** Updates an element. Returns true if all differences were applied. Nodes that the reader uses are changed by a later update.
  * @param {Element} element
- * @param {string} html rendered by the service, which escapes what others wrote */
+ * @param {string} html HTML from the service, which escapes the text of users */
 export function morph(element, html) {
   const template = document.createElement("template");
   template.innerHTML = html;
@@ -29,7 +29,7 @@ export function morph(element, html) {
   selection = present?.isCollapsed ? null : present;
   const focused = document.activeElement instanceof HTMLElement && element.contains(document.activeElement) ? document.activeElement : null;
   const whole = children(element, template.content);
-  if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true }); // it was moved
+  if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true }); // the focused node was moved
   return whole;
 }
 
@@ -66,7 +66,7 @@ function children(element, wanted) {
   return whole;
 }
 
-/** Returns the node to change into a new one: the one of its name, or the next one without a name.
+/** Returns the present node to change into a new node: the node with the same name, or the next node without a name.
  * @param {Node} fresh
  * @param {ChildNode | null} place
  * @param {Map<string, ChildNode>} named
@@ -75,7 +75,7 @@ function counterpart(fresh, place, named) {
   const own = name(fresh);
   if (own) {
     const old = named.get(own);
-    named.delete(own); // the first of two nodes with one name
+    named.delete(own); // if two new nodes have one name, only the first gets the present node
     return old?.nodeName === fresh.nodeName ? old : null;
   }
   for (let old = place; old && !name(old); old = old.nextSibling) if (old.nodeName === fresh.nodeName) return old;

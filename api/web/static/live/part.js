@@ -1,18 +1,18 @@
-// A section of the page that the service renders. An update changes only what differs and moves nothing the reader looks at.
+// A section of the page that the service renders. An update changes only what differs, and keeps the reader's position on the page.
 
 import { ask } from "./connection-status.js";
 import { Follower } from "./follower.js";
 import { morph } from "./morph.js";
 import { pointerUp } from "./pointer-guard.js";
 
-const PACE = { leastMs: 700, quietMs: 10000 }; // even without events: how long a search has run is shown, too
+const PACE = { leastMs: 700, quietMs: 10000 }; // also without events, because pages show running times
 
 export class Part extends Follower {
   /** @type {string | null} */
   #shown = null;
 
-  /** @param {HTMLElement} element `data-live-from` is the address of its content; with `data-live-hold` it waits while the
-   * reader is in it */
+  /** @param {HTMLElement} element `data-live-from` is the URL of the content; with `data-live-hold`, updates wait while the
+   * reader uses the section */
   constructor(element) {
     super(element, PACE);
   }
@@ -25,7 +25,7 @@ export class Part extends Follower {
     return super.live && this.#content?.dataset.live === "yes";
   }
 
-  // A list whose order changes waits until the reader has left it.
+  // True if an update must wait, because it could change the order of a list that the reader uses.
   get #held() {
     if (this.element.dataset.liveHold === undefined) return false;
     const selected = document.getSelection();
@@ -38,12 +38,12 @@ export class Part extends Follower {
     const html = await this.fetch(address);
     this.pace();
     await pointerUp();
-    if (address !== this.element.dataset.liveFrom) return; // the reader has asked for something else meanwhile
+    if (address !== this.element.dataset.liveFrom) return; // the reader has requested different content in the meantime
     if (this.#held) this.#announce(ended(html) - Number(this.#content?.dataset.ended));
     else this.show(html);
   }
 
-  /** Returns the content at an address, as HTML.
+  /** Returns the HTML at a URL.
    * @param {string} address */
   async fetch(address) {
     const html = await ask(this, address, "text/html");
@@ -62,7 +62,7 @@ export class Part extends Follower {
     if (said && spoken && spoken.textContent !== said) spoken.textContent = said;
   }
 
-  /** Offers new trials to a reader who is in the middle of this part.
+  /** Shows a button with the number of new trials while updates of this part wait.
    * @param {number} count */
   #announce(count) {
     const news = document.getElementById("news");
@@ -78,7 +78,7 @@ function ended(html) {
   return Number(/data-ended="(\d+)"/.exec(html)?.[1] ?? 0);
 }
 
-/** Changes the page and keeps what is at the top of the window where it is.
+/** Calls `change`, and then scrolls so that the topmost visible element stays at its position.
  * @param {() => void} change */
 function keepingPosition(change) {
   const anchor = window.scrollY > 0 ? topmost() : null;

@@ -1,5 +1,5 @@
-// Which values of each axis are kept: those that were dragged over, or those of the filter in the page's address. The filter can
-// say more than dragging can (`BLOCK_N>=256`, `UNROLL!=4`, values apart); it stays as written until its axis is dragged over.
+// The values of each axis that are kept. The reader chooses them by dragging, or they are given by the filter in the page's URL. A
+// filter can express more than dragging (e.g. `UNROLL!=4`), so its text is kept until the reader drags along its axis.
 
 /** @typedef {{ name: string, values: string[] }} Axis */
 /** @typedef {{ name: string, text: string, keeps: (value: string) => boolean }} Condition */
@@ -19,12 +19,12 @@ const MEETS = {
  * @param {string} given */
 const same = (value, given) => value === given || (given !== "" && Number(value) === Number(given));
 
-/** Returns whether a value can be written in a filter, which is split at commas and bars.
+/** Returns true if a value can be part of a filter. Filters are split at commas and bars.
  * @param {string} value */
 const plain = (value) => !/[,|]/.test(value);
 
 export class Brushes {
-  /** Name of an axis → the values that were dragged over.
+  /** Values that were chosen by dragging, by name of the axis.
    * @type {Map<string, string[]>} */
   #chosen = new Map();
   /** @type {Condition[]} */
@@ -73,13 +73,13 @@ export class Brushes {
     this.#written = [];
   }
 
-  /** What the table is filtered by. */
+  /** The filter of the table. */
   get filter() {
     const dragged = [...this.#chosen].filter(([, values]) => values.every(plain));
     return [...this.#written.map((each) => each.text), ...dragged.map(([name, values]) => `${name}=${values.join("|")}`)].join(",");
   }
 
-  /** Returns the conditions that no axis can show: they filter only the table.
+  /** Returns the conditions on tunables without an axis. They filter only the table.
    * @param {Axis[]} axes */
   withoutAxis(axes) {
     const names = axes.map((axis) => axis.name);
@@ -91,12 +91,12 @@ export class Brushes {
  * @returns {Condition} */
 function condition(text) {
   const [, name, operator, given] = CONDITION.exec(text) ?? [];
-  if (!name) return { name: "", text, keeps: () => true }; // the service says what is wrong with it
+  if (!name) return { name: "", text, keeps: () => true }; // the service reports the error
   const values = given.split("|").map((each) => each.trim());
   return { name, text, keeps: (value) => MEETS[operator === "==" ? "=" : operator](value, values) };
 }
 
-/** Returns neighbouring positions as pairs of the first and the last.
+/** Groups neighbouring positions. Returns the first and the last position of each group.
  * @param {number[]} places */
 export function runs(places) {
   /** @type {[number, number][]} */

@@ -2,8 +2,8 @@
 
 import { find, root } from "../page.js";
 
-/** @typedef {{ data: object[], layout: Record<string, any>, title: string, height: number }} Figure as Plotly takes it; a colour `@accent`
- * is the page's own of that name */
+/** @typedef {{ data: object[], layout: Record<string, any>, title: string, height: number }} Figure in Plotly's format. A colour such as
+ * `@accent` is the name of a colour of the page */
 /** @typedef {{ react: (element: HTMLElement, data: unknown, layout: object, config: object) => Promise<void> }} Plotly */
 /** @typedef {HTMLElement & { on: (event: string, act: (event: { points: { customdata?: number }[] }) => void) => void }} Plotted */
 /** @typedef {Record<string, string>} Palette */
@@ -12,16 +12,16 @@ const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 const CONFIG = { displaylogo: false, responsive: true, displayModeBar: "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 const COLOURS = ["accent", "good", "warn", "bad", "quiet", "text", "line", "card", "raised"];
 
-/** Plotly is large and arrives later than the page. @type {Promise<Plotly>} */
+/** Plotly, once its script has loaded. @type {Promise<Plotly>} */
 const library = new Promise((done, fail) => {
   const script = find("#plotly");
   const loaded = () => "Plotly" in window && done(/** @type {Plotly} */ (window.Plotly));
   loaded();
   script.addEventListener("load", loaded);
-  script.addEventListener("error", () => fail(new Error("The plotting library did not arrive.")));
+  script.addEventListener("error", () => fail(new Error("The plotting library could not be loaded.")));
 });
 
-/** Returns a colour of the page as Plotly takes it. Plotly cannot parse `light-dark(…)`, so the browser computes the colour.
+/** Returns a colour of the page in a form that Plotly accepts. Plotly cannot parse `light-dark(…)`, so the browser computes the colour.
  * @param {string} name */
 function resolved(name) {
   const probe = document.createElement("span");
@@ -35,7 +35,8 @@ function resolved(name) {
 /** @returns {Palette} */
 const palette = () => Object.fromEntries(COLOURS.map((name) => [name, resolved(name)]));
 
-/** Replaces the names of colours in a trace. Fast is strong, slow fades into the card; no hue alone carries the meaning.
+/** Replaces the names of colours in a trace with colours. In scales, fast values are strong and slow values are faint, so that
+ * readers need not distinguish hues.
  * @param {any} value
  * @param {Palette} colours
  * @returns {any} */
@@ -100,7 +101,7 @@ function places(figures, titles) {
 /** Draws the figures of a plot into its section.
  * @param {HTMLElement} section
  * @param {Figure[]} figures
- * @param {string} summary what the figures say, for readers who cannot see them */
+ * @param {string} summary description of the figures for readers who cannot see them */
 export async function drawFigures(section, figures, summary) {
   const plotly = await library;
   const colours = palette();

@@ -1,5 +1,5 @@
-// Parallel coordinates, drawn as SVG. Dragging along an axis keeps the trials with those values; the arrow keys do the same. The
-// page's address holds what is kept, as a filter that the leaderboard understands.
+// Parallel coordinates, drawn as SVG. The reader chooses values by dragging along an axis or with the arrow keys. Only trials with
+// these values are kept. The page's URL contains the choice as a filter in the form that the leaderboard uses.
 
 import { ask, showStatus } from "../live/connection-status.js";
 import { morph } from "../live/morph.js";
@@ -9,13 +9,13 @@ import { Brushes, runs } from "./brush.js";
 /** @typedef {import("./brush.js").Axis} Axis */
 /** @typedef {{ number: number, places: number[], rank: number, time: string }} Line one trial; `rank` 1 is the fastest, 0 the slowest */
 /** @typedef {{ summary: string, axes: Axis[], lines: Line[], fastest: string, slowest: string }} Parallel */
-/** A plot as it was drawn: its section, its lines, and where axes and values are.
+/** A drawn plot: its section, its lines, and the positions of axes and values.
  * @typedef {{ section: HTMLElement, plot: Parallel, svg: SVGElement, paths: SVGElement[], x: (axis: number) => number,
  *   y: (axis: Axis, place: number) => number }} Drawing */
 
 const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 360, TOP = 44, BOTTOM = 330, SIDE = 64, LEAST = 92;
-const HELP = "Drag along an axis to keep those values, or focus an axis and use the arrow keys (Shift extends, Escape clears). Strong lines are fast. The table below follows.";
+const HELP = "Drag along an axis to keep only trials with these values, or focus an axis and use the arrow keys (Shift extends the range, Escape clears it). Strong lines are fast trials. The table below shows the trials that are kept.";
 
 /** @param {string} name
  * @param {Record<string, string | number>} attributes
@@ -29,7 +29,7 @@ function make(name, attributes, text) {
 }
 
 const brushes = new Brushes(new URLSearchParams(location.search).get("where") ?? "");
-/** The filter that the table was asked for last.
+/** The filter of the latest request for the table.
  * @type {string | null} */
 let latest = null;
 
@@ -66,7 +66,7 @@ export function drawParallel(section, plot) {
   apply(drawing, true);
 }
 
-/** Returns the name of the axis that has the focus: a redrawn plot gives it back.
+/** Returns the name of the axis with the focus, so that a redrawn plot can restore the focus.
  * @param {HTMLElement} figures */
 function focusedAxis(figures) {
   return figures.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
@@ -88,7 +88,7 @@ function path({ plot, x, y }, line) {
   return made;
 }
 
-/** A small offset, the same at every drawing: lines through the same value do not hide each other.
+/** Returns a small offset that is constant for each line and axis, so that lines through the same value do not hide each other.
  * @param {Line} line
  * @param {number} at */
 const spread = (line, at) => (((line.number * 7919 + at * 104729) % 17) - 8) * 0.7;
@@ -99,10 +99,10 @@ function shade(rank) {
   return `color-mix(in srgb, var(--good) ${strength}%, color-mix(in srgb, var(--accent) 55%, var(--line)))`;
 }
 
-/** Draws an axis with its values, its brush, and the grip that takes the pointer and the focus.
+/** Draws an axis with its values, its brush, and a grip, which receives the pointer and the focus.
  * @param {Drawing} drawing
  * @param {Axis} axis
- * @param {number} at its position */
+ * @param {number} at index of the axis */
 function column(drawing, axis, at) {
   const { x, y } = drawing;
   const group = make("g", {});
@@ -136,11 +136,11 @@ function column(drawing, axis, at) {
   return group;
 }
 
-/** Turns what a pointer or the keys do on an axis into the range of positions to keep.
+/** Calls `set` with the range of positions that the reader chooses on an axis with the pointer or the keys.
  * @param {Drawing} drawing
  * @param {Axis} axis
  * @param {SVGElement} grip
- * @param {(range: number[] | null, done: boolean) => void} set null keeps all; `done`: the change is complete */
+ * @param {(range: number[] | null, done: boolean) => void} set `range` is null to keep all values; `done` is true if the change is complete */
 function listen({ svg }, axis, grip, set) {
   const last = axis.values.length - 1;
   /** @param {MouseEvent} event */
@@ -182,7 +182,7 @@ function listen({ svg }, axis, grip, set) {
   });
 }
 
-/** Returns the first and the last position that a brush keeps on an axis; null: it has no brush, or one that keeps none.
+/** Returns the first and the last position that a brush keeps on an axis, or null if no brush keeps a value.
  * @param {Axis} axis */
 function range(axis) {
   const places = brushes.touches(axis.name) ? brushes.places(axis) : [];
@@ -205,7 +205,7 @@ function controls({ section, plot }) {
 
 /** Shows which lines the brushes keep.
  * @param {Drawing} drawing
- * @param {boolean} done whether the reader has let go */
+ * @param {boolean} done true if the reader has completed the change */
 function apply({ section, plot, paths }, done) {
   let count = 0;
   plot.lines.forEach((line, at) => {
@@ -219,8 +219,8 @@ function apply({ section, plot, paths }, done) {
   const link = /** @type {HTMLAnchorElement} */ (find(".to-leaderboard", section));
   link.href = `${root}/searches/${search}${filter ? `?where=${encodeURIComponent(filter)}` : ""}`;
   const others = brushes.withoutAxis(plot.axes);
-  const alone = others.length ? ` (${others.join(", ")} filters only the table: no axis shows it)` : "";
-  find("#chosen-said").textContent = `${count} of the ${plot.lines.length} trials drawn${filter ? ` with ${filter}${alone}` : ""}. The table has the fastest of all that match.`;
+  const alone = others.length ? ` (${others.join(", ")} has no axis and filters only the table)` : "";
+  find("#chosen-said").textContent = `${count} of the ${plot.lines.length} trials drawn${filter ? ` with ${filter}${alone}` : ""}. The table shows the fastest of all matching trials.`;
   if (done || filter !== latest) showTable(search, filter, done);
 }
 

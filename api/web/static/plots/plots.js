@@ -1,4 +1,4 @@
-// The plots of a search. Each is fetched when it comes into view, and again when trials have ended.
+// The plots of a search. Each plot is fetched when it comes into view, and again when trials have ended.
 
 import { ask } from "../live/connection-status.js";
 import { Follower } from "../live/follower.js";
@@ -15,16 +15,16 @@ import { drawParallel } from "./parallel.js";
 
 const PACE = { leastMs: 3000, quietMs: 60000 };
 
-const lead = parts.find((part) => part.element.id === "lead"); // says whether the search goes on
+const lead = parts.find((part) => part.element.id === "lead"); // shows whether the search still runs
 
 class Exhibit extends Follower {
   /** The data of the last drawing.
    * @type {Plot | Parallel | null} */
   #plot = null;
-  #text = ""; // the same, as it came
+  #text = ""; // the same data as text
   #seen = false;
   #outdated = true;
-  /** The reader's choices, as the query of the plot's address. */
+  /** The reader's choices as the query of the plot's URL. */
   query = "";
 
   /** @param {HTMLElement} section */
@@ -37,7 +37,7 @@ class Exhibit extends Follower {
     return super.live && Boolean(lead?.live);
   }
 
-  /** @param {boolean} seen whether it is in view */
+  /** @param {boolean} seen true if the plot is in view */
   see(seen) {
     this.#seen = seen;
     if (seen && this.#outdated) this.changed();
@@ -55,7 +55,7 @@ class Exhibit extends Follower {
     const text = await ask(this, `${this.element.dataset.from}${query}`, "application/json");
     this.succeeded();
     await pointerUp();
-    if (query !== this.query) return; // the reader has chosen something else meanwhile
+    if (query !== this.query) return; // the reader has changed the choice in the meantime
     if (text !== this.#text) {
       this.#plot = JSON.parse(text);
       this.#text = text;
@@ -73,7 +73,7 @@ class Exhibit extends Follower {
     else this.#say(`The plot could not be drawn. ${error.message} Reload the page to try again.`, false);
   }
 
-  /** Draws the plot as it was fetched last. */
+  /** Draws the data that was fetched last. */
   async draw() {
     if (!this.#plot) return;
     if ("axes" in this.#plot) drawParallel(this.element, this.#plot);
@@ -98,7 +98,7 @@ async function drawPlot(exhibit, plot) {
   await drawFigures(exhibit.element, plot.figures, plot.summary);
 }
 
-/** Adds lists of the tunables that a plot can be of, once.
+/** Adds lists from which the reader chooses the tunables of a plot, unless the plot already has them.
  * @param {Exhibit} exhibit
  * @param {Plot} plot */
 function addChooser(exhibit, plot) {
@@ -111,7 +111,7 @@ function addChooser(exhibit, plot) {
   });
   for (const [at, select] of selects.entries()) {
     const label = document.createElement("label");
-    label.append(["Across ", "Up "][at], select);
+    label.append(["Horizontal ", "Vertical "][at], select);
     controls.append(label);
     select.addEventListener("change", () => {
       exhibit.query = `?${new URLSearchParams({ x: selects[0].value, y: selects[1].value })}`;
@@ -154,7 +154,7 @@ for (const [section, exhibit] of exhibits) {
   watcher.observe(section);
   if (exhibit.live) follow(exhibit);
 }
-lead?.element.addEventListener("shown", () => { // the last trials of a search that has just ended
+lead?.element.addEventListener("shown", () => { // draw the last trials after the search has ended
   if (!lead.live) exhibits.forEach((exhibit) => exhibit.changed());
 });
 
