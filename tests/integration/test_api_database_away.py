@@ -231,7 +231,7 @@ def test_request_that_is_unfinished_when_the_service_stops_gets_503() -> None:
 
     asyncio.run(Explained(cancelled)({"type": "http"}, cast(Any, None), send))
     assert sent[0]["status"] == 503
-    assert b"send it again" in sent[1]["body"]
+    assert b"send the request again" in sent[1]["body"]
 
 
 def test_locked_database_gives_503_with_and_without_idempotency_key(

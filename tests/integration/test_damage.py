@@ -103,7 +103,7 @@ def test_error_of_a_damaged_write_ahead_log_has_a_command_that_discards_the_late
     flip(log, 32 + 5 * (24 + 4096) + 1000)
     before = log.read_bytes()
     with pytest.raises(
-        StoreUnavailable, match=r"damaged at frame 6 of \d+: \d+ committed transactions behind"
+        StoreUnavailable, match=r"damaged at frame 6 of \d+, and \d+ later committed transactions cannot be read"
     ) as error:
         Database.open(killed)
     assert log.read_bytes() == before, "no data is discarded before a person decides"
