@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from workers.backends.cpu.kernel_process import KernelProcess
-from workers.backends.cpu.process.batch import Batch, contradicted, contradicts, worth_repeating
+from workers.backends.cpu.process.audit import TimeAudit
+from workers.backends.cpu.process.batch import Batch
 from workers.backends.cpu.process.messages import MOST_ORDERS, Table
 from workers.backends.cpu.timers import MINIMUM_SAMPLE_S, KernelTimer, SetOrders, calibrated
 
@@ -23,7 +24,7 @@ class Process:
     """
 
     def __init__(self, request_us: float, factor: float = 1.0, *, every: int = 1) -> None:
-        self.ledger: list[Batch] = []
+        self.audit = TimeAudit(idle=IDLE)
         self.populated: list[list[int]] = []
         self.requests, self._every = 0, every
         self._request_us, self._factor = request_us, factor
@@ -41,12 +42,6 @@ class Process:
         extra_us = self._request_us if self.requests % self._every == 0 else 0.0
         cpu_ns = round(1e3 * (us * self._factor + extra_us))
         return Batch(calls=calls, claimed_ns=round(1e3 * us), wall_ns=cpu_ns + 20_000, cpu_ns=cpu_ns)
-
-    def worth_repeating(self, batch: Batch) -> bool:
-        return worth_repeating(batch, self.ledger, IDLE, 1)
-
-    def contradicts(self, batch: Batch) -> bool:
-        return contradicts(batch, IDLE, 1)
 
     def note(self, batch: Batch) -> None:
         pass
@@ -83,7 +78,7 @@ def test_short_timing_maps_at_most_18_of_200_buffer_sets_including_sets_that_are
 def test_correct_kernel_that_slows_later_requests_is_accepted(request_us: float) -> None:
     process = Process(request_us)
     timed(process)
-    assert contradicted(process.ledger, IDLE, 1) is None
+    assert process.audit.contradiction() is None
 
 
 def test_samples_of_a_consistent_kernel_have_the_minimum_duration() -> None:
@@ -94,7 +89,7 @@ def test_single_contradicted_samples_do_not_lengthen_other_samples() -> None:
     process = Process(80.0, every=5)
     timer = timed(process, 100)
     assert timer.calls * 10 == MINIMUM_SAMPLE_S * 1e6
-    assert contradicted(process.ledger, IDLE, 1) is None
+    assert process.audit.contradiction() is None
     assert timed(Process(80.0)).calls > timer.calls
 
 
@@ -102,16 +97,16 @@ def test_single_contradicted_samples_do_not_lengthen_other_samples() -> None:
 def test_warm_up_is_one_request_that_is_not_recorded(samples: int) -> None:
     process = Process(10.0)
     timer = timed(process, samples)
-    before, ledger = process.requests, len(process.ledger)
+    before, ledger = process.requests, len(process.audit.samples)
     timer.warm_up(10_000.0)
-    assert (process.requests - before, process.made - 1000, len(process.ledger)) == (1, 0, ledger)
+    assert (process.requests - before, process.made - 1000, len(process.audit.samples)) == (1, 0, ledger)
 
 
 @pytest.mark.parametrize("factor", [1.03, 1.1, 2.0])
 def test_wrong_clock_is_detected_despite_slow_requests(factor: float) -> None:
     process = Process(45.0, factor)
     timed(process)
-    assert "more processor time" in (contradicted(process.ledger, IDLE, 1) or "")
+    assert "more processor time" in (process.audit.contradiction() or "")
 
 
 def test_calibration_uses_the_fastest_of_several_samples() -> None:
@@ -154,6 +149,5 @@ def test_one_shot_timer_passes_no_order_of_the_buffer_sets() -> None:
     process = Process(10.0)
     sets = cast(Any, [object() for _ in range(7)])
     timer = KernelTimer(cast(KernelProcess, process), sets, rng=np.random.default_rng(0), once=True)
-    process.note_turn = lambda batch: None  # type: ignore[attr-defined]
     timer.sample()
     assert (process.first, process.order, timer.last) == (0, b"", 6)

@@ -17,19 +17,8 @@ from workers.backends import CallMode, DeviceLostError, InvalidMeasurementError,
 from workers.backends.cpu.imports import NO_KERNEL_MAY
 from workers.backends.cpu.memory import HostBuffers
 from workers.backends.cpu.process.address_space import AddressSpace
-from workers.backends.cpu.process.batch import (
-    DISAGREEMENT_OF_TURNS,
-    Batch,
-    Pause,
-    SharedPace,
-    contradicted,
-    contradicts,
-    joined,
-    leak,
-    overused,
-    works_in_pauses,
-    worth_repeating,
-)
+from workers.backends.cpu.process.audit import TimeAudit, leak
+from workers.backends.cpu.process.batch import Batch, Pause
 from workers.backends.cpu.process.faults import changes_text, trespass_text
 from workers.backends.cpu.process.kernel_state import KernelState, state_of, writes_code
 from workers.backends.cpu.process.library_folders import remedy
@@ -54,6 +43,7 @@ from workers.backends.cpu.process.messages import (
     flags_of,
     header,
 )
+from workers.backends.cpu.process.pace import SharedPace
 from workers.backends.cpu.process.started import StartedProcess
 from workers.backends.cpu.segment import Segment
 from workers.system import descendants
@@ -67,9 +57,6 @@ _LEVELS = {1: OTHER_USER, 2: LANDLOCK, 4: SECCOMP}
 
 _NEARLY_ALL = 0.9
 """A kernel that keeps more than this fraction of its memory limit is rejected, because allocations begin to fail."""
-
-LEAST_TURN_NS = 500_000
-"""Minimum duration in ns of calls whose time is compared with the processor time that the system counts."""
 
 _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 
@@ -91,11 +78,8 @@ class KernelProcess:
 
     Attributes:
         level: names of the isolation measures that are in force. Empty until `load`.
-        idle: batches of calls of an empty function, made before the library was loaded.
         before: state of the process before the library was loaded.
-        ledger: accepted batches of timed calls.
-        turns: batches of one call on each of several buffer sets.
-        pauses: times between batches.
+        audit: the timed batches, and checks that their times are possible.
         pace: progress of the current batch.
         runs: number of call requests that were sent so far.
     """
@@ -108,11 +92,7 @@ class KernelProcess:
     timed: bool = True
     memory_bytes: int = 0
     level: str = ""
-    idle: list[Batch] = field(default_factory=list)
     before: KernelState = field(default_factory=KernelState)
-    ledger: list[Batch] = field(default_factory=list)
-    turns: list[Batch] = field(default_factory=list)
-    pauses: list[Pause] = field(default_factory=list)
     pace: SharedPace = field(default_factory=SharedPace)
     runs: int = 0
 
@@ -120,7 +100,7 @@ class KernelProcess:
         self._space = AddressSpace()
         self._table: Table | None = None
         self._changed: str | None = None
-        self._turn: Batch | None = None
+        self.audit = TimeAudit(threads=self.threads)
         self._loaded = False
         self._timed_before = -1
         self._rested: tuple[int, int] | None = None
@@ -140,7 +120,7 @@ class KernelProcess:
         self._loaded = True
         self.level = self._greeted()
         self._space.add(self.pace.segment, self._answer()[0])
-        self.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
+        self.audit.idle = [self._batch(_IDLE_CALLS) for _ in range(_CHECKED_BATCHES if self.timed else 0)]
         self.before = state_of(self.pid)
         entry = self.entry.encode()
         self._send(header(LOAD, len(entry)) + entry)
@@ -271,22 +251,6 @@ class KernelProcess:
         """Record a batch's change of the process state, which `fault` then reports."""
         self._changed = self._changed or batch.changes
 
-    def note_turn(self, batch: Batch) -> None:
-        """Record a batch of one call on each set. Short batches are merged until they last `LEAST_TURN_NS`."""
-        self.note(batch)
-        self._turn = batch if self._turn is None else joined(self._turn, batch)
-        if self._turn.claimed_ns < 0 or self._turn.claimed_ns >= LEAST_TURN_NS:
-            self.turns.append(self._turn)
-            self._turn = None
-
-    def worth_repeating(self, batch: Batch) -> bool:
-        """Return True if the reported time of a batch is suspicious, but other programs may be the cause."""
-        return worth_repeating(batch, self.ledger, self.idle, self.threads)
-
-    def contradicts(self, batch: Batch) -> bool:
-        """Return True if a batch cannot have used its processor time within its reported time."""
-        return contradicts(batch, self.idle, self.threads)
-
     def fault(self) -> str | None:
         """Return a description of a forbidden change or a leak that earlier calls caused, or None if there is none.
 
@@ -299,14 +263,13 @@ class KernelProcess:
             self._changed
             or state.changed(self.before)
             or state.opened(self._space.fences())
-            or leak(self.ledger)
-            or works_in_pauses(self.pauses, self.idle, self.threads)
+            or leak(self.audit.samples)
+            or self.audit.works_in_pauses()
             or self._exhausted()
             or self._rewritten()
         )
         self._changed = None
-        contradiction = contradicted(self.ledger, self.idle, self.threads)
-        if contradiction := contradiction or overused(self.turns, self.idle, self.threads, DISAGREEMENT_OF_TURNS):
+        if contradiction := self.audit.contradiction():
             raise InvalidMeasurementError(contradiction)
         return found
 
@@ -370,7 +333,7 @@ class KernelProcess:
         waiting_before = self._process.waiting_ns()
         cpu_before, began = self._process.cpu_ns(), time.perf_counter_ns()
         if self._rested is not None:
-            self.pauses.append(Pause(wall_ns=began - self._rested[0], cpu_ns=cpu_before - self._rested[1]))
+            self.audit.pauses.append(Pause(wall_ns=began - self._rested[0], cpu_ns=cpu_before - self._rested[1]))
         self._send(request)
         if meanwhile is not None:
             meanwhile()
@@ -481,7 +444,7 @@ class KernelProcess:
 
         The check is repeated only if timed calls were made since the last check.
         """
-        seen, self._timed_before = self._timed_before, len(self.ledger) + len(self.turns)
+        seen, self._timed_before = self._timed_before, self.audit.recorded
         if seen == self._timed_before or not writes_code(self.pid):
             return None
         return "changes machine code in the memory of its process"

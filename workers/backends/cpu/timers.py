@@ -111,20 +111,21 @@ class KernelTimer:
     def sample(self) -> float:
         taken_s = self._take(self.calls)
         if self._once:  # cannot be repeated, because the calls have changed the outputs
-            self._process.note_turn(self._batch)
+            self._process.note(self._batch)
+            self._process.audit.add_turn(self._batch)
             return taken_s / self.calls * 1e6
         if self._fixed:  # too short for a comparison with the processor time
             self._process.note(self._batch)
             return taken_s / self.calls * 1e6
         calls = self.calls
         for _ in range(MOST_ATTEMPTS - 1):
-            if not self._process.worth_repeating(self._batch):
+            if not self._process.audit.worth_repeating(self._batch):
                 break
-            if self._process.contradicts(self._batch) and taken_s < _MAXIMUM_SAMPLE_S / 2:
+            if self._process.audit.contradicts(self._batch) and taken_s < _MAXIMUM_SAMPLE_S / 2:
                 calls *= 2
             taken_s = self._take(calls)
         self._process.note(self._batch)
-        self._process.ledger.append(self._batch)
+        self._process.audit.samples.append(self._batch)
         self._prolonged += 1 if calls > self.calls else -1
         if self._prolonged > _PROLONGED:
             self.calls = calls

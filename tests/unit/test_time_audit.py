@@ -1,24 +1,13 @@
 """Times claimed by a kernel process, compared with the operating system's accounting."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from workers.backends.cpu.process.batch import (
-    DISAGREEMENT_OF_TURNS,
-    LEAST_BATCHES,
-    Batch,
-    Pause,
-    SharedPace,
-    contradicted,
-    contradicts,
-    joined,
-    leak,
-    overdue,
-    overused,
-    works_in_pauses,
-    worth_repeating,
-)
+from workers.backends.cpu.process.audit import DISAGREEMENT_OF_TURNS, LEAST_BATCHES, MOST_DISAGREEMENT, TimeAudit, leak
+from workers.backends.cpu.process.batch import Batch, Pause, joined
+from workers.backends.cpu.process.pace import SharedPace
 
 IDLE = [Batch(calls=1000, claimed_ns=2_000, wall_ns=17_000, cpu_ns=12_000) for _ in range(9)]
 """A request that costs 10 µs of processor time and is answered after 15 µs."""
@@ -32,6 +21,10 @@ def batch(*, claimed_us: float, cpu_us: float | None = None, wall_us: float | No
     return Batch(calls=100, claimed_ns=claimed_ns, wall_ns=wall_ns, cpu_ns=cpu_ns)
 
 
+def audit(samples: Sequence[Batch] = (), threads: int = 1, pauses: Sequence[Pause] = ()) -> TimeAudit:
+    return TimeAudit(threads=threads, idle=IDLE, samples=list(samples), pauses=list(pauses))
+
+
 HONEST = batch(claimed_us=516.3)
 COLD = batch(claimed_us=516.3, cpu_us=536.1)
 PREEMPTED = batch(claimed_us=3_000, cpu_us=520, wall_us=3_015)
@@ -43,67 +36,67 @@ SLEEPS = batch(claimed_us=50, cpu_us=60, wall_us=1_000)
 
 @pytest.mark.parametrize("each", [HONEST, COLD, PREEMPTED])
 def test_timing_batches_of_a_consistent_kernel_are_accepted(each: Batch) -> None:
-    assert contradicted([each] * 40, IDLE, 1) is None
-    assert not worth_repeating(each, [], IDLE, 1)
+    assert audit([each] * 40).contradiction() is None
+    assert not audit([]).worth_repeating(each)
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
 def test_processor_time_beyond_the_claimed_time_is_refused(each: Batch) -> None:
-    assert contradicts(each, IDLE, 1)
-    assert "more processor time" in (contradicted([each] * LEAST_BATCHES, IDLE, 1) or "")
+    assert audit().contradicts(each)
+    assert "more processor time" in (audit([each] * LEAST_BATCHES).contradiction() or "")
 
 
 def test_processor_time_of_a_second_core_is_accepted_with_two_threads() -> None:
-    assert contradicted([SECOND_CORE] * 40, IDLE, 2) is None
+    assert audit([SECOND_CORE] * 40, 2).contradiction() is None
 
 
 def test_threads_of_a_pool_may_run_while_a_reply_is_late() -> None:
     spinning = batch(claimed_us=752, cpu_us=3_835, wall_us=3_300)
-    assert not contradicts(spinning, IDLE, 2)
-    assert contradicts(spinning, IDLE, 1)
-    assert contradicts(batch(claimed_us=752, cpu_us=3_835, wall_us=1_000), IDLE, 2)
+    assert not audit(threads=2).contradicts(spinning)
+    assert audit().contradicts(spinning)
+    assert audit(threads=2).contradicts(batch(claimed_us=752, cpu_us=3_835, wall_us=1_000))
 
 
 def test_one_contradicted_batch_in_ten_is_accepted() -> None:
-    assert contradicted([SECOND_CORE] * 4 + [HONEST] * 36, IDLE, 1) is None
-    assert contradicted([SECOND_CORE] * 5 + [HONEST] * 36, IDLE, 1) is not None
+    assert audit([SECOND_CORE] * 4 + [HONEST] * 36).contradiction() is None
+    assert audit([SECOND_CORE] * 5 + [HONEST] * 36).contradiction() is not None
 
 
 def test_batches_that_always_claim_less_than_the_elapsed_time_are_refused() -> None:
-    assert overdue(SLEEPS, IDLE)
+    assert audit().overdue(SLEEPS)
     waits_for_a_core = replace(SLEEPS, waiting_ns=SLEEPS.wall_ns - SLEEPS.claimed_ns)
-    assert not overdue(waits_for_a_core, IDLE)
-    assert "but 1000 µs passed" in (contradicted([SLEEPS] * LEAST_BATCHES, IDLE, 1) or "")
+    assert not audit().overdue(waits_for_a_core)
+    assert "but 1000 µs passed" in (audit([SLEEPS] * LEAST_BATCHES).contradiction() or "")
 
 
 def test_late_batches_are_accepted_if_one_batch_is_on_time() -> None:
-    assert contradicted([LATE, HONEST, LATE, LATE], IDLE, 1) is None
+    assert audit([LATE, HONEST, LATE, LATE]).contradiction() is None
 
 
 def test_claimed_time_outside_the_observed_span_is_refused() -> None:
     outside = Batch(calls=1, claimed_ns=-1, wall_ns=1_000_000, cpu_ns=0)
-    assert "outside the span" in (contradicted([HONEST] * 40 + [outside], IDLE, 1) or "")
+    assert "outside the span" in (audit([HONEST] * 40 + [outside]).contradiction() or "")
 
 
 @pytest.mark.parametrize("each", [SECOND_CORE, SLOW_CLOCK])
 def test_contradicted_batches_are_repeated_up_to_a_maximum_number(each: Batch) -> None:
-    assert worth_repeating(each, [HONEST] * 40, IDLE, 1)
-    assert worth_repeating(each, [each] * (LEAST_BATCHES - 1), IDLE, 1)
-    assert not worth_repeating(each, [each] * LEAST_BATCHES, IDLE, 1)
+    assert audit([HONEST] * 40).worth_repeating(each)
+    assert audit([each] * (LEAST_BATCHES - 1)).worth_repeating(each)
+    assert not audit([each] * LEAST_BATCHES).worth_repeating(each)
 
 
 def test_late_batches_are_repeated_until_one_batch_is_on_time() -> None:
-    assert worth_repeating(LATE, [], IDLE, 1)
-    assert worth_repeating(LATE, [LATE], IDLE, 1)
-    assert not worth_repeating(LATE, [LATE, HONEST], IDLE, 1)
-    assert not worth_repeating(LATE, [LATE] * LEAST_BATCHES, IDLE, 1)
+    assert audit([]).worth_repeating(LATE)
+    assert audit([LATE]).worth_repeating(LATE)
+    assert not audit([LATE, HONEST]).worth_repeating(LATE)
+    assert not audit([LATE] * LEAST_BATCHES).worth_repeating(LATE)
 
 
 def test_alternating_calls_have_a_larger_tolerance_for_processor_time() -> None:
     dear, hidden = batch(claimed_us=516.3, cpu_us=600.0), batch(claimed_us=516.3, cpu_us=1.25 * 516.3)
-    assert overused([dear] * 9, IDLE, 1) is not None
-    assert overused([dear] * 9, IDLE, 1, DISAGREEMENT_OF_TURNS) is None
-    assert overused([hidden] * 9, IDLE, 1, DISAGREEMENT_OF_TURNS) is not None
+    assert audit().overused([dear] * 9, MOST_DISAGREEMENT) is not None
+    assert audit().overused([dear] * 9, DISAGREEMENT_OF_TURNS) is None
+    assert audit().overused([hidden] * 9, DISAGREEMENT_OF_TURNS) is not None
 
 
 def test_short_batches_are_judged_together() -> None:
@@ -111,11 +104,11 @@ def test_short_batches_are_judged_together() -> None:
     for short, refused in ((honest, False), (second_core, True)):
         long = joined(joined(short, short), short)
         assert (long.calls, long.requests, long.claimed_ns) == (300, 3, 240_000)
-        assert (overused([long] * LEAST_BATCHES, IDLE, 1) is not None) is refused
+        assert (audit().overused([long] * LEAST_BATCHES, MOST_DISAGREEMENT) is not None) is refused
 
 
 def test_merged_batches_are_not_refused_for_their_elapsed_time() -> None:
-    assert overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, IDLE, 1) is None
+    assert audit().overused([joined(SLEEPS, SLEEPS)] * LEAST_BATCHES, MOST_DISAGREEMENT) is None
 
 
 def test_joining_batches_preserves_an_invalid_time() -> None:
@@ -172,7 +165,7 @@ BUSY, RESTS, SHORT = (
 def test_processor_time_between_batches_is_refused_in_long_pauses(
     pauses: list[Pause], threads: int, refused: bool
 ) -> None:
-    reason = works_in_pauses(pauses, IDLE, threads)
+    reason = audit(threads=threads, pauses=pauses).works_in_pauses()
     assert (reason is not None) == refused
     assert reason is None or "300 µs each time" in reason
 

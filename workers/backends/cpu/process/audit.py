@@ -1,0 +1,198 @@
+"""Checks that the times that one kernel process reports are possible, and that the process neither leaks nor works
+between its calls.
+
+See `batch` for *reported* and *counted* times.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from workers.backends.cpu.process.batch import Batch, Pause, joined
+
+MOST_DISAGREEMENT = 0.01
+"""Allowed excess of the counted time over the reported time, as a fraction of the reported time, in addition to the
+processor time of the request.
+"""
+
+DISAGREEMENT_OF_TURNS = 0.1
+"""Like `MOST_DISAGREEMENT`, for batches of one call on each of several sets. Such batches cannot be repeated, and need
+less precision.
+"""
+
+_SPREAD_NS = 4_000
+"""Variation in ns of the counted time of the same few system calls."""
+
+_COLD_REQUEST = 2.0
+"""Factor by which the processor time of a request may exceed that of an idle request, because the kernel replaced the
+contents of the caches. An idle request calls an empty function.
+"""
+
+_COLD_REQUEST_NS = 20_000
+"""Processor time in ns that is allowed in addition per request. On a busy machine, requests of correct kernels took 10
+µs more than idle requests.
+"""
+
+_WAITS = 5
+"""A reply is overdue if it is late by more than this multiple of the duration of the fastest idle request."""
+
+_DISAGREEING = 10
+"""One batch in `_DISAGREEING` may have an impossible time even after repetitions."""
+
+_LEAST_PAUSE_NS = 1_000_000
+"""Shortest pause in ns in which another kernel may have been timed."""
+
+LEAST_BATCHES = 3
+"""Minimum number of batches for rejecting a kernel."""
+
+_LEAST_LEAK_BYTES = 16
+"""Growth of the memory in bytes per batch that counts as a leak. malloc never allocates fewer bytes."""
+
+LEAST_TURN_NS = 500_000
+"""Total duration in ns from which calls on several sets are compared with the processor time that the system counts."""
+
+
+@dataclass(kw_only=True, eq=False)
+class TimeAudit:
+    """The batches of one kernel process, and the faults that their times show.
+
+    Attributes:
+        threads: number of cores that the process may use at once.
+        idle: batches of calls of an empty function, which the process made before it loaded the candidate.
+        samples: timed batches, after their repetitions.
+        turns: batches of one call on each of several sets. Short batches are merged.
+        pauses: times between consecutive batches.
+    """
+
+    threads: int = 1
+    idle: Sequence[Batch] = ()
+    samples: list[Batch] = field(default_factory=list)
+    turns: list[Batch] = field(default_factory=list)
+    pauses: list[Pause] = field(default_factory=list)
+    _turn: Batch | None = None
+
+    @property
+    def recorded(self) -> int:
+        """Number of recorded batches."""
+        return len(self.samples) + len(self.turns)
+
+    def add_turn(self, batch: Batch) -> None:
+        """Record a batch of one call on each set, merged with earlier batches if it is too short to be checked."""
+        self._turn = batch if self._turn is None else joined(self._turn, batch)
+        if self._turn.claimed_ns < 0 or self._turn.claimed_ns >= LEAST_TURN_NS:
+            self.turns.append(self._turn)
+            self._turn = None
+
+    def contradicts(self, batch: Batch) -> bool:
+        """Return True if the batch cannot have used its counted processor time within its reported time.
+
+        The process cannot change the counted time, and other programs do not add to it. If the counted time is much
+        longer than the reported time, the process has a wrong clock or used more cores than it may.
+
+        The request itself also takes processor time, which depends on caches and other programs and has no upper bound.
+        The result may therefore be True for a short batch of a correct kernel.
+        """
+        return bool(self._contradicting([batch], MOST_DISAGREEMENT))
+
+    def overdue(self, batch: Batch) -> bool:
+        """Return True if the reply took much longer than the reported time plus the time of an idle request.
+
+        Other programs can delay replies by milliseconds. The counted time in which the processes waited for a core is
+        subtracted. Other programs can also cause the remaining delay, so a single overdue batch proves nothing.
+        """
+        waited_ns = min(each.wall_ns - each.claimed_ns for each in self.idle) + _SPREAD_NS
+        unexplained_ns = batch.wall_ns - batch.waiting_ns - batch.claimed_ns * (1 + MOST_DISAGREEMENT)
+        return unexplained_ns > _WAITS * waited_ns
+
+    def worth_repeating(self, batch: Batch) -> bool:
+        """Return True if the reported time of a batch is suspicious, but other programs may be the cause.
+
+        Other programs disturb single batches, while a wrong clock affects every batch. Therefore the result is False
+        once `samples` contains enough suspicious batches to reject the kernel.
+        """
+        if self.contradicts(batch):
+            return len(self._contradicting(self.samples, MOST_DISAGREEMENT)) < LEAST_BATCHES
+        return self.overdue(batch) and len(self.samples) < LEAST_BATCHES and all(map(self.overdue, self.samples))
+
+    def contradiction(self) -> str | None:
+        """Return the reason why the reported times are impossible, or None if they are plausible.
+
+        A kernel that sleeps uses no processor time. If its process does not report the time of sleeping, all its
+        replies are overdue.
+        """
+        if overuse := self.overused(self.samples, MOST_DISAGREEMENT):
+            return overuse
+        if len(self.samples) >= LEAST_BATCHES and all(map(self.overdue, self.samples)):
+            times = ((each.claimed_ns, each.wall_ns) for each in self.samples)
+            claimed, passed = (median(each) for each in zip(*times, strict=True))
+            return f"the process reports {claimed / 1e3:.4g} µs per sample, but {passed / 1e3:.4g} µs passed"
+        return self.overused(self.turns, DISAGREEMENT_OF_TURNS)
+
+    def overused(self, batches: Sequence[Batch], disagreement: float) -> str | None:
+        """Return the reason why the reported times are impossible according to the counted time, or None.
+
+        Args:
+            disagreement: allowed excess of the counted time, see `MOST_DISAGREEMENT`.
+        """
+        if len(batches) < LEAST_BATCHES:
+            return None
+        if any(batch.claimed_ns < 0 for batch in batches):
+            return "the process reports times outside the span between request and reply"
+        over = self._contradicting(batches, disagreement)
+        if len(over) * _DISAGREEING > len(batches):
+            claimed, counted = (median(each) for each in zip(*((b.claimed_ns, b.cpu_ns) for b in over), strict=True))
+            return (
+                f"in {len(over)} of {len(batches)} samples the kernel used more processor time than the calls can have "
+                f"taken on {self.threads} core{'s' * (self.threads > 1)}: {counted / 1e3:.4g} µs in "
+                f"{claimed / 1e3:.4g} µs"
+            )
+        return None
+
+    def works_in_pauses(self) -> str | None:
+        """Return a description of the fault if the kernel works between its batches, while other kernels may be timed.
+
+        Return None if there is no fault. Processes without idle batches are not checked, nor are processes with several
+        threads, because threads of OpenMP wait in a busy loop.
+        """
+        long = [each for each in self.pauses if each.wall_ns >= _LEAST_PAUSE_NS]
+        if not self.idle or self.threads > 1 or len(long) < LEAST_BATCHES:
+            return None
+        over = [each.cpu_ns for each in long if each.cpu_ns > self._request_ns]
+        if len(over) * _DISAGREEING <= len(long):
+            return None
+        where = f"in {len(over)} of {len(long)} pauses, {median(over) / 1e3:.4g} µs each time"
+        return f"uses processor time between its calls ({where}), while other kernels may be timed"
+
+    def _contradicting(self, batches: Sequence[Batch], disagreement: float) -> list[Batch]:
+        request_ns, allowed = self._request_ns, self.threads * (1 + disagreement)
+        return [
+            each
+            for each in batches
+            if each.cpu_ns - allowed * each.claimed_ns - self._waiting_actively_ns(each) > request_ns * each.requests
+        ]
+
+    @property
+    def _request_ns(self) -> float:
+        """Processor time that a request may take, in ns."""
+        return _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in self.idle) + _COLD_REQUEST_NS
+
+    def _waiting_actively_ns(self, batch: Batch) -> int:
+        """Return the processor time in ns that threads of OpenMP may use before and after the timed calls.
+
+        They wait for the next call in a busy loop.
+        """
+        return (self.threads - 1) * max(0, batch.wall_ns - batch.claimed_ns)
+
+
+def leak(batches: Sequence[Batch]) -> str | None:
+    """Return a description of the leak if the memory of the process grows in most batches, else None."""
+    if len(batches) < LEAST_BATCHES:
+        return None
+    calls = [batch.calls for batch in batches[1:]]
+    for sizes in zip(*((each.heap_bytes, *each.mapped_bytes) for each in batches), strict=False):
+        steps = [after - before for before, after in pairwise(sizes)]
+        if min(sizes) > 0 and median(steps) >= _LEAST_LEAK_BYTES:
+            lost = median(step / made for step, made in zip(steps, calls, strict=True))
+            return f"keeps {lost:.{0 if lost >= 10 else 2}f} bytes of the memory that each call allocates"
+    return None
