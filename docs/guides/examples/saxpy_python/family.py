@@ -24,7 +24,7 @@ class saxpy_python:
     @kernel(
         entry="saxpy",
         constraints=[
-            {"expression": "WIDTH * UNROLL <= 64", "because": "longer steps need more registers than there are"}
+            {"expression": "WIDTH * UNROLL <= 64", "because": "longer steps need more registers than the CPU has"}
         ],
     )
     def cpu(WIDTH=tunable([1, 4, 8, 16], default=1, help="floats in one vector"), UNROLL=[1, 2, 4, 8]):
