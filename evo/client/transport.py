@@ -228,7 +228,7 @@ def checked(response: httpx.Response) -> httpx.Response:
 def _foreign(response: httpx.Response, detail: str) -> ForeignService:
     asked, base = response.request, str(response.request.url).partition("/api/v1")[0]
     return ForeignService(
-        f"what answers at {masked(base)} is not a kernel-evo service ({asked.method} {asked.url.path}: {detail}): "
+        f"the program at {masked(base)} is not a kernel-evo service ({asked.method} {asked.url.path}: {detail}): "
         "is --url right?"
     )
 

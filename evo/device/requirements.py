@@ -22,7 +22,7 @@ class Requirements:
         memory_gb: minimum memory of the device as the device reports it, in units of 10^9 bytes. None if any amount
             suffices.
         toolkit: minimum versions by software: ``cuda`` (the toolkit that compiles), ``cuda_driver``, ``gcc`` …
-        sandbox: True if compilers must be sandboxed and, on device kinds that isolate kernels from the judge, the
+        sandbox: True if compilers must be sandboxed and, on device kinds that report the isolation of kernels, the
             isolation must be full.
 
     Raises:
@@ -77,7 +77,7 @@ def _unsafe(device: Device) -> str | None:
     reported = device.software.get(SEPARATION, "")
     if kind.separation and level(reported) != "full":
         lacking = ", ".join(missing(reported))
-        return f"separates kernels from the judge by {reported or 'nothing'}, without {lacking}"
+        return f"isolates kernels by {reported or 'nothing'}, without {lacking}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Levels of isolation between the candidate's process and the judge, the process that verifies the candidate."""
+"""Levels of isolation between a candidate's process and the process that verifies the candidate."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -7,7 +7,7 @@ Separation: TypeAlias = Literal["none", "confined", "user", "full"]
 OTHER_USER, LANDLOCK, SECCOMP = "another user", "Landlock", "seccomp"
 
 SEPARATION, SANDBOX = "separation", "sandbox"
-"""Keys in `Device.software`: how kernels are isolated from the judge, and how the compiler is sandboxed."""
+"""Keys in `Device.software`: how kernels are isolated from the verifying process, and how compilers are sandboxed."""
 
 LEVELS: tuple[Separation, ...] = get_args(Separation)
 """Levels from the weakest to the strongest: ``none`` is an ordinary process of the same user, ``confined`` has Landlock

@@ -45,7 +45,7 @@ def detail_text(outcome: Outcome) -> str:
             if not outcome.verified:
                 text = (
                     f"stopped after {samples} at {seen}, before it was verified on all cases: above {limit}, the "
-                    "slowest elite's time × the hopeless_ratio (until there are enough elites, the fastest kernel's)"
+                    "slowest elite's time × the hopeless_ratio (with too few elites, the fastest kernel's)"
                 )
         case CompileFailed():
             text = first_lines(outcome.log)

@@ -34,7 +34,7 @@ TIMING = Timing(samples_us=(9.0, 10.0, 11.0))
         (
             Pruned(timing=TIMING, threshold_us=5.0, verified=False),
             "stopped after 3 samples at 10 µs, before it was verified on all cases: above 5 µs, the slowest elite's "
-            "time × the hopeless_ratio (until there are enough elites, the fastest kernel's)",
+            "time × the hopeless_ratio (with too few elites, the fastest kernel's)",
         ),
         (CompileFailed(log="kernel.c:1: error: no\n"), "kernel.c:1: error: no"),
         (OverResources(resource="registers", used=300, limit=255), "registers: 300 of at most 255"),
