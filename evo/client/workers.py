@@ -186,7 +186,7 @@ class Work(Calls):
         return parse(self._send("POST", "/results", body), ResultAnswers).answers
 
     def release(self, attempt_id: int, token: str, *, reason: str = "", unfit: bool = False) -> None:
-        """Give a lease back, so that another worker gets the job. This does not count as a failure.
+        """Give a lease back, so that another worker gets the job. The release is not a failure of the job.
 
         Args:
             unfit: True if this worker cannot do any job of the search. The search then shows the reason until a job is

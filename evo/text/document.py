@@ -161,7 +161,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _unquoted(text: str) -> str:
-    """Remove comments, and replace each quoted text by one letter, because a quoted key is one part of a dotted key."""
+    """Remove comments, and replace quoted texts with one letter, because a quoted key is one part of a dotted key."""
     plain = io.StringIO()
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:

@@ -30,7 +30,7 @@ class LogStream:
         return len(text)
 
     def flush(self) -> None:
-        """Flush the stream. If this fails, the lines written since the last flush count as lost."""
+        """Flush the stream. If this fails, the lines written since the last flush are reported as lost."""
         try:
             sys.stderr.flush()
         except (OSError, ValueError) as error:

@@ -144,7 +144,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceFailed:
-    """The family's reference.py failed, so the kernel was not checked. The outcome says nothing about the config."""
+    """The family's reference.py failed, so the kernel was not checked. The config is not at fault."""
 
     reason: str
     kind: Literal["reference_failed"] = "reference_failed"
@@ -186,7 +186,7 @@ class Impossible:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidMeasurement:
-    """The times contradict another clock or each other, or the search's metric has no value; `reason` says which."""
+    """The times contradict a second clock or each other, or the metric has no value; `reason` states which."""
 
     reason: str
     kind: Literal["invalid_measurement"] = "invalid_measurement"

@@ -35,7 +35,7 @@ def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]
 
 @dataclass(frozen=True)
 class _Contiguous:
-    """Shape and dtype of a tensor that a module will compute. The tensor counts as contiguous."""
+    """Shape and dtype of a tensor that a module will compute. The tensor is treated as contiguous."""
 
     shape: tuple[int, ...]
     dtype: object
