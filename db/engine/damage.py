@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 DATABASE_HEADER, LOG_HEADER, FRAME_HEADER = 100, 32, 24
 INDEX_HEADER = 48
-"""Size in bytes of the header of a log's index. A second copy follows, and then the number of frames written back."""
+"""Size in bytes of the header of a log's index. A second copy follows, and then data about checkpoints."""
+INDEX_BYTES = 2 * INDEX_HEADER + 36
 MAGIC = 0x377F0682
 """First word of a log. Its lowest bit is set if checksums are computed over big-endian words."""
 AT_ONCE = 1024
@@ -102,12 +103,15 @@ class Index:
     Attributes:
         frames: number of frames that were written to the log.
         copied: number of these frames that were written back to the database file.
+        attempted: number of frames that the last checkpoint tried to write back. It differs from `copied` while a
+            checkpoint runs, and after one has failed.
         page_bytes: size of a page in bytes.
         salts: the salts of the log's header.
     """
 
     frames: int
     copied: int
+    attempted: int
     page_bytes: int
     salts: bytes
 
@@ -120,15 +124,52 @@ class Index:
 def read_index(database: Path, files: LockedFiles) -> Index | None:
     """Read the index of a write-ahead log. Return None if it is missing, damaged, or being changed."""
     try:
-        content = files.read(_index_path(database), 2 * INDEX_HEADER + 4)
+        content = files.read(_index_path(database), INDEX_BYTES)
     except OSError:
         return None
     header = content[:INDEX_HEADER]
-    if len(content) < 2 * INDEX_HEADER + 4 or header != content[INDEX_HEADER : 2 * INDEX_HEADER] or not header[12]:
+    if len(content) < INDEX_BYTES or header != content[INDEX_HEADER : 2 * INDEX_HEADER] or not header[12]:
         return None
     page_bytes, frames = struct.unpack("=HI", header[14:20])
-    (copied,) = struct.unpack("=I", content[2 * INDEX_HEADER :])
-    return Index(frames=frames, copied=copied, page_bytes=65536 if page_bytes == 1 else page_bytes, salts=header[32:40])
+    copied, attempted = struct.unpack("=I28xI", content[2 * INDEX_HEADER :])
+    page_bytes = 65536 if page_bytes == 1 else page_bytes
+    return Index(frames=frames, copied=copied, attempted=attempted, page_bytes=page_bytes, salts=header[32:40])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """State of an open database file between two checkpoints. SQLite writes to the file only during checkpoints.
+
+    Attributes:
+        salts: the salts of the log, which change when SQLite starts to fill the log from its beginning.
+        copied: number of frames of the log that were written back.
+        changed_ns, size: time of the last change of the file in ns, and size of the file in bytes.
+    """
+
+    salts: bytes
+    copied: int
+    changed_ns: int
+    size: int
+
+    def overwritten(self, later: "Written") -> bool:
+        """Return True if the file changed between two states although no checkpoint ran."""
+        unchanged = (later.salts, later.copied) == (self.salts, self.copied)
+        return unchanged and (later.changed_ns, later.size) != (self.changed_ns, self.size)
+
+
+def written(database: Path, files: LockedFiles) -> Written | None:
+    """Return the state of an open database file. Return None if the log is empty or a checkpoint may be running."""
+    index = read_index(database, files)
+    if index is None or not index.frames or index.copied != index.attempted:
+        return None
+    try:
+        status = database.stat()
+    except OSError:
+        return None
+    later = read_index(database, files)
+    if later is None or (later.salts, later.attempted) != (index.salts, index.attempted):
+        return None
+    return Written(salts=index.salts, copied=index.copied, changed_ns=status.st_mtime_ns, size=status.st_size)
 
 
 def lost_frames(database: Path, files: LockedFiles) -> str | None:
@@ -152,11 +193,13 @@ def lost_frames(database: Path, files: LockedFiles) -> str | None:
 
 def _damage(database: Path, files: LockedFiles) -> str | None:
     path = _log_path(database)
+    content = path.read_bytes() if path.exists() else None
     size = database.stat().st_size
+    if content is None:
+        return None if size < DATABASE_HEADER else _truncation(database, Log(), files)
     if size < DATABASE_HEADER:
-        return f"it has {size} bytes, but its write-ahead log {path.name} exists" if path.exists() else None
-    content = path.read_bytes() if path.exists() else b""
-    if path.exists() and (cut := _cut_log(database, content, files)) is not None:
+        return f"it has {size} bytes, but its write-ahead log {path.name} exists"
+    if (cut := _cut_log(database, content, files)) is not None:
         return cut
     log = read_log(content)
     if log is None:

@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, NullPool, crea
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from db.engine.damage import LOG_REMOVED, LockedFiles, damage, lost_frames
+from db.engine.damage import LOG_REMOVED, LockedFiles, Written, damage, lost_frames, written
 from db.engine.location import Location
 from db.engine.signals import Topic
 from db.engine.unavailable import OTHER_TABLES, StoreUnavailable
@@ -39,6 +39,8 @@ class SQLite:
         self._log = self._real.with_name(f"{self._real.name}-wal")
         self._opened: tuple[int, int] | None = None
         self._bytes = 0
+        self._written: Written | None = None
+        self._overwritten = False
         self._files = LockedFiles()
 
     def engine(self) -> Engine:
@@ -70,36 +72,32 @@ class SQLite:
 
     def _begin(self, connection: Connection) -> None:
         mode = connection.get_execution_options().get("begin", "DEFERRED")
-        if mode != "DEFERRED":
-            self._refuse_lost_file()
         connection.exec_driver_sql(f"BEGIN {mode}")
-        if mode != "DEFERRED" and (loss := self._lost_log(connection)) is not None:
+        if mode != "DEFERRED" and (loss := self._loss() or self._lost_log(connection)) is not None:
             connection.exec_driver_sql("ROLLBACK")
             raise self._lost(loss)
 
     def _lost_log(self, connection: Connection) -> str | None:
-        """Return how the write-ahead log was lost, or None if it is intact. A loss hides new writes from readers."""
-        if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
-            return None
+        """Return how the write-ahead log that a connection opened was lost. A loss hides new writes from readers."""
         try:
             found = self._log.stat().st_ino
         except OSError:
-            return LOG_REMOVED
-        if connection.info.setdefault("log", found) != found:
-            return "its write-ahead log was replaced"
-        return lost_frames(self._real, self._files)
+            found = None
+        if connection.info.setdefault("log", found) == found:
+            return None
+        return LOG_REMOVED if found is None else "its write-ahead log was replaced"
 
     def _refuse_lost_file(self, *_: object) -> None:
         """Check that the path still leads to the opened file. If it does not, writes would be lost.
 
         Raises:
-            StoreUnavailable: the file was removed, replaced or truncated.
+            StoreUnavailable: the file was removed, replaced, truncated or overwritten.
         """
         if (loss := self._lost_file()) is not None:
             raise self._lost(loss)
 
     def _lost_file(self) -> str | None:
-        """Return how the opened file was removed, replaced or truncated, or None if it is unchanged."""
+        """Return how the opened file was removed, replaced, truncated or overwritten, or None if it is unchanged."""
         try:
             state = self.path.stat()
             found, size = (state.st_dev, state.st_ino), state.st_size
@@ -111,7 +109,10 @@ class SQLite:
         if size < self._bytes and (size == 0 or damage(self._real, self._files) is not None):
             return f"its file was cut to {size} bytes"
         self._bytes = size
-        return None
+        if (now := written(self._real, self._files)) is not None:
+            self._overwritten |= self._written is not None and self._written.overwritten(now)
+            self._written = now
+        return "another program wrote to its file" if self._overwritten else None
 
     def refuse_lost(self) -> None:
         if (loss := self._loss()) is not None:
@@ -125,6 +126,11 @@ class SQLite:
         remedy = "end the service, put the file back where it was, or restore a backup, and start it again"
         if "cut" in loss or "overwritten" in loss:
             remedy = "end the service, restore a backup, and start it again"
+        elif "wrote" in loss:
+            remedy = (
+                "end the service, restore a backup (not needed if only the time of the file was changed), and start it "
+                "again"
+            )
         elif "log" in loss:
             remedy = "end the service, which then writes what it still holds into the database file, and start it again"
         return StoreUnavailable(f"database {self.path}: {loss} while it was in use; {remedy}", public=loss)

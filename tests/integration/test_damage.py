@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +332,54 @@ def test_truncation_of_an_open_database_is_reported_at_once_and_at_the_next_star
     with pytest.raises(StoreUnavailable, match="is damaged: it "):
         Database.open(path)
     assert log_of(path).exists()
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """Overwrite a file in place, like ``cp backup.db evo.db``."""
+    with path.open("r+b") as file:
+        file.write(content)
+
+
+OVERWRITTEN: dict[str, Callable[[Path, bytes], object]] = {
+    "by an earlier backup": overwrite,
+    "by a shorter backup": lambda path, backup: path.write_bytes(backup[: 8 * 4096]),
+    "by random bytes": lambda path, _: overwrite(path, os.urandom(path.stat().st_size)),
+    "in one page": lambda path, _: flip(path, 30_000),
+}
+
+
+@pytest.mark.parametrize("change", OVERWRITTEN)
+def test_writes_are_refused_after_another_program_overwrote_the_open_database_file(
+    living: Database, change: str
+) -> None:
+    """Without the check, pages of the backup and of the log would form a mixed database."""
+    path = file_of(living)
+    backup = path.read_bytes()
+    write(living)
+    log = log_of(path).read_bytes()
+    OVERWRITTEN[change](path, backup)
+    for use in (write, Database.check, write):
+        with pytest.raises(StoreUnavailable, match="while it was in use; end the service, restore a backup"):
+            use(living)
+    assert log_of(path).read_bytes() == log, "nothing was written into the log"
+
+
+def test_checkpoints_during_writes_do_not_count_as_overwriting(living: Database) -> None:
+    def checkpoints(_: int) -> None:
+        with closing(sqlite3.connect(file_of(living), timeout=30)) as other:
+            for mode in ("PASSIVE", "FULL", "RESTART", "TRUNCATE") * 8:
+                other.execute(f"PRAGMA wal_checkpoint({mode})")
+
+    def writes(_: int) -> None:
+        for _ in range(60):
+            with living.write() as session:
+                session.execute(text("INSERT INTO written VALUES (zeroblob(9000))"))
+            living.check()
+
+    write(living)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(chain(pool.map(checkpoints, range(2)), pool.map(writes, range(2)))) == [None] * 4
 
 
 def test_new_connection_to_an_emptied_database_does_not_remove_the_log(living: Database) -> None:
