@@ -152,3 +152,26 @@ def test_compiler_messages_in_any_encoding_are_in_the_build_log(compiler: CCompi
     made = compiler.compile(unit("#include <odd.h>", f"-I{tmp_path}"), timeout_s=60)
     assert isinstance(made, CompileFailed)
     assert '"F\ufffdr' in made.log
+
+
+def test_embedded_files_are_searched_in_the_folders_of_the_unit(tmp_path: Path) -> None:
+    compiler = CCompiler(find_compiler())
+    if not compiler.embeds:
+        pytest.skip("the compiler does not support #embed")
+    (tmp_path / "header.h").write_text('static const unsigned char values[] = {\n#embed "values.bin"\n};\n')
+    source = '#include "header.h"\nint f(void) { return values[0]; }'
+    embedding = Unit(source=source, architecture="native", entry="f", folders=(tmp_path,))
+    for value in (7, 9):
+        (tmp_path / "values.bin").write_bytes(bytes([value]))
+        built = compiler.compile(embedding, timeout_s=60)
+        assert isinstance(built, Artefact), built.log
+        path = tmp_path / f"kernel{value}{compiler.suffix}"
+        path.write_bytes(built.binary)
+        assert ctypes.CDLL(str(path)).f() == value
+
+
+def test_folders_of_embedded_files_are_only_named_for_compilers_with_embed(tmp_path: Path) -> None:
+    compiler, unit_ = CCompiler(find_compiler()), Unit(source="", architecture="", entry="f", folders=(tmp_path,))
+    for embeds, expected in ((False, [f"-I{tmp_path}"]), (True, [f"-I{tmp_path}", f"--embed-dir={tmp_path}"])):
+        compiler.embeds = embeds
+        assert list(compiler.searched_flags(unit_)) == expected

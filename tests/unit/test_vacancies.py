@@ -55,7 +55,6 @@ def test_absent_headers_that_a_source_tests_are_missing_paths(folders: list[str]
         "__has_include_next(<a.h>)",
         "__has_\\\ninclude(<a.h>)",
         "__has_include(/* a comment */<a.h>)",
-        '__has_embed("a.h" limit(2))',
         "defined(__has_include) && __has_include(<a.h>)",
     ],
 )
@@ -65,9 +64,14 @@ def test_headers_tested_by_has_include_are_found_in_every_spelling(asked: str) -
 
 @pytest.mark.parametrize(
     "source",
-    ["#define H <a.h>\n#if __has_include(H)", "#define HAS(x) __has_include(x)", "#define HAS __has_include"],
+    [
+        "#define H <a.h>\n#if __has_include(H)",
+        "#define HAS(x) __has_include(x)",
+        "#define HAS __has_include",
+        '#if __has_embed("a.bin" limit(2)) == __STDC_EMBED_EMPTY__',
+    ],
 )
-def test_tested_headers_are_unknown_if_macros_form_their_names(source: str) -> None:
+def test_tested_files_are_unknown_if_macros_form_their_names_or_their_content_matters(source: str) -> None:
     assert asked_headers(source) is None
 
 

@@ -140,7 +140,7 @@ def _hashed(content: bytes) -> str:
 _UNSEEN = re.compile(r"(?:\\|\?\?/)\r?\n|/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
 """Matches line continuations and comments, which a preprocessor removes first."""
 
-_ASKS = re.compile(r"""\b__has_(?:include(?:_next)?|embed)\b(?:\s*+\(\s*+(?:"([^"\n]+)"|<([^>\n]+)>))?""")
+_ASKS = re.compile(r"""\b__has_(?:embed\b|include(?:_next)?\b(?:\s*+\(\s*+(?:"([^"\n]+)"|<([^>\n]+)>))?)""")
 _TESTED = re.compile(r"(?:\bdefined\s*\(?|\#\s*(?:ifdef|ifndef|elifdef|elifndef|undef)\s)\s*\Z")
 _NEAR = 80
 """Characters before a word among which `_TESTED` is looked for."""
@@ -151,7 +151,11 @@ _OWN_FRAMEWORKS = " (framework directory)"
 
 
 def asked_headers(source: str) -> list[str] | None:
-    """Return the headers that a source tests with ``__has_include``, or None if a macro forms a name."""
+    """Return the headers that a source tests with ``__has_include``.
+
+    Return None if a macro forms a name, or if the source uses ``__has_embed``, whose value depends on the content of a
+    file that the compiler need not report.
+    """
     plain = _UNSEEN.sub(lambda seen: " " if seen[0].startswith("/") else "", source)
     found = _ASKS.finditer(plain)
     names = [

@@ -22,6 +22,7 @@ _FOLDERS = (
     "--include-path",
     "--library-directory",
     "--library-path",
+    "--embed-dir",
     "-idirafter",
     "-isystem",
     "-iquote",

@@ -106,13 +106,27 @@ class CCompiler:
         _, _, listed = said.partition("libraries: =")
         return tuple(dict.fromkeys(map(os.path.normpath, filter(None, listed.partition("\n")[0].split(os.pathsep)))))
 
+    @cached_property
+    def embeds(self) -> bool:
+        """True if the compiler supports ``#embed``, which searches the folders of ``--embed-dir`` and not of ``-I``."""
+        try:
+            self._ask("--embed-dir=.", "-x", "c", "-E", os.devnull)
+        except NoCompilerError:
+            return False
+        return True
+
+    def searched_flags(self, unit: Unit) -> tuple[str, ...]:
+        """Return the unit's folders as flags, followed by its flags."""
+        options = ("-I", "--embed-dir=") if self.embeds else ("-I",)
+        return (*(f"{option}{folder}" for option in options for folder in unit.folders), *unit.placed_flags)
+
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
         with scratch() as folder:
             # relative names, so that no path gets into the binary
             source = write_source(unit.source, folder, SUFFIXES[unit.language])
             library, reads = "kernel.so", "kernel.d"
             machine, system = platform.machine(), platform.system()
-            steps = c_steps(machine, searched_flags(unit), source=source, library=library, system=system)
+            steps = c_steps(machine, self.searched_flags(unit), source=source, library=library, system=system)
             steps[0].extend(("-MD", "-MF", reads))
             messages, deadline = "", time.monotonic() + timeout_s
             for step in steps:
@@ -182,7 +196,7 @@ class CCompiler:
         names = set(_MACRO.findall(unit.source))
         if not names:
             return ""
-        step = [*searched_flags(unit), "-E", "-dD", "-Wno-error", "-o", _PREPROCESSED, source]
+        step = [*self.searched_flags(unit), "-E", "-dD", "-Wno-error", "-o", _PREPROCESSED, source]
         self.run(unit, step, folder, _ANSWER_S)
         try:
             text = (folder / _PREPROCESSED).read_text(encoding="utf-8", errors="replace")
@@ -227,11 +241,6 @@ class CCompiler:
             messages = getattr(error, "stderr", None) or error
             raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {messages}") from None
         return answer.stdout
-
-
-def searched_flags(unit: Unit) -> tuple[str, ...]:
-    """Return the unit's header folders as ``-I`` flags, followed by its own flags."""
-    return (*(f"-I{folder}" for folder in unit.folders), *unit.placed_flags)
 
 
 def _confined(unit: Unit, command: Sequence[str], folder: Path) -> list[str]:

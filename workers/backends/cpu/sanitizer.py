@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 
 from evo.family.source.flags import native_flag, without_libraries
+from evo.family.source.language import Language
 from evo.trial.results import Sanitized
-from workers.backends.cpu.compiler import SUFFIXES, CCompiler, searched_flags
+from workers.backends.cpu.compiler import SUFFIXES, CCompiler
 from workers.backends.cpu.process.library_folders import searched_folders
 from workers.backends.tools import Subject
 from workers.build.kernel import Argument
@@ -117,7 +118,8 @@ class CSanitizer:
         Return the path of the program and the compiler's log. The path is None if the program cannot be built.
         """
         source, caller = subject.unit.source, program(subject.kernel.entry, subject.kernel.arguments)
-        builds_of = [tuple(_flags(tool, subject, each)) for each in _FLAGS]
+        searched = self._compiler.searched_flags(subject.unit)
+        builds_of = [tuple(_flags(tool, subject.unit.language, (*each, *searched))) for each in _FLAGS]
         key = hashlib.sha256("\0".join((source, caller, *builds_of[0])).encode()).hexdigest()
         folder = builds / key
         with self._locks.setdefault(key, threading.Lock()):
@@ -159,12 +161,11 @@ def _endless(call_us: float | None, timeout_s: float) -> bool:
     return call_us is not None and timeout_s >= _AMPLE_S and _SLOWER * call_us * 1e-6 < timeout_s
 
 
-def _flags(tool: Tool, subject: Subject, chosen: Sequence[str]) -> Iterator[str]:
-    unit = subject.unit
-    suffix, standard = SUFFIXES[unit.language], "-std=gnu++17" if unit.language == "c++" else "-std=gnu11"
-    yield from (*chosen, standard, native_flag(platform.machine()))
+def _flags(tool: Tool, language: Language, chosen: Sequence[str]) -> Iterator[str]:
+    suffix, standard = SUFFIXES[language], "-std=gnu++17" if language == "c++" else "-std=gnu11"
+    yield from (standard, native_flag(platform.machine()))
     yield from (f"-fsanitize={tool.name}", "-fno-sanitize-recover=all", *_UNDEFINED)
-    own, behind = without_libraries(searched_flags(unit), unit.language, platform.system())
+    own, behind = without_libraries(chosen, language, platform.system())
     yield from (*own, f"kernel{suffix}", f"main{suffix}", "-o", "main", *behind)
 
 
