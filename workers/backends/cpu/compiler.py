@@ -116,7 +116,7 @@ class CCompiler:
         return True
 
     def searched_flags(self, unit: Unit) -> tuple[str, ...]:
-        """Return the unit's folders as flags, followed by its flags."""
+        """Return the unit's folders as ``-I`` and ``--embed-dir`` flags, followed by its own flags."""
         options = ("-I", "--embed-dir=") if self.embeds else ("-I",)
         return (*(f"{option}{folder}" for option in options for folder in unit.folders), *unit.placed_flags)
 
