@@ -129,7 +129,7 @@ def open_database(settings: Settings) -> Opened:
 
 
 def _begin(app: FastAPI, conductor: Conductor) -> None:
-    """Resume the searches that an earlier process left.
+    """Resume the unfinished searches in the database.
 
     If this fails, store the error in `app.state.failed`. The server reports the error.
     """

@@ -152,8 +152,8 @@ class Listeners:
         """Count a stream while it is open.
 
         Args:
-            key: key of the caller for rate limits. None for a caller on this machine without a token. The number of
-                its streams is not limited.
+            key: key of the caller for rate limits. None for a caller on this machine without a token, whose streams are
+                not limited.
 
         Raises:
             HTTPException: the caller has too many open streams (status 429).

@@ -214,7 +214,6 @@ def _own_error(error: BaseException | None) -> EvoError | None:
 
 
 async def _on_evo_error(request: Request, error: Exception) -> Response:
-    """Return the answer to an `EvoError`."""
     if isinstance(error, UnreadableValue):
         return _refusal(request, await run_in_threadpool(named, request.app.state.service.database, error))
     return _refusal(request, cast(EvoError, error))

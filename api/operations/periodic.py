@@ -77,7 +77,6 @@ async def _repeat(chore: Chore, done: Done) -> None:
 
 
 def _sum(*parts: Collected) -> Collected:
-    """Return the sums of the counts."""
     counted = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Collected)}
     known = {name: [value for value in values if value is not None] for name, values in counted.items()}
     return Collected(**{name: sum(values) for name, values in known.items() if values})

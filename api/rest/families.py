@@ -163,8 +163,7 @@ def list_families(query: Annotated[FamilyQuery, Query()], service: ServiceDep) -
 def get_family(name: str, service: ServiceDep) -> FamilyView:
     """Return the latest version of a family. A digest in place of the name selects one version.
 
-    The name of a built-in family gives the version that belongs to this service, even if a different version was
-    registered later.
+    The name of a built-in family selects the version of this service, even if a different version was registered later.
     """
     service.builtin.try_to_ensure(name)
     with service.database.read() as session:

@@ -110,7 +110,8 @@ def cancel_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 def get_binary_report(search_id: Id, digest: str, service: ServiceDep) -> EvaluateReport:
     """Return the report of an earlier trial with the same binary.
 
-    The trial belongs to this search, or to a search of another variant in the same population.
+    Trials of this search come first. If variants were submitted, the trials of all searches that tune variants of the
+    same search are included.
     """
     with service.database.read() as session:
         variants = Variants(session)
@@ -164,7 +165,7 @@ def edit_search(
 @router.delete("/{search_id}", status_code=204)
 @allow("submitter")
 def delete_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> None:
-    """Delete an ended search with its trials. 409 if a champion's evidence depends on the search."""
+    """Delete an ended search with its trials. The status is 409 if a champion's evidence depends on the search."""
     with service.database.write() as session:
         if if_match is not None:  # without it, the search is not read, so that an unreadable search can be deleted
             require(if_match, search_tag(Archive(session).search(search_id)))

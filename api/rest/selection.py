@@ -98,7 +98,6 @@ def _condition(piece: str, known: dict[str, Tunable]) -> Condition:
 
 
 def _example(known: dict[str, Tunable]) -> str:
-    """Return an example of a valid condition."""
     for name, tunable in known.items():
         if not isinstance(value := tunable.values[len(tunable.values) // 4], bool | str):
             return f"{name}>={value_text(value)}"

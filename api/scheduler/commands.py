@@ -142,7 +142,6 @@ def _hosts(session: Session, search: SearchRow, connected_since: datetime) -> se
 
 
 def _digest_here(family: FamilyRow) -> str | None:
-    """Return the digest of the current files of a family, or None if they cannot be read."""
     try:
         return registry.find(family.location or family.name).digest
     except EvoError:

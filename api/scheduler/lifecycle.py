@@ -127,7 +127,7 @@ def _may_repeat(active: ActiveSearch) -> bool:
 
 
 def _repeats(transaction: SearchTransaction) -> bool:
-    """Return True if earlier variants have all of the first binaries of this variant."""
+    """Return True if the binaries of a variant's first trials all occur in earlier variants."""
     variants = Variants(transaction.session)
     if not _may_repeat(transaction.active) or (variant := variants.tuned_by(transaction.active.id)) is None:
         return False

@@ -196,8 +196,8 @@ def aimed(objective: Objective, device: Device) -> Objective:
 def _check_problem(family: Family, request: SearchRequest) -> None:
     """Refuse a problem that the family does not support on the requested device kind.
 
-    If the request names no device kind that the family supports, a problem is refused if no implementation of the
-    family supports it. No worker needs to be connected.
+    If the request names no device kind of the family, at least one implementation must support the problem. No worker
+    needs to be connected.
     """
     wanted = "cuda" if request.objective.target is not None else _runs_as(request.device)
     kinds = [kind for kind in family.implementations if kind == wanted] or list(family.implementations)

@@ -237,7 +237,7 @@ def _index_path(database: Path) -> Path:
 def _truncation(database: Path, log: Log, files: LockedFiles) -> str | None:
     """Return a description of the damage if the database file is truncated, else None.
 
-    The file is truncated if neither the file nor the log contains a page of the database.
+    The file is truncated if a page of the database is neither in the file nor in the log.
     """
     size = database.stat().st_size
     header = files.read(database, DATABASE_HEADER)

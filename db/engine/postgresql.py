@@ -198,7 +198,6 @@ class LimitedConnection(psycopg.Connection[Any]):
 
 
 def _connected(_dialect: object, _record: object, arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
-    """Open a connection for the pool."""
     return LimitedConnection.connect(*arguments, **parameters)
 
 

@@ -122,14 +122,12 @@ class Artefacts:
         return removed
 
     def _size(self, digest: str) -> int | None:
-        """Return the size of a file in bytes, or None if it does not exist."""
         try:
             return self._path(digest).stat().st_size
         except OSError:
             return None
 
     def _intact(self, digest: str) -> bool:
-        """Return True if a file has the content of its digest."""
         try:
             return hashlib.sha256(self._path(digest).read_bytes()).hexdigest() == digest
         except OSError:

@@ -275,12 +275,10 @@ def _lease_id(attempt_id: int | None) -> int | None:
 
 
 def quarantine(row: DeviceRow, reason: str, now: datetime) -> None:
-    """Quarantine a device."""
     row.quarantined_at, row.quarantine_reason = now, reason
 
 
 def clear(row: DeviceRow) -> None:
-    """End the quarantine of a device."""
     row.quarantined_at = row.quarantine_reason = None
 
 

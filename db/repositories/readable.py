@@ -45,8 +45,8 @@ def readable(session: Session, query: Select[Row], *, limit: int | None = None) 
     """Return the rows of a query, without unreadable rows.
 
     Args:
-        limit: number of rows to return. If rows are unreadable, further rows of the query take their place. A client
-            that reads pages would otherwise take a page with fewer rows for the last page.
+        limit: number of rows to return. If rows are unreadable, further rows of the query take their place. Otherwise,
+            a page with fewer rows would look like the last page.
     """
     try:
         return session.scalars(query.limit(limit) if limit is not None else query).all()

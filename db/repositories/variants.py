@@ -34,8 +34,8 @@ class Variants:
         return self.session.scalars(select(VariantRow).where(VariantRow.tuning_id == search_id)).first()
 
     def base_id(self, search_id: int) -> int:
-        """Return the id of the search to which variants belong. If `search_id` tunes a variant, it is the search of
-        that variant, else it is `search_id` itself.
+        """Return the id of the search to which a variant was submitted if `search_id` tunes this variant, else
+        `search_id`.
         """
         variant = self.tuned_by(search_id)
         return search_id if variant is None else variant.search_id

@@ -89,7 +89,6 @@ def _refusal(request: Request) -> Response | None:
 
 
 def _most_bytes(scope: Scope) -> int:
-    """Return the maximum size in bytes for this caller and content type."""
     if caller() is STRANGER:
         return STRANGERS_BYTES
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()

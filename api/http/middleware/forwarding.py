@@ -120,7 +120,7 @@ class Forwarding:
         return peer
 
     def _path(self, scope: Scope, prefix: str) -> dict[str, Any]:
-        """Return the path without the prefix, if the proxy did not remove the prefix."""
+        """Return the scope values for the path without the prefix. Empty if the path does not begin with the prefix."""
         path: str = scope["path"]
         if not prefix or prefix.split("/")[1] in self._own or not f"{path}/".startswith(f"{prefix}/"):
             return {}

@@ -195,7 +195,6 @@ def judged(database: Database, search_id: int, attempt_id: int, report: ConfirmR
 
 
 def _quick(search: SearchRow, trial: TrialRow | None) -> Quick | None:
-    """Return the quick measurement of the challenger, or None if its trial was not measured."""
     outcome = None if trial is None else trial.outcome
     return Quick(timing=outcome.timing, baselines=search.timed_baselines) if isinstance(outcome, Measured) else None
 

@@ -232,7 +232,6 @@ def _known_count(search: SearchView, selection: Selection) -> int | None:
 
 
 def _shared(configs: Sequence[Config]) -> Config:
-    """Return the settings that are the same in all configs."""
     if len(configs) < 2:
         return {}
     first, *others = configs
@@ -262,7 +261,6 @@ def _row(search: SearchView, trial: TrialView, shared: Config) -> Row:
 
 
 def _interval(trial: TrialView, timing: object) -> Interval | None:
-    """Return the interval of the time that the row shows, or None if the trial was not measured."""
     if trial.confirmed is not None and trial.confirmed.time is not None:
         return trial.confirmed.time
     return order_interval(timing.samples_us, CONFIDENCE) if isinstance(timing, Timing) else None

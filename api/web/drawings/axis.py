@@ -99,7 +99,6 @@ class Logarithmic:
         self.low, self.high = math.log10(least * 0.92), math.log10(most * 1.08)
 
     def _drawable(self, cost: float) -> float:
-        """Return a cost clamped to the range of the scale."""
         return min(max(cost, self._scale.least), self._scale.most)
 
     def at(self, cost: float) -> float:

@@ -58,7 +58,7 @@ def best_so_far(
     """Return the best-so-far chart of a search, or None if no trial has a cost yet.
 
     Args:
-        progress: index among the ended trials, and cost, of each measured trial, in order.
+        progress: (index among the ended trials, cost) of each measured trial, sorted by index.
         ended: number of ended trials, which is the length of the horizontal axis.
         levels_us: times of the horizontal lines in µs by (kind, label). Lines at 0 µs are not drawn.
         width: width of the drawing. A narrow drawing has fewer dots and ticks.
@@ -93,8 +93,8 @@ def best_so_far(
 def _levels(heights: Mapping[tuple[str, str], float], drawn: tuple[float, float]) -> tuple[Level, ...]:
     """Return the horizontal lines with their labels.
 
-    A label is above its line. It is below the line if the best-so-far line, which covers the range `drawn`, would cross
-    the label.
+    A label is above its line, or below its line if the best-so-far line would cross the label. `drawn` is the vertical
+    range of the best-so-far line in the area of the labels.
     """
     levels: list[Level] = []
     for (kind, label), y in sorted(heights.items(), key=lambda item: item[1]):

@@ -184,7 +184,6 @@ def _series(index: int, item: tuple[str, Timing], below: float, axes: tuple[Axis
 
 
 def _drawable(timing: Timing) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the samples clamped to the range of valid times."""
     samples: np.ndarray[tuple[int], np.dtype[np.float64]] = np.asarray(timing.samples_us)
     return samples.clip(SHORTEST_US, LONGEST_US)
 

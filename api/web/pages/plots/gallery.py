@@ -123,5 +123,4 @@ class Gallery:
 
 
 def _captioned(plot: Plot | Parallel, search: SearchView) -> Plot | Parallel:
-    """Return the plot. In a search of estimates, its summary begins with a note about that."""
     return replace(plot, summary=f"{ESTIMATES} {plot.summary}") if search.estimated else plot

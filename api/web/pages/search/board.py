@@ -76,7 +76,7 @@ class Board:
     Attributes:
         spark: sparkline of the best time so far.
         fallen: last champion from this search, if no champion from this search is current.
-        since: ``rolled back`` or ``retired`` for each promoted trial whose champion is no longer current.
+        since: ``rolled back`` or ``retired``, by trial number, for promoted trials whose champion is no longer current.
         charts: chart of the best time so far for wide windows, and one for phones.
         attended: True if a connected worker has a device for the search.
         trade_off: trials by two objectives, or by time and metric. None if time is the only objective.
@@ -151,7 +151,6 @@ def board_of(session: Session, search_id: int, now: datetime, *, connected_since
 
 
 def _charts(search: SearchView, progress: Sequence[tuple[int, float]]) -> tuple[Chart, ...]:
-    """Return the chart for wide windows and the chart for phones, or nothing before the first measurement."""
     scale = scale_of(search.objective, estimated=search.estimated)
     drawn = [
         best_so_far(progress, search.finished, _levels(search), width=width, scale=scale) for width in (WIDTH, NARROW)

@@ -56,7 +56,6 @@ def read(session: Session, catalogue: Catalogue, search_id: int, now: datetime) 
 
 
 def _ablations(session: Session, search: SearchView) -> list[AblationView]:
-    """Return the ablation of the champion that the report shows."""
     champion = None if search.champion is None else search.champion.id
     return [each for each in ablation_views(session, search.id) if each.champion_id == champion]
 
@@ -67,7 +66,6 @@ def _importances(landscape: Landscape) -> dict[str, float]:
 
 
 def _example(session: Session, search_id: int, kind: str) -> Example:
-    """Return the first trial with this outcome."""
     (trial,) = trial_views(session, Archive(session).trials(search_id, outcome=kind, limit=1))
     return Example(number=trial.number, config=trial.config, why=_why(trial))
 

@@ -125,7 +125,6 @@ def _runs_on(family: Family, row: DeviceRow) -> bool:
 
 
 def _models(offered: Sequence[DeviceRow]) -> Iterator[tuple[str, str]]:
-    """Yield (value, label) of each device model."""
     yield "auto", "the best available"
     for row in offered:
         estimate = kind_of(row.kind).runs == "nothing"

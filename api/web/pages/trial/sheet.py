@@ -67,7 +67,7 @@ class Sheet:
         drawings: plots of the samples by cache mode (hot or cold). The mode that determines the ranking comes first.
         challenges: verdicts on this trial, oldest first.
         workers: names of the workers that attempted the trial, by id.
-        reachable: ``parent`` and ``champion``, as far as these trials exist.
+        reachable: names of the related trials that exist: ``parent``, ``champion``.
     """
 
     trial: TrialView

@@ -105,7 +105,6 @@ def _back() -> Response:
 
 
 def _context(service: Service, cursor: str | None) -> dict[str, Any]:
-    """Return the content of one page of workers, latest seen first."""
     now = service.conductor.clock()
     after = parse_cursor(cursor, SORTED["seen"])
     with service.database.read() as session:
