@@ -171,7 +171,7 @@ class ActiveSearch:
         self._active_s, self._active_since, self._lost_before_s = active_s, active_since, self._lost_s()
 
     def start(self, row: SearchRow, now: datetime) -> None:
-        """Start the clock."""
+        """Start the clock of the running time."""
         self.started, row.started_at = True, now
         self.set_clock(row, now, running=True)
 

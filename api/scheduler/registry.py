@@ -23,7 +23,7 @@ log = structlog.get_logger("conductor")
 
 
 def stuck(reason: str) -> str:
-    """Return the reason of a search that failed because the service could not continue it."""
+    """Return the end reason of a search that the service could not continue."""
     return f"the service could not continue this search: {reason} (see the log of the service)"
 
 
@@ -87,7 +87,7 @@ class Registry:
         return active is not None and active.fits(device)
 
     def fail(self, search_id: int, reason: str) -> None:
-        """End a search that cannot continue as failed."""
+        """End a search as failed, because it cannot continue."""
         now = self._clock()
         with self._database.write() as session:
             coordination = Coordination(session)

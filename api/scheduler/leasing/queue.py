@@ -46,7 +46,7 @@ class WorkRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResults:
-    """Results for one search, each with the ruling on its samples."""
+    """Results for one search. Each result has the ruling on its samples (`api.scheduler.results.store.Ruling`)."""
 
     results: Sequence[tuple[Delivery, Ruling]]
 

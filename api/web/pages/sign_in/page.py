@@ -32,7 +32,10 @@ REASONS = {
 @router.get(SIGN_IN)
 @public
 def sign_in_page(request: Request, next: str = HOME, wrong: Literal["token", "kind"] | None = None) -> Response:
-    """Show the form. `wrong` is ``token`` after an invalid token, and ``kind`` after a token that may not see pages."""
+    """Show the sign-in form.
+
+    `wrong` is ``token`` after an invalid token, and ``kind`` after a token that may not see pages.
+    """
     if caller().roles:
         return RedirectResponse(own_path(next), 303)
     reason = "" if wrong is None else REASONS[wrong]

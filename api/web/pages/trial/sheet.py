@@ -88,7 +88,7 @@ class Sheet:
 
     @property
     def interval(self) -> Interval | None:
-        """Interval of the shown time: of the confirmation, or else of the quick samples at `CONFIDENCE`."""
+        """Interval of the shown time, from the confirmation or else from the quick samples (level `CONFIDENCE`)."""
         if self.trial.confirmed is not None and self.trial.confirmed.time is not None:
             return self.trial.confirmed.time
         return next((order_interval(each.samples_us, CONFIDENCE) for each in self.timings.values()), None)
