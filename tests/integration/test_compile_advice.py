@@ -126,6 +126,14 @@ def test_advice_keeps_macros_that_the_source_uses(cc: CCompiler) -> None:
     assert '`macros = ["COLS", "TILE"]`' in said
 
 
+def test_advice_keeps_macros_in_the_brackets_of_a_parameter(cc: CCompiler) -> None:
+    text = "void f(const float A[static restrict M * K], float B[restrict N]) { B[0] = A[0]; }"
+    unit = with_macros(text, {"M": "1", "N": "2", "K": "3", "B": "4"}, C)
+    said = failure(cc, unit, macros(text, **dict.fromkeys("MNKB", "problem field")))
+    assert "The problem field B is a macro" in said
+    assert '`macros = ["M", "N", "K"]`' in said
+
+
 @pytest.mark.parametrize("name", ["T", "N"])
 def test_advice_names_a_macro_that_collides_with_a_template_parameter(nvrtc: NvrtcCompiler, name: str) -> None:
     text = f"template <typename {name}> __device__ int g({name} a) {{ return a; }}\n"

@@ -94,6 +94,9 @@ def test_import_declares_const_arguments_as_inputs() -> None:
         ("unsigned", "uint32"),
         ("__half", "float16"),
         ("__nv_fp8_e4m3", "float8_e4m3"),
+        ("long unsigned int", "uint64"),
+        ("signed char", "int8"),
+        ("unsigned long long int", "uint64"),
     ],
 )
 def test_import_maps_c_types_to_dtypes(c_type: str, dtype: str) -> None:
@@ -102,8 +105,88 @@ def test_import_maps_c_types_to_dtypes(c_type: str, dtype: str) -> None:
 
 
 def test_error_names_the_parameter_with_an_unknown_type() -> None:
-    with pytest.raises(InvalidInput, match="parameter `x` of f has the type `Matrix`"):
+    with pytest.raises(InvalidInput, match="parameter `x` of f has the type `Matrix`, which"):
         draft("void f(const Matrix *x) { }")
+    with pytest.raises(InvalidInput, match=r"parameter `x` of f has the type `M` \(`Matrix`\), which"):
+        draft("typedef Matrix M;\nvoid f(const M *x) { }")
+    with pytest.raises(InvalidInput, match=r"parameter `a` has the type `float2`.*pass its 2 components as scalars"):
+        draft("__global__ void f(float2 a, float *x) { x[0] = a.x; }", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("alias", "dtype"),
+    [
+        ("typedef unsigned short real;", "uint16"),
+        ("using real = std::int32_t;", "int32"),
+        ("#ifndef real\n#define real double\n#endif", "float64"),
+        ("typedef float other;\n#define real other", "float32"),
+        ("typedef real real;\ntypedef int32_t real;", "int32"),
+    ],
+)
+def test_import_resolves_other_names_of_types(alias: str, dtype: str) -> None:
+    (found,) = draft(f"{alias}\nvoid f(const real *x) {{ y = x[N]; }}").arguments
+    assert (found.dtype, found.shape) == (dtype, ("N",))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("bf16", "bfloat16"), ("bfloat16_t", "bfloat16"), ("fp16", "float16")])
+def test_import_recognises_storage_of_16_bit_floats_by_the_name_of_its_type(name: str, dtype: str) -> None:
+    (found,) = draft(f"typedef uint16_t {name};\nvoid f({name} *x) {{ x[N] += 1; }}").arguments
+    assert (found.dtype, found.role) == (dtype, "inout")
+
+
+@pytest.mark.parametrize(
+    ("c_type", "dtype", "components", "alignment"),
+    [
+        ("float4", "float32", "4", 16),
+        ("uchar3", "uint8", "3", 0),
+        ("double4", "float64", "4", 16),
+        ("half2", "float16", "2", 4),
+        ("float complex", "float32", "2", 0),
+        ("_Complex double", "float64", "2", 0),
+        ("std::complex<float>", "float32", "2", 0),
+        ("cuDoubleComplex", "float64", "2", 16),
+    ],
+)
+def test_import_adds_a_dimension_for_the_components_of_an_element(
+    c_type: str, dtype: str, components: str, alignment: int
+) -> None:
+    (found,) = draft(f"__global__ void f(const {c_type} *x) {{ y = x[N]; }}", "cuda").arguments
+    assert (found.dtype, found.shape, found.alignment) == (dtype, ("N", components), alignment)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "shape"),
+    [
+        ("const float x[static restrict H * W]", ("H * W",)),
+        ("const float x[H / 2][W]", ("H // 2", "W")),
+        ("const float (*restrict x)[W]", ("H", "ROWS", "W")),
+        ("const float x[rows][3]", ("ROWS", "3")),
+        ("const float x[]", ("H", "W", "ROWS")),
+    ],
+)
+def test_import_takes_extents_from_the_brackets_of_a_parameter(parameter: str, shape: tuple[str, ...]) -> None:
+    text = f"#define H 8\n#define W 4\nvoid f({parameter}, float *y, int rows) {{ y[H * W] = x[0][0]; }}"
+    found = draft(text).arguments[0]
+    assert (found.role, found.shape) == ("input", shape)
+
+
+@pytest.mark.parametrize(("body", "shape"), [("*x = N;", ("1",)), ("*x += N;", ("1",)), ("*(x + 1) = N;", ("N",))])
+def test_argument_that_is_only_dereferenced_has_one_element(body: str, shape: tuple[str, ...]) -> None:
+    (found,) = draft(f"void f(int *x) {{ {body} }}").arguments
+    assert found.shape == shape
+
+
+def test_names_that_the_function_declares_are_no_problem_fields() -> None:
+    text = """\
+using C = double;
+constexpr int L = 3;
+void f(const float A[static restrict M * K], const float *B, float *D) {
+    const int W = 4;
+    using H = float;
+    for (int i = 0; i < M; i++) D[i] = A[i * K] * B[i] + W + (H)L;
+}
+"""
+    assert [each.name for each in draft(text, "c++").fields] == ["M", "K"]
 
 
 def test_import_turns_extent_parameters_into_problem_fields_and_scalars() -> None:
@@ -140,6 +223,45 @@ def test_import_infers_block_from_launch_bounds_and_instantiates_the_template() 
     found = draft(KERNELS, "cuda", "scale")
     assert (found.entry, found.block, found.grid) == ("scale<float, 1>", ("THREADS",), ("ceil_div(N, THREADS)",))
     assert [each.dtype for each in found.arguments] == ["float32", "float32"]
+
+
+NAMESPACES = """\
+namespace own { namespace inner {
+template <class In, int T = 16>
+__global__ void __launch_bounds__(T *STRIPES, 2) turn(const In *x, float *y, int n) { y[threadIdx.y * T] = x[n]; }
+__global__ void plain(const float *x, float *y) { extern __shared__ float part[]; y[N] = x[0]; }
+} }
+"""
+
+
+@pytest.mark.parametrize(
+    ("following", "entry", "dtype", "block"),
+    [
+        ("template __global__ void own::inner::turn<__half, TILE>(", "<__half, TILE>", "float16", ("TILE", "STRIPES")),
+        ("void run() { own::inner::turn<double, 32><<<1, 32>>>(", "<double, 32>", "float64", ("32", "STRIPES")),
+        ("void run() { if (turn < 3) turn(", "<float, 16>", "float32", ("16", "STRIPES")),
+    ],
+)
+def test_import_takes_template_arguments_from_the_source(
+    following: str, entry: str, dtype: str, block: tuple[str, ...]
+) -> None:
+    text = f"#define TILE 32\n#define STRIPES 8\n{NAMESPACES}\n{following}0, 0, 0); }}"
+    found = draft(text, "cuda", "turn")
+    assert (found.entry, found.block) == (f"own::inner::turn{entry}", block)
+    assert [each.dtype for each in found.arguments] == [dtype, "float32", "int32"]
+
+
+def test_import_declares_a_cuda_kernel_extern_c(tmp_path: Path) -> None:
+    (tmp_path / "turn.cu").write_text(NAMESPACES)
+    folder, found = write_imported(tmp_path / "turn.cu", tmp_path / "turn", entry="plain", reference=None)
+    assert found.entry == "plain"
+    assert '\nextern "C" __global__ void plain(' in (folder / "turn.cu").read_text()
+    assert "the bytes of the `extern __shared__` array `part`" in (folder / "family.toml").read_text()
+
+
+def test_macro_that_bounds_a_loop_gets_positive_values() -> None:
+    text = "#define PER_THREAD 1\nvoid f(float *x) { for (int k = 0; k < PER_THREAD; k++) x[k + N] = 1; }"
+    assert [each.values for each in draft(text).tunables] == [(1, 2, 4)]
 
 
 def test_import_infers_shapes_of_matrix_product_arguments() -> None:

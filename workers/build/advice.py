@@ -314,7 +314,8 @@ def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str
 
 
 def _declares(line: str, name: str) -> bool:
-    return not _directive(line) and re.search(_DECLARED % re.escape(name), line) is not None
+    outside = re.sub(r"\[[^][]*\]", "[]", line)  # `[static restrict ROWS]` declares nothing
+    return not _directive(line) and re.search(_DECLARED % re.escape(name), outside) is not None
 
 
 def _directive(line: str) -> bool:

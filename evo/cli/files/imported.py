@@ -146,8 +146,8 @@ def write_imported(
 def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tuple[Draft, dict[str, str]]:
     """Return the family drafted from a source, and the texts of the source and of changed headers, by file name.
 
-    In the texts, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. The entry of
-    a C++ source is declared ``extern "C"``.
+    In the texts, each macro of the draft is defined within ``#ifndef``, so that ``-D`` can set the macro. An entry in
+    C++ or CUDA is declared ``extern "C"`` unless it is an instance of a template.
     """
     kind, name = _SUFFIXES[file.suffix], str(PurePosixPath(headers.folder, _name(file)))
     if kind == "triton":
@@ -170,7 +170,7 @@ def _drafted(text: str, file: Path, entry: str | None, headers: Headers) -> tupl
         names = ", ".join(headers.missing)
         note = f"not found next to {file.name}: {names}; if the compiler does not find it, put it into this folder"
         draft = replace(draft, notes=(*draft.notes, note))
-    mangled = language == "c++" and lacks_c_linkage(draft.entry, (source, *read.values()))
+    mangled = language != "c" and lacks_c_linkage(draft.entry, (source, *read.values()))
     declared, macros = draft.entry if mangled else "", set(draft.macros)
     guarded = {each: found.compilable(macros, declared) for each, found in read.items()}
     changed = {each: written for each, written in guarded.items() if written != read[each].text}

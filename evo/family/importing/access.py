@@ -27,6 +27,17 @@ _LIBRARY: Mapping[str, Mapping[int, str]] = {
     "sort": {0: "rw"},
     "qsort": {0: "rw"},
     "accumulate": {0: "r"},
+    "reduce": {0: "r"},
+    "iota": {0: "w"},
+    "transform": {0: "r", 2: "w"},
+    "partial_sum": {0: "r", 2: "w"},
+    "inclusive_scan": {0: "r", 2: "w"},
+    "exclusive_scan": {0: "r", 2: "w"},
+    "merge": {0: "r", 1: "r", 2: "r", 3: "r", 4: "w"},
+    "reverse": {0: "rw"},
+    "stable_sort": {0: "rw"},
+    "partial_sort": {0: "rw"},
+    "nth_element": {0: "rw"},
     "printf": {},
     "prefetch": {},
     "free": {},
@@ -227,8 +238,8 @@ class _Body:
 
     def _access(self, start: int, end: int, *, last: bool = False) -> _Use | None:
         """Return the write to an element between two tokens, or its read if `last` is True; else None."""
-        while self._token(end) in (".", "->"):
-            end += 2
+        while self._token(end) in (".", "->", "["):
+            end = self._partner[end] + 1 if self._token(end) == "[" else end + 2
         if self._token(end) == "=":
             return _Use(position=self._ends[end] if end < len(self._ends) else end, kind="w")
         if self._token(end) in _CHANGING or self._token(start - 1) in ("++", "--"):

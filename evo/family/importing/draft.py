@@ -8,33 +8,11 @@ from evo.errors import InvalidInput
 from evo.family.importing.access import Access, Accesses
 from evo.family.importing.source import Function, Macro, Parameter, Source, helpers
 from evo.family.importing.tunables import DraftTunable, MacroUses, is_thread_count, tunable, undefined
+from evo.family.importing.types import Element, aliases, element, plain_type
 from evo.family.table import MAX_ENTRIES
 from evo.text.suggestion import unknown
 from evo.trial import Value
 
-_DTYPES = {
-    "double": "float64",
-    "float": "float32",
-    "half": "float16",
-    "__half": "float16",
-    "__nv_bfloat16": "bfloat16",
-    "__nv_fp8_e4m3": "float8_e4m3",
-    "__nv_fp8_e5m2": "float8_e5m2",
-    "bool": "bool",
-    "char": "int8",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "short": "int16",
-    "unsigned short": "uint16",
-    "int": "int32",
-    "unsigned": "uint32",
-    "unsigned int": "uint32",
-    "long": "int64",
-    "long long": "int64",
-    "unsigned long": "uint64",
-    "unsigned long long": "uint64",
-    "size_t": "uint64",
-}
 _FIELD = re.compile(
     r"[NMKHWBCSDL]|N[XYZ]|HEIGHT|WIDTH|DEPTH|ROWS|COLS|COLUMNS|SIZE|LEN|LENGTH|COUNT|BATCH|CHANNELS|HEADS|DIM"
 )
@@ -42,6 +20,15 @@ _RADIUS = re.compile(r"(?:\w+_)?(?:RADIUS|HALO|GHOST|BORDER|APRON)(?:_\w+)?")
 _AMOUNT = re.compile(r"PAD|PADDING|DILATION|(?:N_|NUM_)?(?:STEPS|ITERATIONS|ITERS)")
 """Matches names of numbers that, like radii, are not extents of an argument."""
 
+_BRACKETS = re.compile(r"\[[^][]*\]")
+_DECLARED = re.compile(
+    r"\b(?!(?:return|case|else|goto|sizeof|throw|new|and|or|not)\b)[A-Za-z_]\w*\s+([A-Z][A-Z0-9_]*)\b(?!\s*[(\w])"
+)
+"""Matches the declaration of a name in capitals: a variable, an alias or a template parameter."""
+_CONSTANT = re.compile(r"\bconst(?:expr)?\s[\w\s:]{1,60}?\b([A-Z][A-Z0-9_]*)\s*[={]")
+_DYNAMIC = re.compile(r"\bextern\s+__shared__\s[^;\[]*?(\w+)\s*\[\s*\]")
+_FLOATS = ("float", "bfloat")
+_SHARED = "`shared_memory` under [cuda.launch]: the bytes of the `extern __shared__` array `{}`"
 _BOUNDS = r"__launch_bounds__\s*\([^)]*\)"
 _LOOP = re.compile(r"\bfor\s*\(")
 _ENDS = re.compile(r";|\bfor\s*\(")
@@ -132,6 +119,11 @@ def drafted(source: Source, entry: str | None) -> Draft:
     if len(function.parameters) > MAX_ENTRIES:
         reason = f"{function.name} has {len(function.parameters):,} parameters; at most {MAX_ENTRIES:,} are accepted"
         raise InvalidInput("FILE", f"{reason}. Pass arrays or a structure, or name another function with --entry")
+    function, types = _instantiated(source, function)
+    elements = {
+        each.name: element(each.c_type, types, whose=f"parameter `{each.name}` of {function.name}")
+        for each in function.parameters
+    }
     code, uses = _code(source, function), Uses(function.body)
     accesses = Accesses(function, helpers(source.plain))
     words = set(_WORDS.findall(code))
@@ -142,9 +134,11 @@ def drafted(source: Source, entry: str | None) -> Draft:
         if macro.name in words and macro.name not in macro_uses.constants
         if not macro.alias or macro_uses.of(macro.name).cases
     ]
-    radii = _radii(function, used, code)
+    whole = [each.name for each in function.parameters if _is_whole(each, elements[each.name])]
+    radii = _radii(whole, used, code)
     steps = {each.name for each in used if macro_uses.of(each.name).step}
-    fields = _fields(function, used, radii, steps)
+    own = _own_names(source, function)
+    fields = _fields(function, used, radii, steps, whole=whole, own=own)
     names = {each.name for each in fields}
     extents = [each.name for each in fields if not each.flag]
     defaults = {name: each.default for each in fields for name in (each.name, each.argument)}
@@ -157,14 +151,16 @@ def drafted(source: Source, entry: str | None) -> Draft:
     tunables += tuple(undefined(function, source, names | {each.name for each in source.macros}))
     passed = {each.argument: each.name for each in reversed(fields)}
     arguments = tuple(
-        _argument(each, function, extents=extents, passed=passed, radii=radii, uses=uses, accesses=accesses)
+        _argument(each, elements[each.name], extents=extents, passed=passed, radii=radii, uses=uses, accesses=accesses)
         for each in function.parameters
     )
-    block = _block(function, tunables) if source.language == "cuda" else ()
-    atomics = [each for each in arguments if each.init and each.dtype.startswith("float")]
+    block = _block(function, tunables, names) if source.language == "cuda" else ()
+    shared = _DYNAMIC.search(function.body) if source.language == "cuda" else None
+    atomics = [each for each in arguments if each.init and each.dtype.startswith(_FLOATS)]
     return Draft(
         kind="cuda" if source.language == "cuda" else "cpu",
-        entry=_entry(function),
+        entry=function.name,
+        notes=(_SHARED.format(shared[1]),) if shared else (),
         fields=fields,
         arguments=arguments,
         tunables=tunables,
@@ -213,11 +209,41 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
     return values
 
 
+def _instantiated(source: Source, function: Function) -> tuple[Function, dict[str, str]]:
+    """Return a function whose name includes its namespace and template arguments, and the types that names stand for.
+
+    The template arguments are those of an instantiation or a launch in the source, or the defaults, or guesses.
+    """
+    types = aliases(source.plain)
+    if not function.template:
+        return function, types
+    given, arguments = source.instance(function), dict[str, str]()
+    for place, parameter in enumerate(function.template):
+        head, _, default = (each.strip() for each in parameter.partition("="))
+        is_type = head.startswith(("typename", "class"))
+        name = head.split()[-1]
+        arguments[name] = given[place] if place < len(given) else default or ("float" if is_type else "1")
+        if is_type:
+            types[name] = plain_type(arguments[name])
+    bounds = _WORDS.sub(lambda word: arguments.get(word[0], word[0]), function.bounds)
+    return replace(
+        function, name=f"{source.namespace(function)}{function.name}<{', '.join(arguments.values())}>", bounds=bounds
+    ), types
+
+
+def _own_names(source: Source, function: Function) -> set[str]:
+    """Return the names that look like extents and that the function or the source declares itself."""
+    inside = _BRACKETS.sub("[]", f"{', '.join(function.template)}, {function.body}")
+    named = {each.name for each in function.parameters} | set(aliases(source.plain))
+    found = {each[1] for each in _DECLARED.finditer(inside)} | {each[1] for each in _CONSTANT.finditer(source.plain)}
+    return named | found
+
+
 def _code(source: Source, function: Function) -> str:
     """Return the source without macro definitions and without the bodies of other entry functions."""
     kept, end = list[str](), 0
     for other in source.functions:  # in the order of the text
-        if other is not function:
+        if other.body_start != function.body_start:
             kept.append(source.plain[end : other.body_start])
             end = other.body_start + len(other.body)
     text = "".join([*kept, source.plain[end:]])
@@ -241,13 +267,16 @@ def _chosen(source: Source, entry: str | None) -> Function:
     raise InvalidInput("--entry", unknown(str(entry), names, "functions of the source"))
 
 
-def _radii(function: Function, macros: Sequence[Macro], code: str) -> dict[str, str]:
+def _radii(whole: Sequence[str], macros: Sequence[Macro], code: str) -> dict[str, str]:
     """Return the problem field for each stencil radius, by the radius's name in the source.
 
     A radius is recognised by its name, or by a loop that begins at the negative radius.
+
+    Args:
+        whole: names of the parameters that are whole numbers.
     """
     defined = dict.fromkeys(each.name for each in macros)
-    named = dict.fromkeys([*defined, *(each.name for each in function.parameters if _is_whole(each, function))])
+    named = dict.fromkeys([*defined, *whole])
     from_negative = {
         found[1]
         for loop in _LOOP.finditer(code)
@@ -266,17 +295,25 @@ def _statement_end(text: str, start: int) -> int:
     return len(text) if found is None else found.start()
 
 
-def _is_whole(parameter: Parameter, function: Function) -> bool:
-    return not parameter.pointer and _dtype(parameter, function) in ("int32", "int64", "uint32", "uint64")
+def _is_whole(parameter: Parameter, given: Element) -> bool:
+    return not parameter.pointer and given in [Element(dtype=each) for each in ("int32", "int64", "uint32", "uint64")]
 
 
 def _fields(
-    function: Function, macros: Sequence[Macro], radii: Mapping[str, str], steps: Collection[str]
+    function: Function,
+    macros: Sequence[Macro],
+    radii: Mapping[str, str],
+    steps: Collection[str],
+    *,
+    whole: Sequence[str],
+    own: Collection[str],
 ) -> tuple[DraftField, ...]:
     """Return the problem fields: macros and integer parameters whose names look like extents or radii.
 
     Args:
         steps: macros that are the steps of loops. They become tunables, not fields.
+        whole: names of the parameters that are whole numbers.
+        own: names that the source declares, which are not macros.
     """
     known = {
         each.name: DraftField(
@@ -290,16 +327,17 @@ def _fields(
     }
     fields = list(reversed(known.values()))
     taken = {each.name for each in macros}
-    for each in function.parameters:
-        name = each.name.upper()
-        if _is_whole(each, function) and name not in taken:
-            flag = each.name in radii or _AMOUNT.fullmatch(name) is not None
+    for parameter in whole:
+        name = parameter.upper()
+        if name not in taken:
+            flag = parameter in radii or _AMOUNT.fullmatch(name) is not None
             default = 1 if flag else 1024
             fields.append(
-                DraftField(name=name, default=default, argument=each.name, decide="its usual value", flag=flag)
+                DraftField(name=name, default=default, argument=parameter, decide="its usual value", flag=flag)
             )
-    taken |= {each.name for each in fields}
-    undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", function.body))
+    taken |= {each.name for each in fields} | set(own)
+    stated = " ".join(extent for each in function.parameters for extent in each.extents)
+    undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", f"{stated} {function.body}"))
     fields += [
         DraftField(name=name, default=1024, decide="the source does not define it: its usual value")
         for name in undefined
@@ -333,6 +371,13 @@ class Uses:
         for found in re.finditer(r"\b(\w+)\s*=\s*-\s*(?:\(\s*)?(\w+)", body):
             self.offsets.setdefault(found[2], set()).add(found[1])
 
+    def is_single(self, name: str) -> bool:
+        """Return True if every use of a name is ``*name``, so that it points at a single element."""
+        if name in self.indexed:
+            return False
+        used = re.findall(rf"(\*\s*)?\b{name}\b(?!\s*(?:\[|\+\+|--))", self.body)
+        return bool(used) and all(used)
+
     def words_in_indices(self, name: str) -> set[str]:
         """Return the names that occur in an argument's indices."""
         words, end = set[str](), 0
@@ -345,7 +390,7 @@ class Uses:
 
 def _argument(
     parameter: Parameter,
-    function: Function,
+    given: Element,
     *,
     extents: Sequence[str],
     passed: Mapping[str, str],
@@ -360,8 +405,11 @@ def _argument(
         passed: problem field that a scalar parameter passes to the function, by parameter.
         radii: see `_radii`.
     """
-    dtype = _dtype(parameter, function)
+    dtype = given.dtype
     if not parameter.pointer:
+        if given.components > 1:
+            reason = f"parameter `{parameter.name}` has the type `{parameter.c_type}`, which is passed by value"
+            raise InvalidInput("FILE", f"{reason}; pass its {given.components} components as scalars, or a pointer")
         value = passed.get(parameter.name)
         decide = "" if value else "its value"
         return DraftArgument(name=parameter.name, role="scalar", dtype=dtype, value=value or "1", decide=decide)
@@ -372,15 +420,30 @@ def _argument(
     for radius, field_name in radii.items():
         if radius in words:
             shape = _with_halo(shape, words - {radius}, uses.offsets.get(radius, set()), field_name)
+    shape = _declared_shape(parameter, shape, passed)
+    if uses.is_single(parameter.name):
+        shape = ("1",)
     role, init, decide = _role(parameter, accesses, dtype)
     return DraftArgument(
         name=parameter.name,
         role=role,
         dtype=dtype,
-        shape=shape,
+        shape=(*shape, str(given.components)) if given.components > 1 else shape,
         init=init,
         decide=decide,
+        alignment=given.alignment,
     )
+
+
+def _declared_shape(parameter: Parameter, guessed: tuple[str, ...], passed: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the shape with the extents that the brackets of a parameter state."""
+    stated = [_WORDS.sub(lambda word: passed.get(word[0], word[0]), each) for each in parameter.extents]
+    stated = [re.sub(r"(?<!/)/(?!/)", "//", each) for each in stated]
+    inner = set(_WORDS.findall(" ".join(stated)))
+    if any(re.search(r"[^\w\s*/+()-]", each) for each in stated) or not any(stated):
+        return guessed
+    outer = [each for each in guessed if each not in inner] or list(guessed)
+    return tuple(extent for each in stated for extent in ([each] if each else outer))
 
 
 def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name: str) -> tuple[str, ...]:
@@ -417,37 +480,20 @@ def _role(  # noqa: PLR0911 - one return per kind of access
             return "input" if kinds == ("r",) else "output", False, ""
         case ("r", "u"):
             return "inout", False, f'whether {called} changes it; else role = "input"'
-        case ("c", *_) if not dtype.startswith("float"):
+        case ("c", *_) if not dtype.startswith(_FLOATS):
             return "output", True, 'whether it begins as zeros, or is role = "inout"'
         case _:
             return "inout", False, 'whether it is read before it is written; else role = "output"'
 
 
-def _dtype(parameter: Parameter, function: Function) -> str:
-    c_type = parameter.c_type.removeprefix("std::").removeprefix("cuda::std::")
-    if any(each.split()[-1] == c_type for each in function.template if each.startswith(("typename", "class"))):
-        return "float32"
-    fixed = re.fullmatch(r"(u?int(?:8|16|32|64))_t", c_type)
-    if fixed is None and c_type not in _DTYPES:
-        reason = f"parameter `{parameter.name}` of {function.name} has the type `{c_type}`, which no argument can have"
-        raise InvalidInput("FILE", f"{reason}; accepted: {', '.join(_DTYPES)}, (u)int8_t to (u)int64_t, and pointers")
-    return fixed[1] if fixed else _DTYPES[c_type]
-
-
-def _entry(function: Function) -> str:
-    if not function.template:
-        return function.name
-    given = ["float" if each.startswith(("typename", "class")) else "1" for each in function.template]
-    return f"{function.name}<{', '.join(given)}>"
-
-
-def _block(function: Function, tunables: Sequence[DraftTunable]) -> tuple[str, ...]:
+def _block(function: Function, tunables: Sequence[DraftTunable], fields: Collection[str]) -> tuple[str, ...]:
     names = [each.name for each in tunables]
+    known = all(each in names or each in fields or each.isdigit() for each in _WORDS.findall(function.bounds))
     factors = [each.strip() for each in function.bounds.split("*")] if function.bounds else []
     if factors and all(each in names or each.isdigit() for each in factors):
         two = "threadIdx.y" in function.body and len(factors) == 2
         return tuple(factors) if two else (" * ".join(factors),)
-    if function.bounds and re.fullmatch(r"[\w\s*/+()-]+", function.bounds):
+    if known and re.fullmatch(r"[\w\s*/+()-]+", function.bounds):
         return (function.bounds.replace("/", "//"),)
     named = [name for name in names if is_thread_count(name)]
     if "threadIdx.y" in function.body and named:

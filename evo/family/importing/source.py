@@ -22,6 +22,7 @@ _TEMPLATE = re.compile(r"template\s*<")
 _NEAR = 1_000
 """Number of characters before a function that are searched for its qualifiers."""
 
+_NAMESPACE = re.compile(r"\bnamespace\s+([\w:]+)\s*\{")
 _FUNCTION = re.compile(r"\bvoid\s+(?P<name>\w+)\s*\(")
 _DEFINE = re.compile(r"\s*#\s*define\s+([A-Za-z_]\w*)\s+(?:(-?\w+)|\(\s*(-?\w+)\s*\))\s*$")
 _WHOLE = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,15}|\d{1,18})[uUlL]{0,3}")
@@ -31,13 +32,19 @@ _QUALIFIERS = re.compile(r"\b(?:const|volatile|struct|__restrict__|__restrict|re
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter of a function. `c_type` excludes qualifiers and pointers."""
+    """A parameter of a function.
+
+    Attributes:
+        c_type: type without qualifiers and pointers.
+        extents: texts in the brackets of an array parameter; empty for an extent that is not stated, as of a pointer.
+    """
 
     name: str
     c_type: str
     pointer: bool
     constant: bool
     reference: bool = False
+    extents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +93,38 @@ class Source:
     functions: tuple[Function, ...]
     macros: tuple[Macro, ...]
 
+    def namespace(self, function: Function) -> str:
+        """Return the namespaces around a function as the prefix of its name, e.g. ``own::``."""
+        marks, place = Marks(self.plain), function.body_start
+        around = [
+            each[1] for each in _NAMESPACE.finditer(self.plain) if each.end() <= place <= marks.closing(each.end() - 1)
+        ]
+        return "".join(f"{name}::" for name in around)
+
+    def instance(self, function: Function) -> tuple[str, ...]:
+        """Return the template arguments of an explicit instantiation or a launch in the source; empty without one."""
+        for found in re.finditer(rf"\b{function.name}\s*<(?!<)", self.plain):
+            arguments = _until_closed(self.plain[found.end() : found.end() + _NEAR])
+            if arguments is None:
+                continue
+            following = self.plain[found.end() + len(arguments) + 1 :][:_LONGEST_WORD].lstrip()
+            statement = re.split(r"[;{}]", self.plain[max(0, found.start() - _NEAR) : found.start()])[-1]
+            if following.startswith("<<<") or (following.startswith("(") and re.search(r"\btemplate\b", statement)):
+                return tuple(each.strip() for each in _split(arguments))
+        return ()
+
     def compilable(self, names: set[str], declared: str = "") -> str:
         """Return the text with ``#ifndef`` around the definitions of some macros, so that ``-D`` can set the macros.
 
         Args:
             names: names of the macros.
-            declared: function for which an ``extern "C"`` declaration is added; empty for none.
+            declared: function that is declared ``extern "C"``; empty for none.
         """
         lines = self.text.split("\n")
-        if declared and (head := _head(declared, self.plain)) is not None:
+        if declared and self.language == "cuda":
+            line = next((_line(each) for each in _KERNEL.finditer(self.plain) if each["name"] == declared), 0)
+            lines[line] = re.sub(r"^(\s*)__global__", r'\1extern "C" __global__', lines[line])
+        elif declared and (head := _head(declared, self.plain)) is not None:
             line, parameters = head
             lines[line] = f'extern "C" void {declared}({parameters});\n{lines[line]}'
         for macro in self.macros:
@@ -103,20 +133,27 @@ class Source:
         return "\n".join(lines)
 
 
+def _line(found: re.Match[str]) -> int:
+    return found.string.count("\n", 0, found.start())
+
+
 def lacks_c_linkage(name: str, sources: Sequence[Source]) -> bool:
     """Return True if no declaration of a function is ``extern "C"``, so that C++ exports it under a mangled name."""
-    return not any(_has_c_linkage(name, each.plain) for each in sources)
+    return not any(_has_c_linkage(name, each) for each in sources)
 
 
-def _has_c_linkage(name: str, text: str) -> bool:
-    marks = Marks(text)
-    blocks = [block.end() - 1 for block in re.finditer(r'extern\s*"C"[^{};]*\{', text)]
-    for found in _outer_heads(text):
-        if found["name"] == name:
-            before = re.split(r"[;{}#]", text[max(0, found.start() - _NEAR) : found.start()])[-1]
-            inside = any(block < found.start() < marks.closing(block) for block in blocks)
-            return inside or re.search(r'extern\s*"C"', before) is not None
-    return False
+def _has_c_linkage(name: str, source: Source) -> bool:
+    heads = _KERNEL.finditer(source.plain) if source.language == "cuda" else _outer_heads(source.plain)
+    place = next((found.start() for found in heads if found["name"] == name), None)
+    return place is not None and _is_within_c(source.plain, place)
+
+
+def _is_within_c(text: str, place: int) -> bool:
+    """Return True if the declaration at a position is ``extern "C"``, or in such a block."""
+    marks, blocks = Marks(text), [block.end() - 1 for block in re.finditer(r'extern\s*"C"[^{};]*\{', text)]
+    before = re.split(r"[;{}#]", text[max(0, place - _NEAR) : place])[-1]
+    inside = any(block < place < marks.closing(block) for block in blocks)
+    return inside or re.search(r'extern\s*"C"', before) is not None
 
 
 def _head(name: str, text: str) -> tuple[int, str] | None:
@@ -155,7 +192,7 @@ def _kernels(text: str) -> Iterator[Function]:
             body=definition.body,
             body_start=definition.begin,
             template=tuple(each.strip() for each in given.split(",") if each.strip()),
-            bounds=(match["bounds"] or "").split(",")[0].strip(),
+            bounds=next(_split(match["bounds"] or "")).strip(),
         )
 
 
@@ -305,6 +342,16 @@ def _parameters(text: str) -> tuple[Parameter, ...]:
     return tuple(_parameter(each) for each in parts if each and each != "void")
 
 
+def _until_closed(text: str) -> str | None:
+    """Return the text up to the ``>`` that closes a bracket opened before it; None if it is not closed."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(character, 0)
+        if depth < 0:
+            return text[:place] if character == ">" else None
+    return None
+
+
 def _split(text: str) -> Iterator[str]:
     """Yield the parts between commas that are not inside brackets."""
     depth, start = 0, 0
@@ -318,14 +365,16 @@ def _split(text: str) -> Iterator[str]:
 
 def _parameter(text: str) -> Parameter:
     plain = _QUALIFIERS.sub(" ", text)
-    pointer = "*" in plain or "[" in plain
-    words = re.findall(r"[\w:]+", plain.split("[")[0].replace("*", " "))
+    declared, *brackets = plain.split("[")
+    words = re.findall(r"[\w:]+", declared)
+    extents = [re.sub(r"\bstatic\b", "", each.partition("]")[0]).strip() for each in brackets]
     return Parameter(
         name=words[-1] if words else "",
         c_type=" ".join(words[:-1]),
-        pointer=pointer,
-        constant=re.search(r"\bconst\b", text.split("*", maxsplit=1)[0]) is not None,
+        pointer="*" in declared or bool(brackets),
+        constant=re.search(r"\bconst\b", re.split(r"[*\[]", text, maxsplit=1)[0]) is not None,
         reference="&" in text,
+        extents=("",) * bool(extents and "*" in declared) + tuple(extents),
     )
 
 

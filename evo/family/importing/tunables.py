@@ -13,6 +13,7 @@ _SIZE = re.compile(r"UNROLL|ITEMS|VEC|TILE|BLOCK|STEP")
 _CONSTANT = re.compile(r"\b(?:constexpr|const|enum)\b")
 _WORDS = re.compile(r"\w+")
 _LOOP = re.compile(r"\bfor\s*\(")
+_BOUND = re.compile(r"<=?\s?(\w+)")
 _LONGEST_HEADER = 300
 """Maximum number of characters of a loop's header that are read."""
 _COMPARED = re.compile(r"\b(\w+)\s?\)?\s?[=!]=\s?\(?\s?(-?\w+)")
@@ -103,6 +104,8 @@ class MacroUses:
             parts = self._code[loop.end() : loop.end() + _LONGEST_HEADER].split(";")
             if len(parts) < 3:
                 continue
+            for found in _BOUND.finditer(parts[1]):
+                self.of(found[1]).amount = True
             for name in _WORDS.findall(_until_closed(parts[2]).partition("=")[2]):
                 self.of(name).step = True
                 self.of(name).bounds |= set(_WORDS.findall(parts[1]))

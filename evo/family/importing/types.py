@@ -1,0 +1,139 @@
+"""Types of C, C++ and CUDA parameters: the dtype of an element, and elements with several components."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evo.errors import InvalidInput
+
+_DTYPES = {
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "__half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "__nv_fp8_e4m3": "float8_e4m3",
+    "__nv_fp8_e5m2": "float8_e5m2",
+    "bool": "bool",
+    "char": "int8",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "short": "int16",
+    "unsigned short": "uint16",
+    "int": "int32",
+    "unsigned": "uint32",
+    "unsigned int": "uint32",
+    "long": "int64",
+    "long long": "int64",
+    "unsigned long": "uint64",
+    "unsigned long long": "uint64",
+    "size_t": "uint64",
+}
+_VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])")
+_PAIRS = {"half2": "__half", "__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
+_COMPLEX = {
+    "float complex": "float",
+    "double complex": "double",
+    "cuComplex": "float",
+    "cuFloatComplex": "float",
+    "cuDoubleComplex": "double",
+}
+_ALIAS = re.compile(
+    r"\btypedef\s+(?P<old>[\w\s:<>]{1,80}?)\s(?P<new>\w+)\s*;"
+    r"|\busing\s+(?P<named>\w+)\s*=\s*(?P<type>[\w\s:<>]{1,80});"
+    r"|^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w+)[ \t]+(?P<text>[A-Za-z_][\w \t:<>]{0,80})$",
+    re.MULTILINE,
+)
+_HALF = re.compile(r"(?i)(b)f(?:loat)?16|half|f(?:p|loat)?16")
+"""Matches another name of 16-bit integers that store numbers of a 16-bit format."""
+_ACCEPTED = f"{', '.join(_DTYPES)}, (u)int8_t to (u)int64_t"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Element:
+    """An element of an array.
+
+    Attributes:
+        components: numbers in one element, e.g. 4 for ``float4`` and 2 for a complex number.
+        alignment: alignment in bytes that the type requires; 0 if it is the alignment of the dtype.
+    """
+
+    dtype: str
+    components: int = 1
+    alignment: int = 0
+
+
+def plain_type(text: str) -> str:
+    """Return a type as words without brackets, e.g. ``std::complex float``."""
+    return " ".join(re.findall(r"[\w:]+", text))
+
+
+def aliases(code: str) -> dict[str, str]:
+    """Return the types that ``typedef``, ``using`` and macros of a source name, by their new names."""
+    found = dict[str, str]()
+    for each in _ALIAS.finditer(code):
+        name = each["new"] or each["named"] or each["macro"]
+        found[name] = plain_type(each["old"] or each["type"] or each["text"])
+    return found
+
+
+def element(c_type: str, known: Mapping[str, str], *, whose: str) -> Element:
+    """Return the element of an array of a type.
+
+    Args:
+        known: types by their other names, see `aliases`.
+        whose: the parameter, for the message of an error.
+
+    Raises:
+        InvalidInput: no dtype has this type.
+    """
+    found, left, name = c_type, dict(known), ""
+    while (key := found.rpartition("::")[2]) in left:
+        found, name = left.pop(key), key
+    if (given := _element(found)) is None:
+        meant = "" if found == c_type else f" (`{found}`)"
+        reason = f"{whose} has the type `{c_type}`{meant}, which no argument can have"
+        raise InvalidInput(
+            "FILE", f"{reason}; accepted: {_ACCEPTED}, CUDA's vectors and complex numbers of these, and pointers"
+        )
+    if given == Element(dtype="uint16") and (half := _HALF.search(name)) is not None:
+        return Element(dtype="bfloat16" if half[1] else "float16")
+    return given
+
+
+def _element(c_type: str) -> Element | None:
+    if (dtype := _number(c_type)) is not None:
+        return Element(dtype=dtype)
+    if (vector := _VECTOR.fullmatch(c_type)) is not None:
+        name, count = vector[1].replace("longlong", "long long"), int(vector[2])
+        name = f"unsigned {name[1:]}" if name.startswith("u") else name
+        return _several(_DTYPES[name], count)
+    if c_type in _PAIRS:
+        return _several(_DTYPES[_PAIRS[c_type]], 2)
+    words = [each for each in c_type.replace("_Complex", "complex").split() if each != "std::complex"]
+    if len(words) == 2 and words[0] == "complex":
+        words.reverse()
+    if c_type.startswith("std::complex ") and len(words) == 1:
+        words.append("complex")
+    if (part := _COMPLEX.get(" ".join(words))) is not None:
+        aligned = _several(_DTYPES[part], 2)
+        return aligned if c_type.startswith("cu") else Element(dtype=aligned.dtype, components=2)
+    return None
+
+
+def _several(dtype: str, count: int) -> Element:
+    size = int(re.sub(r"\D", "", dtype)) // 8 * count
+    return Element(dtype=dtype, components=count, alignment=0 if count in (1, 3) else min(size, 16))
+
+
+def _number(c_type: str) -> str | None:
+    """Return the dtype of a type of numbers; None for other types."""
+    name = c_type.removeprefix("cuda::").removeprefix("std::")
+    if (fixed := re.fullmatch(r"(u?int(?:8|16|32|64))_t", name)) is not None:
+        return fixed[1]
+    words = name.split()
+    if {"short", "long", "unsigned", "signed"} & set(words):
+        left = [each for each in words if each not in ("int", "signed", "unsigned")]
+        name = " ".join([*["unsigned"] * ("unsigned" in words), *left]) or "int"
+        name = "signed char" if left == ["char"] and "unsigned" not in words else name
+    return _DTYPES.get(name)
