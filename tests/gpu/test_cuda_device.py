@@ -67,7 +67,7 @@ def test_kernel_uses_the_new_inputs_of_refilled_buffers(bench: Workbench, sessio
         ("((float*)x)[7] = 1;", "modifies its input `x`"),
     ],
 )
-def test_writes_outside_the_output_are_reported_with_the_buffer_name(
+def test_error_about_writes_outside_the_output_names_the_buffer(
     bench: Workbench, session: CudaSession, body: str, damage: str
 ) -> None:
     buffers = session.allocate((X, OUT), INPUTS)

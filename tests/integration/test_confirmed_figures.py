@@ -265,7 +265,7 @@ def test_unreadable_verdict_does_not_prevent_the_migration(stage: Stage, tmp_pat
     assert any(time_us is not None for time_us, _ in figures)
 
 
-def test_view_report_and_terminal_state_the_gain_of_the_search(stage: Stage) -> None:
+def test_gain_of_the_search_is_in_view_report_and_terminal(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8}, strategy="portfolio")
     list(stage.play())
     view = stage.view(search)

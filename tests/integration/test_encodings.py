@@ -44,7 +44,7 @@ def test_python_references_in_any_declared_encoding_are_imported(tmp_path: Path,
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 @pytest.mark.parametrize("name", ["conv.cpp", "given.py"])
-def test_import_of_a_non_utf8_file_is_refused_with_a_conversion_command(
+def test_import_of_a_non_utf8_file_is_refused_and_the_error_contains_a_conversion_command(
     tmp_path: Path, name: str, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,9 @@ def test_import_of_a_non_utf8_file_is_refused_with_a_conversion_command(
 
 @pytest.mark.parametrize("name", ["family.toml", "kernel.c.j2"])
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_non_utf8_family_file_is_refused_with_a_conversion_command(tmp_path: Path, name: str, encoding: str) -> None:
+def test_non_utf8_family_file_is_refused_and_the_error_contains_a_conversion_command(
+    tmp_path: Path, name: str, encoding: str
+) -> None:
     folder = write_family(tmp_path / "scale")
     mark = "# M\xfcller\n" if name == "family.toml" else "// M\xfcller\n"
     (folder / name).write_bytes((mark + (folder / name).read_text()).encode(encoding))

@@ -277,7 +277,7 @@ def test_too_long_tokens_are_not_cached(rest: Local) -> None:
     assert not gate._known
 
 
-def test_device_of_an_unknown_kind_is_refused_with_the_known_kinds(rest: Local) -> None:
+def test_device_of_an_unknown_kind_is_refused_and_the_error_lists_the_known_kinds(rest: Local) -> None:
     """A stored device of a kind that the service lacks would fail every search that looks for a device."""
     device = {"kind": "tpu", "model": "v5", "architecture": "v5", "uuid": "tpu-0"}
     body = {"host": "here", "name": "w2", "devices": [device]}

@@ -306,7 +306,7 @@ def test_cuda_headers_are_found(compiler: NvrtcCompiler) -> None:
     assert isinstance(made, Artefact), made
 
 
-def test_unknown_architecture_is_refused_with_the_known_architectures(compiler: NvrtcCompiler) -> None:
+def test_unknown_architecture_is_refused_and_the_error_lists_the_known_architectures(compiler: NvrtcCompiler) -> None:
     with pytest.raises(NoNvrtcError, match=r"compiles for .*sm_90.*, not for sm_12"):
         compiler.compile(Unit(source="", architecture="sm_12", entry="f"), timeout_s=60)
 

@@ -12,7 +12,7 @@ from workers.backends.cuda.compilers.nvrtc import NoNvrtcError
 
 
 @pytest.mark.parametrize(("family", "problem"), one_in(9, SEARCHED, of=itemgetter(0)))
-def test_initial_configs_build_for_every_case(family: str, problem: str, tmp_path: Path) -> None:
+def test_initial_configs_can_be_built_for_every_case(family: str, problem: str, tmp_path: Path) -> None:
     try:
         starts = built_starts(family, problem, known("sm_90"), tmp_path)
     except NoNvrtcError as error:

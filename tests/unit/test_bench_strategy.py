@@ -111,7 +111,7 @@ def test_time_axis_ends_once_random_search_covers_the_given_share_of_the_gap() -
 # Score
 
 
-def test_improvement_is_0_for_random_search_1_for_the_optimum_and_negative_below_random() -> None:
+def test_improvement_is_0_for_random_search_and_1_for_the_optimum() -> None:
     random_us = np.array([30.0, 20.0, 20.0, 20.0])
     found = np.array([np.inf, 20.0, 10.0, 25.0])
     assert improvement(random_us, found, 10.0).tolist() == [0.0, 0.0, 1.0, -0.5]

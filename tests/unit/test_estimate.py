@@ -29,7 +29,7 @@ def test_estimated_balance_on_58_multiprocessors_follows_from_the_number_of_bloc
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(balance, abs=0.01)
 
 
-def test_estimated_balance_of_persistent_blocks_follows_their_items() -> None:
+def test_estimated_balance_of_persistent_blocks_follows_from_their_items() -> None:
     used = Footprint(blocks=58 * 2, items=128, threads=128, blocks_per_sm=2)
     assert estimate(WORK, L4, used, HOT).balance == pytest.approx(128 / (58 * 3))
     assert estimate(WORK, L4, replace(used, items=58 * 2 * 3), HOT).balance == 1.0
@@ -119,7 +119,7 @@ def test_warps_that_only_copy_do_not_count_as_computing() -> None:
     assert alone.computing == beside.computing == alone.launch.block[0]
 
 
-def test_estimated_latency_hiding_follows_the_resident_warps() -> None:
+def test_estimated_latency_hiding_follows_from_the_resident_warps() -> None:
     def hiding(**used: int) -> float:
         return estimate(
             WORK, L4, Footprint(**{"blocks": 580, "items": 580, "threads": 128, "blocks_per_sm": 1, **used}), HOT

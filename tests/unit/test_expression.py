@@ -315,7 +315,7 @@ def test_pickled_expression_evaluates_equally() -> None:
         ("A in [‘rows’, 'columns']", "A in ('rows', 'columns')"),
     ],
 )
-def test_c_or_sql_operators_are_refused_with_the_python_expression(written: str, meant: str) -> None:
+def test_c_or_sql_operators_are_refused_and_the_error_shows_the_python_expression(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput, match=r"^here: ") as raised:
         Expression.parse(written, "here")
     assert f'write `"{meant}"`' in raised.value.reason
@@ -367,7 +367,7 @@ CHOICES = {"ORDER": ("rows", "columns"), "FLAG": (True, False), "N": (1, 2, 4), 
         ("FLAG or false", "FLAG or False"),
     ],
 )
-def test_unquoted_words_are_refused_with_the_quoted_expression(written: str, meant: str) -> None:
+def test_unquoted_words_are_refused_and_the_error_shows_the_quoted_expression(written: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "here").check_names(CHOICES)
     assert f'write `"{meant}"`' in raised.value.reason
@@ -401,7 +401,9 @@ def test_suggestion_for_c_operators_also_quotes_choices(written: str, meant: str
         ('N == 1 and (FLAG or ORDER not in ("row",))', "'rows'"),
     ],
 )
-def test_comparison_with_an_impossible_choice_is_refused_with_the_choices(written: str, value: str) -> None:
+def test_comparison_with_an_impossible_choice_is_refused_and_the_error_lists_the_choices(
+    written: str, value: str
+) -> None:
     with pytest.raises(InvalidInput) as raised:
         Expression.parse(written, "here").check_names(CHOICES)
     assert f"write `{value}`" in raised.value.reason or f"write {value}" in raised.value.reason
@@ -486,12 +488,12 @@ def test_expression_with_the_same_meaning_in_c_is_accepted(text: str) -> None:
         ("DIV_UP(N, W) > 3", "ceil_div(N, W) > 3"),
     ],
 )
-def test_c_functions_are_refused_with_the_equivalent_expression(text: str, meant: str) -> None:
+def test_c_functions_are_refused_and_the_error_shows_the_equivalent_expression(text: str, meant: str) -> None:
     assert refusal(text).endswith(f'write `"{meant}"`')
     parse(meant)
 
 
-def test_sizeof_of_an_unknown_type_is_refused_with_advice() -> None:
+def test_sizeof_of_an_unknown_type_is_refused_with_a_remedy() -> None:
     assert (
         refusal("sizeof(T) * W <= 64") == "`sizeof(T)` is not available; write the number of bytes, e.g. 4 for a float"
     )

@@ -380,7 +380,7 @@ def test_source_with_any_file_name_is_imported_as_a_valid_family(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("folder", "written"), [("my conv", "my_conv"), ("-conv", "conv"), ("ü", "kernel")])
-def test_import_into_an_invalid_folder_name_is_refused_with_a_valid_name(
+def test_import_into_an_invalid_folder_name_is_refused_and_the_error_suggests_a_valid_name(
     tmp_path: Path, folder: str, written: str
 ) -> None:
     (tmp_path / "conv.cpp").write_text(CONVOLUTION)

@@ -57,7 +57,7 @@ def test_mechanisms_of_a_cpu_kernel_are_read_from_disassembly(text: str, expecte
         ("for (int i = 0; i < 4096; i++) x[i] += 2.0f;", ("-mno-avx", "-fno-tree-vectorize"), "scalar"),
     ],
 )
-def test_mechanisms_of_a_compiled_kernel_follow_its_code(body: str, flags: tuple[str, ...], width: str) -> None:
+def test_mechanisms_of_a_compiled_kernel_follow_from_its_code(body: str, flags: tuple[str, ...], width: str) -> None:
     source = f"/* vector_size pthread _mm512_add_ps */ void kernel(float *x) {{ {body} }}"
     made = CCompiler(find_compiler()).compile(
         Unit(source=source, architecture="native", entry="kernel", flags=flags), timeout_s=60

@@ -80,7 +80,7 @@ def test_comparison_of_two_trials_trims_the_share_set_in_the_policy() -> None:
 
 
 @pytest.mark.parametrize(("sets", "allowed"), [(2, 1.5), (64, 6.0)])
-def test_limit_on_slower_alternating_calls_follows_the_policy(sets: int, allowed: float) -> None:
+def test_limit_on_slower_alternating_calls_comes_from_the_policy(sets: int, allowed: float) -> None:
     arguments = [Argument(name="y", role="output", dtype="float32", shape=(4096,))]
     policy = Policy(max_ring_ratio=1.5, max_ring_ratio_of_caches=6.0)
     assert most_disagreement(arguments, sets, {"l1_bytes": 48 << 10}, policy) == allowed

@@ -351,7 +351,7 @@ def test_challenger_with_a_gain_of_five_percent_is_promoted_in_57_of_60_simulati
     assert sum(verdict(confirmation(rng, challenger_us=95)).promote for _ in range(60)) >= 57
 
 
-def test_sanitizer_findings_forbid_promotion_and_missing_runs_follow_the_policy() -> None:
+def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missing_runs() -> None:
     clean = confirmation(np.random.default_rng(1), challenger_us=80)
     found = replace(clean, sanitizers=(Sanitized(tool="address", findings=("heap-buffer-overflow kernel.c:3",)),))
     absent = replace(clean, sanitizers=(Sanitized(tool="address", skipped="no such library"),))

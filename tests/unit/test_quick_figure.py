@@ -21,7 +21,7 @@ def rule_of(quick: Quick | None, confirmed: Timing, policy: Policy | None = None
     return next((rule for rule in verdict.rules if rule.name == "quick figure"), None)
 
 
-def test_much_slower_confirmation_is_reported_with_causes_and_advice() -> None:
+def test_much_slower_confirmation_is_reported_with_likely_causes_and_advice() -> None:
     found = rule_of(Quick(timing=steady(282.6), baselines={"numpy": steady(1573.0)}), steady(10480.0), numpy=2065.0)
     assert found is not None and not found.passed and not found.required
     assert found.figure == pytest.approx(37.08, rel=1e-3) and found.threshold == 1.25

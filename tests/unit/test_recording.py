@@ -457,7 +457,7 @@ def test_error_names_the_tuner_of_an_unsupported_file(text: str, named: str) -> 
         ('{"a": 1} // notes', "leave out the comment, which JSON does not allow"),
     ],
 )
-def test_fault_in_the_json_of_a_recording_is_refused_with_the_correction(document: str, reason: str) -> None:
+def test_recording_with_invalid_json_is_refused_and_the_error_shows_the_correction(document: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         parse_recording(document, "tiny")
     assert "not valid JSON" in raised.value.reason

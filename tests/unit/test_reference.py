@@ -144,7 +144,7 @@ def test_failed_reference_import_leaves_no_module(tmp_path: Path) -> None:
     assert set(sys.modules) == before
 
 
-def test_output_limits_follow_the_tolerance(tmp_path: Path) -> None:
+def test_output_limits_follow_from_the_tolerance(tmp_path: Path) -> None:
     golden = reference(tmp_path)
     assert golden.golden(plan(max_abs_ratio=4.0), (1, 2)).limits["y"].max_abs == pytest.approx(1.0)
     assert golden.golden(plan(max_abs=0.5), (1, 2)).limits["y"].max_abs == 0.5

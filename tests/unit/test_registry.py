@@ -284,7 +284,7 @@ def test_attention_lengths_are_limited_to_the_length_of_the_cache(
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_recording_that_is_not_utf8_is_refused_with_conversion_commands(
+def test_recording_that_is_not_utf8_is_refused_and_the_error_contains_conversion_commands(
     tmp_path: Path, encoding: str, packed: bool
 ) -> None:
     document = {**RECORDING, "device_name": "Ä"}

@@ -29,7 +29,7 @@ def test_roofline_of_attention_on_an_l4_equals_the_known_times() -> None:
     )
 
 
-def test_roofline_share_and_impossible_times_follow_the_floor() -> None:
+def test_roofline_share_and_impossible_times_follow_from_the_floor() -> None:
     limit = Roofline(floor_us=10.0, bound="compute")
     assert limit.share(40.0) == 0.25
     assert not limit.impossible(10.0)

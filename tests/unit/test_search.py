@@ -256,7 +256,7 @@ def test_best_trial_challenges_at_intervals_and_at_the_end(space: Space) -> None
     assert at_the_end.number == 5
 
 
-def test_only_trials_with_a_faster_time_than_the_incumbent_challenge(space: Space) -> None:
+def test_trial_challenges_only_if_its_time_is_shorter_than_the_time_of_the_incumbent(space: Space) -> None:
     search = start(space)
     run(search, [9, 8, 7])
     assert search.challengers.due(7.0, ended=True) is None

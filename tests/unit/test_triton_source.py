@@ -94,7 +94,7 @@ def test_functions_of_the_triton_language_are_accepted(used: str) -> None:
     assert used in sliced(FILE.replace("x * FACTOR", used), "scale", "kernel.py")
 
 
-def test_unknown_triton_entry_is_refused_with_the_kernels_of_the_file() -> None:
+def test_unknown_triton_entry_is_refused_and_the_error_lists_the_kernels_of_the_file() -> None:
     with pytest.raises(InvalidInput, match=r"did you mean `scale`\? Functions under @triton.jit: scale, twice"):
         sliced(FILE, "scales", "kernel.py")
 
