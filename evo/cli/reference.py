@@ -20,7 +20,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 _HEAD = """# Command line
 
-`python -m evo.cli.reference` writes this page from the code; a test compares the two.
+This page lists every command with its options, and the exit codes. `python -m evo.cli.reference` writes the page from the
+code, and a test compares the page with the code.
 
 With `--url` (and `--token`), a command uses a remote service. Without `--url`, it uses the local database `--db`. If no
 service runs on this database, the command starts one, which ends with the command. With `--json`, a command prints its
