@@ -20,8 +20,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 _HEAD = """# Command line
 
-This page lists every command with its options, and the exit codes. `python -m evo.cli.reference` writes the page from the
-code, and a test compares the page with the code.
+This page lists every command with its options, and the exit codes. `python -m evo.cli.reference` writes the page from
+the code, and a test compares the page with the code.
 
 With `--url` (and `--token`), a command uses a remote service. Without `--url`, it uses the local database `--db`. If no
 service runs on this database, the command starts one, which ends with the command. With `--json`, a command prints its
