@@ -59,7 +59,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
 
 
 def faster(champion: ChampionView) -> bool:
-    """Return False if every baseline was faster than the champion, so that PyTorch is the better choice."""
+    """Return False if every baseline was faster than the champion, so that a package would be slower than PyTorch."""
     return champion.verdict is None or not champion.verdict.behind_every_baseline
 
 

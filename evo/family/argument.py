@@ -78,7 +78,7 @@ def _check_integer(value: float, dtype: str, expression: Expression) -> None:
     kind = stored(dtype)
     low, high = (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
     if value != int(value) or not low <= value <= high:
-        reason = f"`{expression.text}` is {value} here, and {dtype} holds whole numbers from {low} to {high}"
+        reason = f"`{expression.text}` is {value} here, but {dtype} can only be a whole number from {low} to {high}"
         raise InvalidInput(expression.field, reason)
 
 
@@ -233,7 +233,7 @@ def read_arguments(tables: Sequence[Table], fields: Sequence[Field]) -> tuple[Ar
     return tuple(arguments)
 
 
-_OF_OTHERS: Mapping[str, str] = {
+_FOREIGN_DTYPES: Mapping[str, str] = {
     **dict.fromkeys(("float", "fp32", "f32", "single", "tf32"), "float32"),
     **dict.fromkeys(("double", "fp64", "f64"), "float64"),
     **dict.fromkeys(("half", "fp16", "f16", "__half"), "float16"),
@@ -250,7 +250,7 @@ _OF_OTHERS: Mapping[str, str] = {
     **dict.fromkeys(("byte", "u8", "uint8_t", "unsigned char"), "uint8"),
     **dict.fromkeys(("boolean", "_bool"), "bool"),
 }
-"""dtype of family.toml by its name in C, CUDA, PyTorch or Triton, in lower case."""
+"""Name of each dtype in family.toml, by the lower-case name in C, CUDA, PyTorch or Triton."""
 
 
 def read_dtype(table: Table, fields: Sequence[Field]) -> str:
@@ -262,7 +262,7 @@ def read_dtype(table: Table, fields: Sequence[Field]) -> str:
         if odd:
             raise InvalidInput(table.field("dtype"), f"field {dtype}: {unknown(odd[0], DTYPES, 'dtypes')}")
     elif dtype not in DTYPES:
-        if (meant := _OF_OTHERS.get(dtype.lower())) is not None:
+        if (meant := _FOREIGN_DTYPES.get(dtype.lower())) is not None:
             raise InvalidInput(table.field("dtype"), f'`{dtype}` is `{meant}` here; write dtype = "{meant}"')
         raise InvalidInput(table.field("dtype"), unknown(dtype, [*choices, *DTYPES], "choice fields and dtypes"))
     return dtype
@@ -333,7 +333,7 @@ def _read_alignment(table: Table) -> int:
 
 
 _ALIGNMENTS = tuple(1 << power for power in range(13))
-"""Accepted alignments in bytes, up to that of a page, because timed buffers are aligned to pages."""
+"""Accepted alignments in bytes, up to the size of a page, because timed buffers are aligned to pages."""
 
 _IN_PLACE = 'For an argument that the kernel reads and changes in place, write role = "inout"'
 
@@ -342,7 +342,7 @@ def _read_tolerance(table: Table, names: Scope) -> dict[str, Expression]:
     limits = {"rel_l2": table.expression("rel_l2")}
     bounds = [key for key in ("max_abs", "max_abs_ratio") if key in table]
     if len(bounds) != 1:
-        reason = "give one of max_abs and max_abs_ratio (a multiple of the yardstick's error)"
+        reason = "give either max_abs or max_abs_ratio (a multiple of the yardstick's error)"
         raise InvalidInput(table.field("max_abs"), reason if bounds else f"is missing; {reason}")
     limits[bounds[0]] = table.expression(bounds[0])
     for name, expression in limits.items():

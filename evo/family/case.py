@@ -61,7 +61,7 @@ def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
             raise InvalidInput(entry.field("name"), f"`{case.name}` is declared twice; rename one of the two")
         cases.append(case)
     if not cases or cases[0].changes:
-        reason = "the first case is the searched problem itself, which is timed; put one without `problem` first"
+        reason = "the first case is timed, so it must not change the problem; put a case without `problem` first"
         raise InvalidInput(table.field("cases"), reason)
     return tuple(cases)
 

@@ -378,8 +378,8 @@ class Family:
 
 def _read_triton(table: Table, fields: Sequence[Field], arguments: Sequence[Argument]) -> Implementation:
     if "cuda" in table:
-        reason = "a family has one implementation for GPUs, and [cuda] is one: keep [cuda] or [triton]"
-        remedy = "submit the other as a variant (kernel-evo variant submit), and a search compares both"
+        reason = "a family can have only one implementation for GPUs; keep either [cuda] or [triton]"
+        remedy = "submit one of them as a variant (kernel-evo variant submit), so that a search compares both"
         raise InvalidInput(table.field("triton"), f"{reason}, or {remedy}")
     return read_implementation("cuda", table.table("triton"), fields, arguments, triton=True)
 

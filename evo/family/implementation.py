@@ -108,7 +108,8 @@ class Implementation:
             if device is None and kind_of(self.kind).limits & requirement.expression.names:
                 continue
             if not requirement.expression.truth(scope):
-                raise InvalidInput("problem", f"{problem_key(problem)} is not for {target}: it needs {requirement}")
+                reason = f"cannot run on {target}; it violates the requirement {requirement}"
+                raise InvalidInput("problem", f"{problem_key(problem)} {reason}")
 
     def note(self, problem: Problem, device: Device) -> str:
         """Return the note to show next to times of this problem on this device; empty if there is none."""
@@ -372,7 +373,7 @@ def _read_call(
     for index, name in enumerate(names):
         if name not in by_name or names.index(name) != index:
             where = table.field(f"arguments[{index}]")
-            raise InvalidInput(where, f"`{name:.100}` is not one of {', '.join(by_name)}, each given once")
+            raise InvalidInput(where, f"`{name:.100}` is unknown or given twice; known: {', '.join(by_name)}")
     for argument in arguments:
         if argument.role in JUDGED and argument.name not in names:
             raise InvalidInput(table.field("arguments"), f"lacks the {argument.role} `{argument.name}`")
@@ -408,7 +409,7 @@ def _check_macros(implementation: Implementation, fields: Sequence[Field], table
         macro = implementation.macro(name)
         if implementation.becomes_macro(name) and (meaning := reserved_for(macro, implementation.language)) is not None:
             reason = f"`{name}` becomes the macro `{macro}` in front of the source, which is {meaning}"
-            ways = 'give it another name, write `macro_prefix = "TUNED_"`, or list the other names alone in `macros`'
+            ways = 'give it another name, write `macro_prefix = "TUNED_"`, or list only the other names in `macros`'
             raise InvalidInput(where, f"{reason}; {ways}")
     kinds = {
         **dict.fromkeys((field.name for field in fields), "problem field"),

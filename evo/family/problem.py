@@ -222,7 +222,7 @@ def split_shapes(text: str) -> list[str]:
             raise InvalidInput("problem", f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
     count = math.prod(map(len, values))
     if count > MOST_SHAPES:
-        raise InvalidInput("problem", f"names {count} problems; accepted: {MOST_SHAPES} at most")
+        raise InvalidInput("problem", f"describes {count} problems; at most {MOST_SHAPES} are accepted")
     return list(dict.fromkeys(",".join(chosen) for chosen in product(*values)))
 
 
@@ -318,7 +318,8 @@ def _check_limits(field: Field, table: Table) -> None:
     for choice in field.choices:
         if not WORD.fullmatch(choice) or field.choices.count(choice) > 1:
             raise InvalidInput(
-                table.field("choices"), f"{literal_text(choice)}: choices are different words without spaces"
+                table.field("choices"),
+                f"{literal_text(choice)} is not accepted; choices are distinct words without spaces",
             )
 
 

@@ -52,7 +52,7 @@ class Table:
         return key in self._content
 
     def names(self) -> list[str]:
-        """Return all keys, for a table whose keys are chosen by the author."""
+        """Return all keys. Use this for a table whose keys the author chooses."""
         self._asked.update(dict.fromkeys(self._content))
         return list(self._content)
 

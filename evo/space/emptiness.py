@@ -57,11 +57,11 @@ def explain(
     blamed, before = constraints[none - 1], left(none - 1)
     others = _contradicted(blamed, constraints[: none - 1], empty)
     names = [each.name for each in tunables if any(each.name in one.expression.names for one in (blamed, *others))]
-    points = "all points that were left" if before is None else f"the last {before:,} points"
-    together = f"no values satisfy this constraint together with {' and '.join(map(str, others))}: relax one of these"
+    points = "all remaining combinations" if before is None else f"the last {before:,} combinations"
+    together = f"no values satisfy this constraint together with {' and '.join(map(str, others))}; relax one of these"
     relax = [together] if others else []
     widen = [f"widen {', '.join(names)}"] if names else []
-    found = f"no config is valid: {blamed} removes {points}"
+    found = f"no config is valid: {blamed} excludes {points}"
     missing = absent_value(blamed.expression.tree, {each.name: each.values for each in tunables})
     return EmptySpace(blamed.expression.field, f"{found}; {missing}" if missing else found, [*relax, *widen])
 

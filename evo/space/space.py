@@ -144,7 +144,7 @@ class Space:
     # Validity
 
     def valid(self, rows: Indices) -> Mask:
-        """Return a mask, shape (n,), of the rows of value ranks, shape (n, tunables), that are valid configs."""
+        """Return a mask of the rows that are valid configs, shape (n,). `rows` are value ranks, shape (n, tunables)."""
         return self._valid.contains(rows)
 
     def violations(self, config: Config) -> list[Constraint]:
@@ -164,7 +164,7 @@ class Space:
         """
         for constraint in self.violations(config):
             involved = ", ".join(f"{name}={config[name]}" for name in self.names if name in constraint.expression.names)
-            raise InvalidInput("config", f"{involved or 'this problem'} breaks {constraint}")
+            raise InvalidInput("config", f"{involved or 'this problem'} violates {constraint}")
         if config not in self:
             raise InvalidInput("config", f"{self.key(config)} is not among the {self.valid_count} recorded configs")
 

@@ -128,7 +128,7 @@ class ValidPoints(Protocol):
         ...
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Yield blocks of random valid rows, with repetitions, until further draws are not worthwhile."""
+        """Yield blocks of random valid rows, which may repeat. End when further draws would hardly give new rows."""
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
@@ -215,7 +215,7 @@ class Drawn:
         self._rare = self._pool_and_estimate(0)[1] < LEAST_SHARE * prefix.rows * completions
         block = next((rows for rows in self.draws(np.random.default_rng(0), 1) if len(rows)), None)
         if block is None:
-            raise EmptySpace("constraints", "no valid config was found among millions drawn", ["loosen them"])
+            raise EmptySpace("constraints", "none of millions of random configs is valid", ["loosen them"])
         self._known_valid = block[:1]
 
     def contains(self, rows: Indices) -> Mask:

@@ -197,7 +197,7 @@ def _check(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
             raise InvalidInput(
                 f"constraints[{index}]",
                 f"`{wrong[0]}` has choices that cannot be compared (of several types, None, or texts with spaces): "
-                "give it numbers alone, or words",
+                "give it only numbers, or only words",
             )
 
 
@@ -206,8 +206,8 @@ def _warn_of_unknown(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
     for index, text in enumerate(constraints):
         if unknown := sorted(Expression.parse(text, f"constraints[{index}]").names - names):
             warnings.warn(
-                f"constraints[{index}] is left out: no parameter `{unknown[0]}` is common to all completed trials; "
-                "declare the space to have it checked",
+                f"constraints[{index}] is not checked, because no parameter `{unknown[0]}` is common to all completed "
+                "trials; declare the space, so that it is checked",
                 stacklevel=2,
             )
 

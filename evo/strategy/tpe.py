@@ -11,7 +11,7 @@ from evo.trial.history import History
 
 @strategy("tpe")
 class Tpe:
-    """Multivariate TPE with constant liar for pending trials. As in Optuna, its cost grows with the history."""
+    """Multivariate TPE with constant liar for pending trials. The time of a proposal grows with the history."""
 
     def __init__(self, context: Context) -> None:
         from evo.strategy.study.history import OptunaStudy  # Optuna takes a second to import

@@ -139,11 +139,11 @@ def test_estimates_are_refused_in_timed_searches_and_times_in_estimates(stage: S
             InvalidInput,
             r"is for GPUs; Toy CPU is a device of kind cpu\. Without a GPU, --compile-only",
         ),
-        ({"device": A100.model, "problem": "N=2048"}, InvalidInput, r"A100-SXM4-40GB \(sm_80\): it needs .*FP8"),
+        ({"device": A100.model, "problem": "N=2048"}, InvalidInput, r"A100-SXM4-40GB \(sm_80\); it violates .*FP8"),
         (
             {"device": "estimate", "objective": {"target": "sm_80"}, "problem": "N=2048"},
             InvalidInput,
-            r"is not for NVIDIA A100-SXM4-40GB \(sm_80\): it needs .*large ones need FP8",
+            r"cannot run on NVIDIA A100-SXM4-40GB \(sm_80\); it violates .*large ones need FP8",
         ),
     ],
 )

@@ -57,7 +57,7 @@ def test_empty_config_text_gives_a_valid_config_if_the_defaults_are_invalid() ->
         ("BLOK=4", "config.BLOK: there is no `BLOK`, did you mean `BLOCK`?"),
         ("BLOCK=5", "config.BLOCK: 5 is not one of 4, 8, 16"),
         ("BLOCK", "`BLOCK` is not of the form NAME=VALUE"),
-        ("BLOCK=16,UNROLL=2", "BLOCK=16, UNROLL=2 breaks `BLOCK * UNROLL <= 16` (registers)"),
+        ("BLOCK=16,UNROLL=2", "BLOCK=16, UNROLL=2 violates `BLOCK * UNROLL <= 16` (registers)"),
     ],
 )
 def test_error_names_the_invalid_tunable_of_a_config(text: str, said: str) -> None:

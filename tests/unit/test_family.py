@@ -38,7 +38,9 @@ def test_problem_defaults_depend_on_the_device_kind(family: Family) -> None:
 
 
 def test_unsupported_problem_is_refused_with_the_reason(family: Family) -> None:
-    with pytest.raises(InvalidInput, match=r"not for cpu: it needs .*\(the C kernel is float32 only\)") as raised:
+    with pytest.raises(
+        InvalidInput, match=r"cannot run on cpu; it violates .*\(the C kernel is float32 only\)"
+    ) as raised:
         family.problem("dtype=float16", "cpu")
     assert raised.value.field == "problem"
     with pytest.raises(InvalidInput, match="does not run on replay, only on cpu, cuda"):
@@ -232,7 +234,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.template", "/etc/passwd", "cpu.template", "the path of a file in the family's folder"),
     ("cpu.entry", "scale()", "cpu.entry", "the name of the function"),
     ("cpu.arguments", ["x"], "cpu.arguments", "lacks the output `out`"),
-    ("cpu.arguments", ["x", "x", "out"], "cpu.arguments[1]", "each given once"),
+    ("cpu.arguments", ["x", "x", "out"], "cpu.arguments[1]", "is unknown or given twice"),
     ("cpu.arguments", ["x", "y", "out"], "cpu.arguments[1]", "is not one of x, factor"),
     ("cpu.flags", "-O3", "cpu.flags", "must be a list"),
     ("cpu.flags", [""], "cpu.flags[0]", "must be a text"),
@@ -285,8 +287,8 @@ WRONG: list[tuple[str, Any, str, str]] = [
         "cpu.constraints[0].expression",
         'for every config; write `"TILE > 1"`',
     ),
-    ("cpu.constraints.0.expression", "True", "cpu.constraints[0].expression", "names no tunable, field or limit"),
-    ("cpu.constraints.0.expression", "2 > 1", "cpu.constraints[0].expression", "names no tunable, field or limit"),
+    ("cpu.constraints.0.expression", "True", "cpu.constraints[0].expression", "contains no tunable, field or limit"),
+    ("cpu.constraints.0.expression", "2 > 1", "cpu.constraints[0].expression", "contains no tunable, field or limit"),
     ("cpu.constraints.0.because", "", "cpu.constraints[0].because", "must be a sentence"),
     ("cpu.constraints", {}, "cpu.constraints", "must be a list"),
     ("cuda.launch", None, "cuda.launch.grid", "one to three expressions"),

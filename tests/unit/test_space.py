@@ -467,7 +467,7 @@ def test_error_names_the_invalid_tunable_of_a_config(config: dict[str, Any], fie
         space.check(config)
     assert raised.value.field == field
     if field == "config":
-        assert raised.value.reason == "A=2, B=y breaks `A == 1 or B == 'x'` (y is for one)"
+        assert raised.value.reason == "A=2, B=y violates `A == 1 or B == 'x'` (y is for one)"
 
 
 def test_whole_floats_count_as_integers_in_configs_but_bools_do_not() -> None:
@@ -485,13 +485,13 @@ def test_error_of_an_empty_space_names_the_constraint_that_removed_the_last_conf
         Space(tunables, constraints, {"K": 0})
     assert raised.value.field == "here"
     assert raised.value.reason == (
-        "no config is valid: `A + B >= 6 + K` (the grid must fill the device) removes the last 600 points; "
+        "no config is valid: `A + B >= 6 + K` (the grid must fill the device) excludes the last 600 combinations; "
         "no values satisfy this constraint together with `A * B <= 4`: relax one of these, or widen A, B"
     )
 
 
 def test_error_names_a_constraint_on_the_problem_that_empties_the_space() -> None:
-    with pytest.raises(EmptySpace, match=r"`S % 2 == 0` \(rows come in pairs\) removes the last 9 points$"):
+    with pytest.raises(EmptySpace, match=r"`S % 2 == 0` \(rows come in pairs\) excludes the last 9 combinations$"):
         Space(
             [tunable("A", [1, 2, 3]), tunable("B", [1, 2, 3])],
             [constraint("S % 2 == 0", "rows come in pairs")],

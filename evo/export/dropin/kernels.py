@@ -246,7 +246,7 @@ class _OnGpu:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         _driver("cuModuleLoadData", ctypes.byref(module), self._image)
         _driver("cuModuleGetFunction", ctypes.byref(function), module, self._entry.encode())
-        if self._launch["shared_memory_bytes"]:  # needed from 48 KiB on, static arrays included
+        if self._launch["shared_memory_bytes"]:  # required if dynamic and static arrays exceed 48 KiB
             _driver("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, self._launch["shared_memory_bytes"])
         return _Loaded(function, self._arguments, self._launch, encode=self._encode, device=device)
 

@@ -18,7 +18,7 @@ from .table import TABLE, Entry, counted, described
 Run = Callable[[], Any]
 
 ROUNDS, ROUND_S = 7, 0.05
-"""Number of alternating rounds, and approximate duration of each kernel in a round."""
+"""Number of alternating rounds, and approximate time in seconds that each function runs in a round."""
 
 
 @dataclass(frozen=True, kw_only=True)

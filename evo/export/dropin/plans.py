@@ -63,7 +63,7 @@ class Plan:
         return self.launched(inputs)
 
     def launched(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel, even if gradients are needed. Return None if an address is not sufficiently aligned."""
+        """Launch the kernel and return the outputs, without a check for gradients; None if the addresses do not fit."""
         if self.convert:
             inputs = self.converted(inputs)  # this name keeps the copies alive until the launch
         addresses, low = [], 0
@@ -109,7 +109,7 @@ def keep(key: Key | None, plan: Plan) -> None:
 
 
 def strict(on: bool = True) -> None:
-    """Select whether calls without a kernel raise LookupError (`on`) or are computed by PyTorch."""
+    """Let calls without a kernel raise LookupError if `on` is True; otherwise, PyTorch computes these calls."""
     TABLE.strict = on
     PLANS.clear()
 

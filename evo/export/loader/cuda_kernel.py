@@ -117,7 +117,7 @@ class Kernel:
     def _loaded(self, launch: dict[str, Any], entry: str) -> Any:
         function = self._module.get_function(launch.get("entry") or entry)
         same = [each for each in self._launches if each.get("entry") == launch.get("entry")]
-        if most := max(each["shared_memory_bytes"] for each in same):  # needed from 48 KiB on, static arrays included
+        if most := max(each["shared_memory_bytes"] for each in same):  # required above 48 KiB with static arrays
             function.max_dynamic_shared_size_bytes = most
         return function
 

@@ -37,7 +37,7 @@ _WORDS = re.compile(r"\w+")
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 _DEFAULT_THREADS = 256
 ROLES = ("input", "output", "inout", "workspace")
-"""Roles of arrays."""
+"""Roles that an array argument can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,13 +253,13 @@ def _code(source: Source, function: Function) -> str:
 
 def _chosen(source: Source, entry: str | None) -> Function:
     names = [each.name for each in source.functions]
-    callable_ = "function that returns void and is outside namespaces and classes, and no static, inline or template"
-    kind = "kernel (`__global__`)" if source.language == "cuda" else callable_
     if not names:
-        raise InvalidInput("FILE", f"has no {kind}: nothing can be called")
+        rule = "it must return void, be outside namespaces and classes, and not be static, inline or a template"
+        kind = "kernel (`__global__`)" if source.language == "cuda" else f"function that can be called; {rule}"
+        raise InvalidInput("FILE", f"has no {kind}")
     if entry is None and len(names) > 1:
         raise InvalidInput(
-            "--entry", f"is missing: the source has {', '.join(names)}; name one, e.g. --entry {names[0]}"
+            "--entry", f"is missing, but the source has {', '.join(names)}; choose one, e.g. --entry {names[0]}"
         )
     for each in source.functions:
         if entry in (None, each.name):

@@ -84,7 +84,7 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
 def _chosen(kernels: Sequence[Kernel], tree: ast.Module, entry: str | None) -> Kernel:
     names = [each.name for each in kernels]
     if not names:
-        raise InvalidInput("FILE", "has no function under @triton.jit: nothing can be called")
+        raise InvalidInput("FILE", "has no function that is decorated with @triton.jit")
     if entry is not None:
         if entry not in names:
             raise InvalidInput("--entry", unknown(entry, names, "functions under @triton.jit"))
@@ -99,7 +99,7 @@ def _chosen(kernels: Sequence[Kernel], tree: ast.Module, entry: str | None) -> K
     if len(outer) != 1:
         found = [each.name for each in outer or kernels]
         raise InvalidInput(
-            "--entry", f"is missing: the source has {', '.join(found)}; name one, e.g. --entry {found[0]}"
+            "--entry", f"is missing, but the source has {', '.join(found)}; choose one, e.g. --entry {found[0]}"
         )
     return outer[0]
 
@@ -119,8 +119,8 @@ def _tuning(kernel: Kernel, tree: ast.Module) -> _Tuning:
         notes = [f"this part of the configs was not read or applied: {each}" for each in configs.unread]
         if "prune_configs_by" in keywords:
             notes.append(
-                f"prune_configs_by = {ast.unparse(keywords['prune_configs_by'])} is Python, which is not run: write "
-                "what it leaves out as [[triton.constraints]]"
+                f"prune_configs_by = {ast.unparse(keywords['prune_configs_by'])} is Python code, which is not run; "
+                "write the conditions under which it keeps a config as [[triton.constraints]]"
             )
         tuning = _Tuning(
             configs=configs,

@@ -155,7 +155,7 @@ def tunable(
 
 
 def undefined(function: Function, source: Source, taken: set[str]) -> Iterator[DraftTunable]:
-    """Yield tunables for names that look like macros but that the source does not define (they are set by ``-D``)."""
+    """Yield tunables for names that look like macros that ``-D`` sets, because the source does not define them."""
     used = f"{function.bounds} {function.body}"
     constants = set[str]()
     for statement in source.plain.split(";"):

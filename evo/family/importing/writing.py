@@ -35,7 +35,7 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
         yield ""
         yield from _argument(argument)
     yield from ("", "[[cases]]", 'name = "nominal"', 'inputs = "random"')
-    yield from ("", f"{MARK}a case of another shape finds kernels that are right for one shape alone, e.g.")
+    yield from ("", f"{MARK}a case with a different shape detects kernels that are correct only for one shape, e.g.")
     extents = [each.name for each in draft.fields if each.type == "int" and not each.flag]
     changed = extents[0] if extents else draft.fields[0].name
     yield from ("# [[cases]]", '# name = "tail"', '# inputs = "random"')

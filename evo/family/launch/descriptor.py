@@ -104,8 +104,8 @@ def _read(table: Table, call: Sequence[Argument], scope: Scope) -> DescriptorFor
         raise InvalidInput(table.field("of"), unknown(made.of, list(buffers), "arguments with memory"))
     argument = buffers[made.of]
     if argument.alignment % ALIGNMENT:
-        reason = f"`{made.of}` may lie at any address, and a descriptor needs a multiple of {ALIGNMENT}"
-        raise InvalidInput(table.field("of"), f"{reason}; give that argument `alignment = {ALIGNMENT}`")
+        reason = f"the address of `{made.of}` must be a multiple of {ALIGNMENT} for a descriptor"
+        raise InvalidInput(table.field("of"), f"{reason}; give the argument `alignment = {ALIGNMENT}`")
     axes = len(made.shape or argument.shape)
     if not 1 <= axes <= MOST_AXES or len(made.block) != axes:
         each = "axis of `shape`" if made.shape else f"of the argument's {axes} axes, or also give `shape`"

@@ -97,8 +97,8 @@ class MapFormula:
                 )
         across = found.box[-1] * size
         if across % 16 or (found.swizzle and across > found.swizzle):
-            most = f", {found.swizzle} at most" if found.swizzle else ""
-            raise InvalidInput(self.box[-1].field, f"a box is {across} bytes across, not a multiple of 16{most}")
+            most = f" up to {found.swizzle}" if found.swizzle else ""
+            raise InvalidInput(self.box[-1].field, f"a box is {across} bytes wide, not a multiple of 16{most}")
         for one, value, values in (
             (self.swizzle, found.swizzle, SWIZZLES),
             (self.l2_promotion, found.l2_promotion, PROMOTIONS),

@@ -58,22 +58,22 @@ _OF_MACROS = ("-D", "-U", "--define-macro", "--undefine-macro")
 _ARCHITECTURE = re.compile(r"__CUDA_ARCH_")
 """Matches macros with which a compiler states the target to a CUDA source."""
 
-_OUTPUT = "the output is kernel-evo's to name"
-_STAGE = "kernel-evo needs a linked binary, and this stops before it or writes something else"
+_OUTPUT = "kernel-evo chooses the name of the output"
+_STAGE = "kernel-evo needs a linked binary, but with this flag the compiler stops earlier or writes something else"
 _LANGUAGE = "the language follows from the file's name: `.c` is C, `.cpp`, `.cc` and `.cxx` are C++"
-_PARTS = "this replaces parts of the compiler that a measurement's record names"
-_PRINTS = "this makes the compiler print something instead of compiling"
+_PARTS = "it replaces parts of the compiler, so the record of a measurement would name the wrong compiler"
+_PRINTS = "with this flag, the compiler prints information instead of compiling"
 _SHARED = "kernels are linked as shared libraries that Python loads"
 _MACHINE = "a CPU kernel is compiled for the machine that runs it"
 _SANITIZED = "a confirmation runs the winner under the compiler's sanitizers, in a build that is not timed"
-_INSTRUMENTED = "this adds calls to the kernel, which would be timed with it"
-_HIDDEN = "flags in a file are not recorded with the family: write them here"
+_INSTRUMENTED = "it adds calls to the kernel, which would increase its time"
+_HIDDEN = "flags in a file are not recorded with the family; write the flags into the list instead"
 _TARGET = (
-    "the target is chosen by --target or by the GPU at hand; for instructions of one architecture alone "
-    "(sm_90a) write `architecture_specific = true` under [cuda]"
+    "--target or the machine's GPU determines the target; for instructions that only one architecture has (sm_90a), "
+    "write `architecture_specific = true` under [cuda]"
 )
-_NO_CUBIN = "kernel-evo needs a linked cubin, and this makes something else"
-_RECORD = "kernel-evo records the files that the compiler reads, and precompiled headers hide them"
+_NO_CUBIN = "kernel-evo needs a linked cubin, but with this flag the compiler writes something else"
+_RECORD = "kernel-evo records the files that the compiler reads, which this flag would prevent"
 
 _REFUSED: Mapping[Sources, Sequence[tuple[str, str]]] = {
     "c": (
@@ -311,12 +311,12 @@ def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> 
 
 
 def options_of_headers(flags: Sequence[str]) -> tuple[Option, ...]:
-    """Return the options that add a folder with headers."""
+    """Return the options that add a header folder."""
     return tuple(option for option in options(flags) if option.name in _HEADERS)
 
 
 def header_folders(flags: Sequence[str]) -> tuple[str, ...]:
-    """Return the folders with headers that the flags add."""
+    """Return the header folders that the flags add."""
     return tuple(option.value for option in options_of_headers(flags))
 
 

@@ -153,7 +153,7 @@ class Expression:
         if isinstance(self.tree, ast.Constant) and isinstance(self.tree.value, str):
             reason = f"is a text, which counts as true for every config; write {pasted(self.tree.value)}"
         else:
-            reason = "names no tunable, field or limit, so it is the same for every config; name one, or remove it"
+            reason = "contains no tunable, field or limit, so it is the same for every config; use one, or remove it"
         raise InvalidInput(self.field, f"`{self.text}` {reason}")
 
     def inline(self, definitions: Mapping[str, "Expression"]) -> "Expression":

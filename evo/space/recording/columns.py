@@ -1,4 +1,4 @@
-"""Tunables of a recording: checks their names and values, and converts them to what a space accepts."""
+"""Tunables of a recording: converts their names and values to names and values that a space accepts."""
 
 import json
 import re

@@ -50,8 +50,8 @@ def parse_recording(text: str, name: str) -> Recording:
         raise InvalidInput(name, f"expected {known}, but it has {_describe(document)}")
     if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
         ends = Counter(entry.outcome.kind for entry in recording.entries.values())
-        listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "it holds none"
-        raise InvalidInput(name, f"no config in it has a time ({listed}); give one that ran at least its `time`")
+        listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "there are no configs"
+        raise InvalidInput(name, f"no config has a time ({listed}); give at least one config its `time`")
     return recording
 
 
@@ -112,7 +112,7 @@ def _closed(text: str) -> Any:
 
 def _damage(text: str, error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()):
-        return f"is cut off at line {error.lineno}; copy it again, or close it behind its last whole entry"
+        return f"is cut off at line {error.lineno}; copy the file again, or close it after its last complete entry"
     return f"not valid JSON: {json_fault(error) if isinstance(error, json.JSONDecodeError) else error}"
 
 

@@ -95,7 +95,7 @@ class Recording:
         except KeyError:
             example = next(iter(self.entries))
             raise NotFound(
-                f"recording {self.name} holds no config {key!r}; a key is the values in the order "
+                f"recording {self.name} has no config {key!r}; a key consists of the values of "
                 f"{', '.join(self.tunables)}, e.g. {example!r}"
             ) from None
 

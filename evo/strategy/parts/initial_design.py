@@ -90,5 +90,5 @@ def most_pending(history: History) -> int:
 
 
 def learning(seen: Observations, lasting: int = DESIGN) -> bool:
-    """Return True until the initial design has ended and at least `MIN_MEASURED` trials have a time."""
+    """Return True if the initial design has not ended, or if fewer than `MIN_MEASURED` trials have a time."""
     return len(seen.keys) < lasting or seen.measured < MIN_MEASURED

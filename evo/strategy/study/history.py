@@ -38,7 +38,7 @@ class OptunaStudy:
 
     def _updated(self, history: History) -> Study:
         if self._source is None or self._source() is not history:
-            optuna.logging.disable_default_handler()  # users do not know these studies
+            optuna.logging.disable_default_handler()  # users did not create these studies
             self._study, self._source = optuna.create_study(), ref(history)
             self._numbers: list[int] = []
             self._ended, self._worst = 0, 1.0

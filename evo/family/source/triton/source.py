@@ -370,7 +370,7 @@ def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
         if fault:
             line = getattr(each, "lineno", node.lineno)
             raise InvalidInput(
-                file, f"line {line}: `{fault:.60}` uses Python outside Triton's language, which no kernel needs"
+                file, f"line {line}: `{fault:.60}` is not part of Triton's language; a kernel must not use it"
             )
 
 
