@@ -450,7 +450,7 @@ def test_calls_with_mismatched_shapes_fail_like_pytorch_without_a_kernel(fast: A
         (lambda f: f.rms_norm(drawn(12, 20), (40,), weight), "input of shape (12, 20) has no rows of 40"),
         (lambda f: f.layer_norm(x, (40,), weight, drawn(39)), "bias has shape (39,), not (40,)"),
         (lambda f: f.layer_norm(x, (40,), drawn(41), weight), "weight has shape (41,), not (40,)"),
-        (lambda f: f.linear(x, drawn(8, 40), drawn(9)), "shapes that do not match"),
+        (lambda f: f.linear(x, drawn(8, 40), drawn(9)), "whose shape does not match the weight"),
     ]
     for call, reason in calls:
         with pytest.raises(RuntimeError) as theirs:

@@ -47,7 +47,7 @@ def test_config_keeps_defaults_of_omitted_tunables() -> None:
 def test_empty_config_text_gives_a_valid_config_if_the_defaults_are_invalid() -> None:
     narrow = Space(SPACE.tunables, [Constraint(expression=Expression.parse("BLOCK < 8", "constraint"), because="few")])
     assert parse_config("", narrow) == {"BLOCK": 4, "UNROLL": 1, "FAST": False}
-    with pytest.raises(InvalidInput, match=r"BLOCK=8 breaks"):
+    with pytest.raises(InvalidInput, match=r"BLOCK=8 violates"):
         parse_config("FAST=true", narrow)
 
 

@@ -85,7 +85,7 @@ def test_triton_import_of_several_kernels_requires_an_entry() -> None:
 
 
 def test_triton_file_without_a_kernel_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"no function under @triton\.jit"):
+    with pytest.raises(InvalidInput, match=r"no function that is decorated with @triton\.jit"):
         drafted_from_triton(HEAD, "kernel.py", None)
 
 

@@ -376,7 +376,9 @@ def test_truncated_cache_file_keeps_its_complete_entries() -> None:
 
 @pytest.mark.parametrize("text", [json.dumps(t4(result(block=1)))[:-30], json.dumps(cache())[:100]])
 def test_truncated_recording_without_complete_entries_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"tiny: (is cut off at line 1; copy it again|not valid JSON: Unterminated)"):
+    with pytest.raises(
+        InvalidInput, match=r"tiny: (is cut off at line 1; copy the file again|not valid JSON: Unterminated)"
+    ):
         parse_recording(text, "tiny")
 
 
@@ -404,7 +406,7 @@ def test_truncated_recording_without_complete_entries_is_refused(text: str) -> N
         (cache(cache={"a": {"block": 16, "layout": "row", "time": "n/a"}}), r"'n/a' is not a time; write milliseconds"),
         (
             cache(cache={"a": {"block": 16, "layout": "row", "time": "InvalidConfig"}}),
-            r"\(1 invalid config\); give one",
+            r"\(1 invalid config\); give at least one",
         ),
         (t4(result(block=[1, 2])), r"not a number, a bool or a text; write it as a text, e\.g\. \"\[1_2\]\""),
     ],

@@ -253,7 +253,7 @@ MIXED = CategoricalDistribution([16, 32, None])
         (
             {"B": IntDistribution(0, 9)},
             {"constraints": ["B > 9"]},
-            "last 10 points; widen B, or give other constraints$",
+            "last 10 combinations; widen B, or give other constraints$",
         ),
         ({"B": IntDistribution(0, 9)}, {"strategy": "nope"}, "^strategy: `nope` is not one of portfolio"),
         ({"B": CategoricalDistribution([1.0, float("nan")])}, {}, r"^space\['B'\]: nan is not equal to itself"),

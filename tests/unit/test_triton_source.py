@@ -74,13 +74,13 @@ def test_parameters_of_a_triton_kernel_are_parsed() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("x * FACTOR", "x.__class__", "uses Python outside"),
-        ("x * FACTOR", "eval('x')", "uses Python outside"),
-        ("x * FACTOR", "tl.core.os.system('true')", "`tl.core.os.system` uses Python outside"),
-        ("x * FACTOR", "triton.runtime.driver", "`triton.runtime.driver` uses Python outside"),
-        ("x * FACTOR", "(tl, x)[0].core", "`tl` uses Python outside"),
-        ("x * FACTOR", "tl.extra", "`tl.extra` uses Python outside"),
-        ("def twice(x)", "def twice(x: tl.core.os.getcwd())", "uses Python outside"),
+        ("x * FACTOR", "x.__class__", "is not part of Triton's language"),
+        ("x * FACTOR", "eval('x')", "is not part of Triton's language"),
+        ("x * FACTOR", "tl.core.os.system('true')", "`tl.core.os.system` is not part of Triton's language"),
+        ("x * FACTOR", "triton.runtime.driver", "`triton.runtime.driver` is not part of Triton's language"),
+        ("x * FACTOR", "(tl, x)[0].core", "`tl` is not part of Triton's language"),
+        ("x * FACTOR", "tl.extra", "`tl.extra` is not part of Triton's language"),
+        ("def twice(x)", "def twice(x: tl.core.os.getcwd())", "is not part of Triton's language"),
         ("def twice(x):", "def twice(x:", "line 13"),
     ],
 )
@@ -165,10 +165,10 @@ def test_triton_descriptor_may_view_an_argument_in_a_different_shape(tmp_path: P
     ("old", "new", "reason"),
     [
         ('of = "c"', 'of = "d"', "descriptors.2..of: there is no `d`"),
-        ('of = "c"', 'of = "b"', "`b` has a descriptor already"),
+        ('of = "c"', 'of = "b"', "`b` has two descriptors"),
         ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K"]', "one for each of the argument's 2 axes"),
         ('block = ["BLOCK_K", "BLOCK_N"]', 'block = ["BLOCK_K", "max_threads"]', "there is no `max_threads`"),
-        ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "give that argument `alignment = 16`"),
+        ('dtype = "float16"\nalignment = 16\nrel', 'dtype = "float16"\nrel', "give the argument `alignment = 16`"),
     ],
 )
 def test_invalid_triton_descriptors_are_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
@@ -220,7 +220,7 @@ def kernel(a, b, c, d_ptr, e, n):
 
 
 def test_family_with_cuda_and_triton_tables_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EvoError, match=r"keep \[cuda\] or \[triton\]"):
+    with pytest.raises(EvoError, match=r"keep either \[cuda\] or \[triton\]"):
         package_with(tmp_path, "vector_add", "family.toml", "[triton]", "[cuda]\n\n[triton]")
 
 
