@@ -97,7 +97,7 @@ def test_compile_error_of_a_host_header_names_its_cuda_replacement(line: Command
     with line.working():
         searched = line.run(*searching, "1")
     said = " ".join((searched.out + searched.err).split())
-    assert "write `#include <cuda/std/cstdint>` in its place" in said
+    assert "write `#include <cuda/std/cstdint>` instead" in said
     assert '`compiler = "nvcc"` under [cuda]' in said
 
 

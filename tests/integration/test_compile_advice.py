@@ -209,9 +209,9 @@ def remedy(nvrtc: NvrtcCompiler, name: str) -> str:
     if isinstance(made, Artefact):
         return f"#include <{name}>"  # this version includes the header
     said = advised(made.log, unit, None).splitlines()[0]
-    assert said.startswith(f"NVRTC has no standard library, so no <{name}>: ")
+    assert said.startswith(f"NVRTC has no standard library, so no <{name}>; ")
     instead = re.search(r"write `(#include <[^>]+>)`", said)
-    assert instead or "three lines" in said
+    assert instead or "put `#ifndef __CUDACC_RTC__` in the line before" in said
     return instead[1] if instead else f"#ifndef __CUDACC_RTC__\n#include <{name}>\n#endif"
 
 
@@ -250,9 +250,9 @@ def test_advice_names_the_missing_header_and_the_folder_for_the_header(cc: CComp
     own = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }'), None)
     assert own.startswith("mine.h is not in the source's folder") and '`flags = ["-I/its/folder"]` under [cpu]' in own
     above = failure(cc, replace(C, source='#include "../mine.h"\nint f(void) { return 1; }'), None)
-    assert "above the family's folder" in above and "put mine.h into that folder" in above
+    assert "outside the family's folder" in above and "put mine.h into that folder" in above
     variants = failure(cc, replace(C, source='#include "mine.h"\nint f(void) { return 1; }', untrusted=True), None)
-    assert "submit it too" in variants
+    assert "submit the header too" in variants
     assert "flags" not in variants
     own = failure(nvrtc, replace(CUDA, source='#include "mine.h"\n'), None)
     assert own.startswith("mine.h is not in the source's folder") and "under [cuda]" in own

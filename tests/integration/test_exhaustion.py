@@ -37,7 +37,7 @@ def test_runner_reports_a_full_disk_as_machine_exhaustion(monkeypatch: pytest.Mo
     reply = Runner().answer(Open.__new__(Open))
     assert isinstance(reply, Trouble)
     assert reply.exhausted
-    assert reply.reason.startswith("make room first: the open step failed")
+    assert reply.reason.startswith("free disk space: the open step failed")
 
 
 def test_noexec_temporary_folder_counts_as_machine_exhaustion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -386,7 +386,7 @@ def test_compile_failure_is_reported_while_the_device_is_locked(device: Device, 
         [
             (
                 "import time; time.sleep(60)",
-                r"reference.py: inputs\(\) and reference\(\) are not done after 5 s; .*verify_timeout",
+                r"reference.py: inputs\(\) and reference\(\) did not end within 5 s; .*verify_timeout",
             ),
             (
                 "import os; os._exit(3)",

@@ -67,7 +67,7 @@ def test_one_different_outcome_is_not_a_common_error(other: Outcome, place: int)
 @pytest.mark.parametrize(
     ("outcome", "says"),
     [
-        (LaunchFailed(reason="`k` takes 3 parameters, and family.toml passes 4"), "cannot be launched for the same"),
+        (LaunchFailed(reason="`k` has 3 parameters, but family.toml passes 4"), "cannot be launched for the same"),
         (LaunchFailed(reason="the library does not load: undefined symbol: helper"), "undefined symbol: helper"),
         (InvalidConfig(reason="kernel.c.j2: is UTF-16; save it as UTF-8"), "cannot be rendered for the same reason"),
         (failed("k.c:1:1: error: unknown type name 'flaot'"), "fail to compile with the same error: unknown type"),

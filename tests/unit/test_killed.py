@@ -58,7 +58,7 @@ def test_job_whose_kernel_crashed_is_not_repeated() -> None:
 def test_kernel_killed_in_every_attempt_counts_as_crashed() -> None:
     report = undisturbed(attempts(*[crashed(KERNEL)] * MOST_ATTEMPTS))
     assert isinstance(report.outcome, Crashed)
-    assert report.outcome.reason.startswith(f"killed by SIGKILL; so it ended in each of {MOST_ATTEMPTS} attempts: ")
+    assert report.outcome.reason.startswith(f"killed by SIGKILL; this happened in each of {MOST_ATTEMPTS} attempts: ")
 
 
 def test_runner_killed_in_every_attempt_raises_killed_error() -> None:

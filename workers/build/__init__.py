@@ -1,4 +1,4 @@
-"""Contract of a compiler, which translates a source to a binary for a given target."""
+"""Contract of a compiler, which compiles a source to a binary for a target."""
 
 import hashlib
 from collections.abc import Mapping
@@ -21,17 +21,16 @@ class Unit:
 
     Attributes:
         architecture: target architecture, as in `Device.architecture`.
-        entry: name of the function that a call starts with.
-        further: names of further functions that a call launches.
-        flags: flags of the family, passed after the compiler's defaults. Relative paths are relative to the family's
-            folder.
+        entry: name of the first function that a call of the kernel launches.
+        flags: flags of the family, which follow the compiler's default flags. Relative paths are relative to `root`.
         language: language of the source.
-        folders: header folders, searched before the header folders in `flags`. Their contents do not change while the
-            process runs, and the binary does not depend on their paths.
+        folders: header folders that are searched before the header folders in `flags`. Their contents do not change
+            while the process runs, and the binary does not depend on their paths.
         root: folder of the family.
+        further: names of the other functions that a call launches.
         compiler: name of the compiler. If empty, the default compiler of the language is used.
-        untrusted: True for unreviewed code from a proposer, which is compiled in a sandbox if the system supports
-            sandboxes.
+        untrusted: True for the code of a variant, which nobody has reviewed. It is compiled in a sandbox if the system
+            supports sandboxes.
     """
 
     source: str
@@ -47,28 +46,30 @@ class Unit:
 
     @property
     def instances(self) -> list[str]:
-        """Template instances among the functions. A compiler generates an instance only on request."""
+        """C++ template instances among the functions. A compiler generates an instance only on request."""
         return [each for each in (self.entry, *self.further) if is_instance(each)]
 
     @property
     def placed_flags(self) -> tuple[str, ...]:
-        """Flags with absolute paths."""
+        """Value of `flags` with absolute paths."""
         return self.flags if self.root is None else anchored(self.flags, str(self.root))
 
     @property
     def readable(self) -> tuple[str, ...]:
-        """Files and folders that a compilation may read in addition to the compiler's own."""
+        """Files and folders that a compilation in a sandbox may read, in addition to those of the compiler."""
         roots = map(str, (*self.folders, *filter(None, [self.root])))
         return *roots, *header_folders(self.placed_flags), *linked_files(self.placed_flags)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Resource use of one kernel on its target. A value is None if the compiler does not report it.
+    """Resources that one launch of a kernel uses. An attribute is None if the compiler does not report it.
 
     Attributes:
         registers: registers per thread.
-        shared_memory_bytes: static and dynamic shared memory per block.
+        shared_memory_bytes: static and dynamic shared memory per block in bytes.
+        stack_bytes: size of the stack per thread in bytes.
+        spill_bytes: bytes per thread of register spills, stores plus loads.
         occupancy: theoretical occupancy, a fraction from 0 to 1.
     """
 
@@ -79,7 +80,7 @@ class Resources:
     occupancy: float | None = None
 
     def figures(self) -> dict[str, float]:
-        """Return the known values by name, in the form in which an outcome stores them."""
+        """Return the known values by name, as outcomes contain them."""
         return {name: float(value) for name, value in vars(self).items() if value is not None}
 
 
@@ -89,11 +90,10 @@ class Artefact:
 
     Attributes:
         log: complete output of the compiler, including warnings.
-        figures: resource use that the compiler reported, by the compiler's names. It does not depend on the launch.
-        ptx: PTX of a CUDA kernel. Drivers compile it for GPUs that cannot run the binary.
-        reads: absolute paths of the files that the compiler read in addition to the source. None if
-            unknown.
-        searched: absolute paths of the compiler's header folders, without those of the unit.
+        figures: resources that the compiler reported, by name. They do not depend on the launch.
+        ptx: PTX of a CUDA kernel, which drivers compile for GPUs that cannot run the binary. Empty for other kernels.
+        reads: absolute paths of the files that the compiler read in addition to the source, or None if unknown.
+        searched: absolute paths of the compiler's default header folders.
     """
 
     binary: bytes
@@ -105,21 +105,20 @@ class Artefact:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the binary in hexadecimal. Equal binaries are measured once."""
+        """SHA-256 of the binary in hexadecimal."""
         return hashlib.sha256(self.binary).hexdigest()
 
 
 class Compiler(Protocol):
     """Compiles units without a device.
 
-    `compile` is thread-safe and never uses a device. Its result depends only on the unit, the `version`, the contents
-    of the files that the compiler reads, and the absence of files that the compiler would read in their place. Cache
-    keys contain exactly these data.
+    `compile` is thread-safe. Its result depends only on the unit, the `version`, the contents of the files that the
+    compiler reads, and the absence of files that the compiler would read instead. Cache keys depend on exactly these.
     """
 
     @property
     def version(self) -> str:
-        """Name, version and default flags, which are all settings that affect the binary besides the unit."""
+        """Name, version and default flags: everything besides the unit and the read files that affects the binary."""
         ...
 
     @property
@@ -128,7 +127,7 @@ class Compiler(Protocol):
         ...
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
-        """Compile one unit. After a compile error or a timeout, return an outcome with the log.
+        """Compile one unit. If it does not compile within the time limit, return an outcome with the log.
 
         Raises:
             EvoError: no working compiler is installed.
@@ -137,7 +136,7 @@ class Compiler(Protocol):
 
     @property
     def sandbox(self) -> str:
-        """Name of the sandbox for compilations of untrusted units. Empty if the compiler does not work in a sandbox."""
+        """Name of the sandbox in which untrusted units are compiled. Empty if the compiler does not work in one."""
         ...
 
     def resources(self, artefact: Artefact, launch: Launch | None, device: Device) -> Resources:
@@ -145,8 +144,8 @@ class Compiler(Protocol):
         ...
 
     def refusal(self, resources: Resources, launch: Launch | None, device: Device) -> OverResources | None:
-        """Return the device limit that the launch exceeds, or None.
+        """Return the device limit that a launch with these resources exceeds, or None.
 
-        The limits of the policy are checked in `workers.build.build`.
+        `workers.build.build` checks the limits of the policy.
         """
         ...

@@ -1,4 +1,4 @@
-"""Advice on common compile errors in a family's source, and on headers that were not found."""
+"""Gives advice on common compile errors in a family's source."""
 
 import codecs
 import re
@@ -33,14 +33,14 @@ _CPP_HEADERS = frozenset(
     """.split()  # noqa: SIM905 - as a list it is three times as long
 )
 _BUILT_IN = frozenset({"math.h", "cmath", "stdio.h", "cstdio", "string.h", "cstring", "stdlib.h", "cstdlib"})
-"""Headers with device functions, such as ``printf`` and ``memcpy``, that NVRTC declares without an include."""
+"""Headers whose device functions, such as ``printf`` and ``memcpy``, NVRTC declares without an include."""
 
 REDEFINED = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): [^\n]*?"
     r"(?:[\"'‘](?P<gcc>\w+)[\"'’] (?:macro )?(?P<how>redefined|undefined)|redefinition of macro \"(?P<nvrtc>\w+)\")",
     re.MULTILINE,
 )
-"""Matches a warning about a macro that is redefined with another value, or removed."""
+"""Matches a warning about a macro that is redefined with a different value, or undefined."""
 
 _CCCL = ("cub/", "thrust/", "cuda/", "nv/")
 
@@ -63,7 +63,7 @@ def _of_c(name: str) -> bool:
 
 
 def counterpart(name: str) -> str | None:
-    """Return the header of CUDA's C++ library that replaces a standard header, or None if it is not installed."""
+    """Return the header of CUDA's C++ library that replaces a standard header, or None if there is none."""
     cpp = f"c{name.removesuffix('.h')}" if name.endswith(".h") else name
     found = any((Path(folder) / "cuda/std" / cpp).is_file() for folder in include_folders())
     return f"cuda/std/{cpp}" if found and is_standard(name) else None
@@ -72,19 +72,19 @@ def counterpart(name: str) -> str | None:
 def _under_nvrtc(name: str, unit: Unit) -> str:
     if not is_standard(name):
         if name.startswith(_CCCL):
-            way = "it is part of CUDA's C++ libraries: pip install 'cuda-toolkit[cccl]', of your CUDA version"
-            return f"<{name}> is not installed: {way}"
+            way = "install CUDA's C++ libraries for your CUDA version, e.g. pip install 'cuda-toolkit[cccl]'"
+            return f"<{name}> is not installed; {way}"
         return _elsewhere(name, unit)
-    nvcc = 'or let nvcc compile it, where it is installed: `compiler = "nvcc"` under [cuda]'
-    guarded = f"`#ifndef __CUDACC_RTC__`, `#include <{name}>`, `#endif` in three lines"
+    nvcc = 'or compile with nvcc, if it is installed (`compiler = "nvcc"` under [cuda])'
+    guarded = "put `#ifndef __CUDACC_RTC__` in the line before and `#endif` in the line after"
     other = counterpart(name)
     if name in _BUILT_IN:
-        instead = f"its functions for device code are built in: remove the line, or write {guarded}"
+        instead = f"its device functions are built in, so remove the `#include`, or {guarded}"
     elif other is not None:
-        instead = f"write `#include <{other}>` in its place"
+        instead = f"write `#include <{other}>` instead"
     else:
-        instead = f"nothing for device code takes its place: remove the line, or write {guarded}"
-    return f"NVRTC has no standard library, so no <{name}>: {instead}; {nvcc}"
+        instead = f"there is no replacement for device code, so remove the `#include`, or {guarded}"
+    return f"NVRTC has no standard library, so no <{name}>; {instead}; {nvcc}"
 
 
 def _under_c(name: str, unit: Unit) -> str:
@@ -94,19 +94,16 @@ def _under_c(name: str, unit: Unit) -> str:
 
 
 def _elsewhere(name: str, unit: Unit) -> str:
-    """Return advice on a header that the compiler did not find.
-
-    For a variant, the advice does not suggest flags, because variants cannot name folders.
-    """
+    """Return advice on a missing header. Variants get no advice on flags, because they cannot specify folders."""
     if unit.untrusted:
-        return f"{name} was not submitted with the source: submit it too, and include it by its name"
+        return f"{name} was not submitted with the source; submit the header too, and include it by its file name"
     table = "cuda" if unit.language == "cuda" else "cpu"
     if name.startswith("../"):
         inside = f"put {name.rpartition('/')[2]} into that folder and include it without `../`"
-        start = f'name the folder from which {name} starts with `flags = ["-I/that/folder"]` under [{table}]'
-        return f"{name} is above the family's folder, which is copied to where it is compiled: {inside}, or {start}"
+        start = f'add the folder to which {name} is relative: `flags = ["-I/that/folder"]` under [{table}]'
+        return f"{name} is outside the family's folder, which is copied for compiling; {inside}, or {start}"
     nowhere = f"{name} is not in the source's folder, the family's folder or the compiler's default folders"
-    return f'{nowhere}; put it there, or name its folder with `flags = ["-I/its/folder"]` under [{table}]'
+    return f'{nowhere}; put it there, or add its folder with `flags = ["-I/its/folder"]` under [{table}]'
 
 
 MOST = 3
@@ -117,7 +114,7 @@ _UNKNOWN_OPTION = re.compile(
     r"error: (?:unrecognized command-line option|unknown argument:?|unsupported option) [‘'](\S+?)[’']|"
     r"nvcc fatal\s*: Unknown option '(\S+?)'"
 )
-"""Matches a compiler error about an unknown flag."""
+"""Matches a compiler error about an unknown option."""
 
 _TOO_MUCH = re.compile(
     r"uses too much (shared|global constant|parameter) (?:data|space) \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"
@@ -125,7 +122,7 @@ _TOO_MUCH = re.compile(
 _LIMITED = {
     "shared": (
         "The kernel has too many `__shared__` arrays of a constant size",
-        "Make them one `extern __shared__` array, whose bytes `shared_memory` of [cuda.launch] states: the "
+        "Make them one `extern __shared__` array, and set its size with `shared_memory` in [cuda.launch]: the "
         "limit of the architecture then applies",
     ),
     "global constant": (
@@ -144,7 +141,7 @@ _PLACE = re.compile(
 _DEFINES = re.compile(r"(?:[ \t]*\d*[ \t]*\|)?[ \t]*#define (\w+) ")
 _EXPANDED = re.compile(r"in expansion of macro [‘'`](\w+)|expanded from macro [‘'`](\w+)")
 _NOT_A_NAME = re.compile(r"expected (?:an? )?(?:identifier|declaration specifiers|member name|unqualified-id)")
-"""Matches a compiler error about a value in place of a name, as the expansion of a macro causes."""
+"""Matches a compiler error about a value instead of a name, which the expansion of a macro may cause."""
 _NO_TYPES = ("return", "case", "else", "goto", "sizeof", "throw", "in", "and", "or", "not", "do", "co_return")
 _TYPES = r"(?:void|bool|char|short|int|long|float|double|signed|unsigned|auto|half|\w+_t|__nv_\w+)"
 _DECLARED = rf"\b(?:(?!(?:{'|'.join(_NO_TYPES)})\b)[A-Za-z_]\w*\s+|{_TYPES}(?:\s+const)?\s*[*&]+\s*)%s\b"
@@ -160,17 +157,17 @@ _CPP20 = re.compile(
     r">\s*requires\b|\bconcept\s+\w+\s*=|\b(?:consteval|constinit)\s+\w",
     re.MULTILINE,
 )
-"""Matches features of C++20 that C++17 does not have."""
+"""Matches features of C++20 that C++17 lacks."""
 _CPP_SOURCE = re.compile(r"^[ \t]*(template\s*<|namespace\b|using\s+\w)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Macros:
-    """The macros that kernel-evo defines before a source that is not a template.
+    """Macros that kernel-evo defines before a source that is not a template.
 
     Attributes:
         kinds: kind of each macro by macro name, e.g. ``problem field``.
-        table: table of family.toml that declares the source, e.g. ``cpu``.
+        table: table of family.toml for the device kind, e.g. ``cpu``.
         file: name of the source file in compiler messages.
         text: text of the source file.
     """
@@ -186,8 +183,9 @@ class _Place:
     """One line of a source to which a compiler message refers.
 
     Attributes:
-        word: the word to which the caret of the message points.
-        defined: the macro that the line defines.
+        text: text of the message.
+        word: word to which the caret of the message points, or an empty string.
+        defined: macro that the line defines, or an empty string.
     """
 
     file: str
@@ -198,10 +196,10 @@ class _Place:
 
 
 def advised(log: str, unit: Unit, macros: Macros | None) -> str:
-    """Return the log of a compilation, after advice on its errors if there is any.
+    """Return the log of a failed compilation, with advice before it.
 
     Args:
-        macros: macros that are defined before the source. None for a rendered template, which has no macros.
+        macros: macros that are defined before the source, or None for a rendered template, which has no macros.
     """
     locations = [_place(found) for found in _PLACE.finditer(log)]
     replaced = redefinition(log, unit, macros)
@@ -223,7 +221,7 @@ def _options(log: str, unit: Unit) -> Iterator[str]:
     """Yield advice for each option that the compiler does not know, e.g. an option of nvcc with NVRTC."""
     for name in dict.fromkeys("".join(found) for found in _UNKNOWN_OPTION.findall(log)):
         if unit.language == "cuda" and unit.compiler != "nvcc":
-            nvcc = 'or let nvcc compile the source, where it is installed: `compiler = "nvcc"` under [cuda]'
+            nvcc = 'or compile with nvcc, if it is installed (`compiler = "nvcc"` under [cuda])'
             yield f"NVRTC has no option {name}; remove it from `flags` under [cuda], {nvcc}"
         else:
             table = "cuda" if unit.language == "cuda" else "cpu"
@@ -231,7 +229,7 @@ def _options(log: str, unit: Unit) -> Iterator[str]:
 
 
 def _limits(log: str) -> Iterator[str]:
-    """Yield advice for each limit of the compute capability that the assembler reports as exceeded."""
+    """Yield advice for each memory limit of the GPU architecture that the assembler reports as exceeded."""
     for what, used, most in _TOO_MUCH.findall(log):
         yield f"{_LIMITED[what][0]}: {int(used, 16):,} bytes of at most {int(most, 16):,}. {_LIMITED[what][1]}"
 
@@ -283,9 +281,10 @@ def _collisions(log: str, locations: Sequence[_Place], unit: Unit, macros: Macro
 
 
 def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> Iterator[str]:
-    """Yield the macros whose names a line of the source or of a header uses for something else.
+    """Yield the macros whose names a line uses for something else, e.g. for a variable.
 
     Args:
+        own: True if the line is in the source, False if it is in a header.
         misread: True if the compiler expected an identifier in the line.
     """
     line = _line(location, macros)
@@ -298,7 +297,7 @@ def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> 
 
 
 def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
-    """Yield advice for macros in pragmas in which the compiler does not expand macros, such as GCC's `unroll`."""
+    """Yield advice for macros in pragmas in which the compiler does not expand macros, e.g. GCC's ``unroll``."""
     if macros is None:
         return
     for location in locations:
@@ -334,7 +333,7 @@ def _line(location: _Place, macros: Macros) -> str:
 
 
 def _declared_in(macros: Macros) -> list[str]:
-    """Return the macros that the source declares as names, including lines after the compiler's last error."""
+    """Return the macros whose names the source also declares, e.g. as variables."""
     lines = macros.text.splitlines()
     return [name for name in macros.kinds if any(_declares(line, name) for line in lines)]
 
@@ -363,14 +362,14 @@ def _marks(locations: Iterable[_Place]) -> Iterator[str]:
         except OSError:
             continue
         if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            yield f"{location.file} is UTF-16, which compilers do not read: save it as UTF-8"
+            yield f"{location.file} is UTF-16, which compilers do not read; save it as UTF-8"
         elif start == codecs.BOM_UTF8[:2]:
-            yield f"{location.file} begins with a byte order mark, which NVRTC refuses: save it as UTF-8 without one"
+            yield f"{location.file} begins with a byte order mark, which NVRTC rejects; save it as UTF-8 without one"
 
 
 def _language(log: str, unit: Unit) -> Iterator[str]:
     if unit.language == "c" and (_CPP.search(log) or _CPP_SOURCE.search(unit.source)):
-        yield "The source is compiled as C by its file's name. If it is C++, name it .cpp, .cc or .cxx"
+        yield "The file name makes this a C source. If it is C++, use the suffix .cpp, .cc or .cxx"
 
 
 def _standard(unit: Unit) -> Iterator[str]:

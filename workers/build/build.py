@@ -1,4 +1,7 @@
-"""Builds a config: renders and compiles its kernel for every case, and applies the resource gates."""
+"""Builds a config: renders and compiles its kernel for every case, and checks limits of resources.
+
+A *resource gate* is a limit of the policy on registers, memory or occupancy, which saves measuring bad configs.
+"""
 
 import hashlib
 import itertools
@@ -32,13 +35,13 @@ from workers.build.own_headers import own_headers
 from workers.build.rendering import RENDERER
 
 NO_SANDBOX = (
-    "the policy requires a sandbox for compiling proposed code (untrusted), and this machine has none;  "
-    "`kernel-evo doctor` says how to get it"
+    "the policy requires a sandbox for compiling proposed code (untrusted), and this machine has none; "
+    "`kernel-evo doctor` states how to get one"
 )
 
 
 def gate(resources: Resources, policy: Policy) -> OverResources | None:
-    """Return the first resource gate of the policy that is exceeded. Unreported resources pass."""
+    """Return the first resource gate of the policy that is exceeded, or None. Unknown resources pass."""
     for name, used, limit in _upper_limits(resources, policy):
         if used is not None and limit is not None and used > limit:
             return OverResources(resource=name, used=used, limit=limit)
@@ -60,16 +63,21 @@ class Built:
     """Result of building a config.
 
     Attributes:
-        refusal: outcome of a config that cannot be measured. None if `kernels` are ready.
-        kernels: kernels by case name. `folder` contains their files until `discard` is called.
-        uncovered: cases for whose problem the config is not valid, with the reason for each.
-        digest: digest of all binaries and launches. Candidates with equal digests have identical kernels.
-        source, binary, ptx: source, binary and PTX of the kernel for the searched problem.
+        folder: folder with the binaries, until `discard` is called.
+        refusal: outcome of a config that cannot be measured, or None if `kernels` are ready.
+        kernels: kernels by case name.
+        uncovered: reasons why the config is not valid for the problems of some cases, by case name.
+        digest: digest of all binaries and launches. Configs with equal digests have identical kernels.
+        source: source of the kernel for the searched problem.
         sources: sources by case name.
-        headers: paths of the files that `source` includes, by file name in an export.
+        binary: binary of the kernel for the searched problem.
+        ptx: PTX of the kernel for the searched problem.
+        headers: paths of the files that `source` includes, by their names in an export.
         log: output of the compiler for all cases.
-        resources: resource use of the kernel for the searched problem, also if the config was refused because of it.
-        mechanisms: mechanisms of the kernel for the searched problem, see `workers.build.kernel.mechanisms`.
+        resources: resources that the kernel for the searched problem uses, also if the config was refused for them.
+        mechanisms: hardware features that the kernel for the searched problem uses.
+        render_s: duration of rendering in seconds.
+        compile_s: duration of compiling in seconds.
     """
 
     folder: Path
@@ -96,8 +104,8 @@ class Built:
 class Builder:
     """Builds candidates for one kind of device. `build` may be called from several threads.
 
-    If a search has a target GPU, a candidate is built twice. The resource gates of the policy apply to the build for
-    the target. The build for the device is timed, and must only be launchable on the device.
+    If a search has a target GPU that differs from the device, a candidate is built for both. The resource gates of the
+    policy apply only to the build for the target. The build for the device is timed.
 
     Args:
         scratch: folder for the binaries that runners load.
@@ -110,7 +118,7 @@ class Builder:
         self._numbers = itertools.count()
 
     def build(self, work: Assignment, config: Config) -> Built:
-        """Build a config for the searched problem, and for the problem of every other case on which it is valid."""
+        """Build a config for the searched problem, and for the problems of the other cases if it is valid for them."""
         terms = work.terms
         target = aimed_at(terms.device, terms.objective)
         if target == terms.device:
@@ -137,9 +145,9 @@ class Builder:
 
 
 def _with_timed_binary(judged: Built, timed: Built) -> Built:
-    """Return the build for the device with the resource use of the build for the target.
+    """Return the build for the device (`timed`), with the resources of the build for the target (`judged`).
 
-    The resource use of the build for the device is added, with the prefix ``native_`` before each name.
+    The resources of the build for the device are added with the prefix ``native_``.
     """
     digests = f"{judged.digest} {timed.digest}".encode()
     return replace(
@@ -153,7 +161,7 @@ def _with_timed_binary(judged: Built, timed: Built) -> Built:
 
 
 class _Refused(Exception):
-    """Ends a build early with an outcome."""
+    """Raised to end a build with an outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome)
@@ -170,7 +178,7 @@ class _Compiled:
 
 @dataclass(kw_only=True)
 class _Build:
-    """One build in progress. `gated` is True if the gates of the policy apply."""
+    """One build in progress. `gated` is True if the resource gates of the policy apply."""
 
     compiler: Compiler
     cache: Cache
@@ -214,7 +222,7 @@ class _Build:
         )
 
     def _kernels(self) -> Iterator[tuple[str, KernelFile]]:
-        """Yield (case, kernel) of each covered case. The searched problem comes first and must be covered."""
+        """Yield (case name, kernel) for each case for which the config is valid, the searched problem first."""
         found, searched = coverage(self.cases, self._unfit), self.cases[0].case.name
         if searched in found.uncovered:
             raise _Refused(InvalidConfig(reason=found.uncovered[searched]))
@@ -223,7 +231,7 @@ class _Build:
             yield case, self._kernel(problem)
 
     def _unfit(self, problem: Problem) -> str | None:
-        """Return the constraints that the config violates on a problem, or None if it is valid."""
+        """Return the constraints that the config violates for a problem, as text, or None if it is valid."""
         key, terms = problem_key(problem), self.terms
         if key not in self.broken:
             self.broken[key] = self.copy.family.unfit(self.config, problem, terms.device, terms.objective)
@@ -261,10 +269,7 @@ class _Build:
         )
 
     def _require_fit(self, resources: Resources, step: Step | None, ptx: bytes) -> None:
-        """Raise `_Refused` if a launch exceeds a limit of the device or the policy.
-
-        `step` is None for a plain function call.
-        """
+        """Raise `_Refused` if a launch (None for a plain function call) exceeds a limit of the device or the policy."""
         device = self.terms.device
         refusal: Outcome | None = self.compiler.refusal(resources, step.launch if step else None, device)
         if refusal is None and step is not None:
@@ -303,7 +308,7 @@ class _Build:
         return result
 
     def _macros(self) -> Macros | None:
-        """Return the macros before a plain source, or None for a template."""
+        """Return the macros that are defined before the source, or None for a template."""
         kind, family = self.terms.device.kind, self.copy.family
         implementation = family.implementation(kind)
         if implementation.mode != "source":
@@ -341,7 +346,7 @@ class _Build:
 
 
 def most_used(used: Sequence[Resources]) -> dict[str, float]:
-    """Return the maximum use of each resource by the launches of a call, and their minimum occupancy."""
+    """Return the maximum of each resource over the launches of a call, and the minimum of their occupancy."""
     found: dict[str, float] = {}
     for name, value in (item for each in used for item in each.figures().items()):
         found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))
@@ -349,7 +354,7 @@ def most_used(used: Sequence[Resources]) -> dict[str, float]:
 
 
 def call_arguments(candidate: Candidate) -> tuple[Argument, ...]:
-    """Return the operands of a candidate as arguments of a call."""
+    """Return the arguments of a candidate's call."""
     return tuple(
         Argument(
             name=each.name,

@@ -1,4 +1,4 @@
-"""Cache folder of checksummed entries. Any entry may be deleted at any time."""
+"""Cache on disk, whose entries have checksums. Any entry may be deleted at any time."""
 
 import contextlib
 import hashlib
@@ -13,11 +13,11 @@ from workers.system.log import log
 LIMIT_BYTES = 2 << 30
 _CHECKSUM_BYTES = 32
 _warned: set[Path] = set()
-"""Folders about which this process has logged a warning. Several caches may share a folder."""
+"""Folders for which this process has already logged a warning."""
 
 
 def cache_key(*parts: str) -> str:
-    """Return one key for several texts. Texts that are split differently have different keys."""
+    """Return a key for a sequence of texts. Different sequences have different keys, even if joined they are equal."""
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode()
@@ -27,13 +27,10 @@ def cache_key(*parts: str) -> str:
 
 
 class Cache:
-    """Cache of compiled binaries on disk.
-
-    Entries are written atomically. The checksum of an entry is verified whenever the entry is read. A corrupt entry
-    counts as absent.
+    """A cache in one folder. Entries are written atomically, and checked whenever they are read.
 
     Args:
-        folder: cache folder, created on the first write. Several processes may share it.
+        folder: cache folder, which is created on the first write. Several processes may share it.
         limit_bytes: total size above which the least recently used entries are deleted.
     """
 
@@ -44,7 +41,7 @@ class Cache:
         self._held_bytes: int | None = None
 
     def get(self, key: str) -> bytes | None:
-        """Return the content stored under `key`, or None if it is absent, unreadable or corrupt."""
+        """Return the content for `key`, or None if it is absent, unreadable or damaged."""
         path = self._path(key)
         try:
             stored = path.read_bytes()
@@ -61,7 +58,7 @@ class Cache:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Store `content` under `key`. If it cannot be stored, log one warning and continue."""
+        """Store `content` for `key`. If the folder cannot be written, log a warning once."""
         try:
             self._write(self._path(key), hashlib.sha256(content).digest() + content)
         except OSError as error:
@@ -88,22 +85,19 @@ class Cache:
             self._evict()
 
     def _evict(self) -> None:
-        """Delete the least recently used entries until a tenth of the limit is free.
-
-        The free tenth has the effect that few writes cause deletions.
-        """
+        """Delete the least recently used entries until a tenth of the limit is free, so that few writes need this."""
         entries = sorted(self._entries())
         total = sum(size for _, size, _ in entries)
         for _, size, path in entries:
             if total <= 0.9 * self.limit_bytes:
                 break
-            with contextlib.suppress(OSError):  # an entry that cannot be removed does not block the others
+            with contextlib.suppress(OSError):  # deletes the remaining entries even if this one cannot be deleted
                 path.unlink(missing_ok=True)
                 total -= size
         self._held_bytes = total
 
     def _entries(self) -> Iterable[tuple[float, int, Path]]:
-        """Yield (last use, bytes, path) of every file, including left-over temporary files."""
+        """Yield (time of last use, size in bytes, path) of every file, including old temporary files."""
         for path in self.folder.glob("??/*"):
             with contextlib.suppress(OSError):
                 status = path.lstat()
@@ -118,7 +112,7 @@ class Cache:
             reason = error.strerror or str(error)
             self.warning = (
                 f"the cache folder {self.folder} cannot be written ({reason}). Without it, everything is "
-                "compiled again: free some space, or give `kernel-evo worker` another folder with --cache"
+                "compiled again; free disk space, or choose a different folder with `kernel-evo worker --cache`"
             )
             if self.folder not in _warned:
                 _warned.add(self.folder)

@@ -1,9 +1,9 @@
-"""Cache of artefacts, so that every unit is compiled once on this machine.
+"""Compiles units through a cache, so that every unit is compiled once on a machine.
 
-The files that a compilation reads are known only after the compilation. An entry therefore has two parts, as in
-ccache's direct mode (https://ccache.dev/manual/latest.html#_the_direct_mode). The first part, stored under the unit,
-lists the files that the compiler read, and the paths at which it found no file. The second part is the artefact, stored
-under the unit and the contents of the files that were read.
+The files that a compilation reads are known only after the compilation. There are therefore two entries per unit, as in
+ccache's direct mode (https://ccache.dev/manual/latest.html#_the_direct_mode). The key of the first entry depends on the
+unit. The entry lists the files that the compiler read, and the paths at which it found no file. The key of the second
+entry, the artefact, also depends on the contents of these files.
 """
 
 import json
@@ -42,7 +42,7 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
     - The source tests for headers whose names only a preprocessor can determine.
 
     Raises:
-        MachineExhausted: the disk is full, which is not a fault of the unit.
+        MachineExhausted: the compiler failed because the disk is full.
     """
     question = _question(compiler, unit)
     found = None if question is None else cache.get(question)
@@ -74,9 +74,9 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
 
 
 def _question(compiler: Compiler, unit: Unit) -> str | None:
-    """Return the key of an entry's first part, or None if the header folders have too many files.
+    """Return the key of a unit's first entry, or None if there are too many files in the header folders.
 
-    The key depends on the unit and on the names of all files in the header folders.
+    The key depends on the unit, and on the names of all files in the header folders.
     """
     offered = [digest_of_names(str(folder), lasting=True) for folder in unit.folders]
     offered += [digest_of_names(folder) for folder in header_folders(unit.placed_flags)]
@@ -97,11 +97,7 @@ def _question(compiler: Compiler, unit: Unit) -> str | None:
 
 
 def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> list[str] | None:
-    """Return the paths at which no file exists, but at which a new file would change the build. Return None if these
-    paths are unknown.
-
-    A header in quotes is first searched in the folder of the file that includes it.
-    """
+    """Return the paths at which no file exists, but at which a new file would change the build, or None if unknown."""
     default = tuple(f"{folder}{os.sep}" for folder in searched)
     read = [*_read_outside_systems(reads)]
     tested = {path: asked_headers(Path(path).read_text(encoding="utf-8", errors="replace")) for path in read}
@@ -115,7 +111,7 @@ def _vacancies(reads: Sequence[str], searched: Sequence[str], unit: Unit) -> lis
 
 
 def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
-    """Yield the headers that were read, except headers of the system and of CUDA."""
+    """Yield the headers among the read files, except those of the system and of CUDA."""
     known: dict[Path, bool] = {}
     for path in reads:
         folder = Path(path).parent
@@ -126,18 +122,18 @@ def _read_outside_systems(reads: Sequence[str]) -> Iterator[str]:
 
 
 def _key(question: str, portable: Sequence[Sequence[str]], unit: Unit) -> str | None:
-    """Return the key of the artefact, from the contents of all files that were read, or None if these are unknown."""
+    """Return the key of a unit's second entry, or None if the contents of the read files are unknown."""
     digests = digests_of_files(_places(portable, unit))
     return None if digests is None else cache_key("binary", question, *digests)
 
 
 def _places(portable: Sequence[Sequence[str]], unit: Unit) -> list[str]:
-    """Return the paths of the files that `_portable` described, for a unit."""
+    """Return the paths of files that `_portable` described."""
     return [f"{unit.folders[int(folder_index)]}/{name}" if folder_index else name for folder_index, name in portable]
 
 
 def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
-    """Return each file as (index of its folder in the unit, path in that folder). Other files have an empty index."""
+    """Return each file as (index of its folder in `Unit.folders`, relative path), or as ("", absolute path)."""
     roots = [
         (str(index), f"{root}{os.sep}")
         for index, folder in enumerate(unit.folders)
@@ -147,7 +143,7 @@ def _portable(names: Sequence[str], unit: Unit) -> list[tuple[str, str]]:
 
 
 def _plain(name: str) -> str:
-    """Return a path without ``..``, unless a symbolic link would make it another file."""
+    """Return a path without ``..``, unless this would give a different file because of a symbolic link."""
     plain = os.path.normpath(name)
     return plain if os.path.realpath(plain) == os.path.realpath(name) else name
 
@@ -176,11 +172,10 @@ _OF_NVCC = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 
 def surroundings(*, nvcc: bool = False) -> str:
-    """Return the environment variables that affect compilers, as one text with ``NAME=value`` for each variable that is
-    set.
+    """Return the environment variables that affect compilers, as a text with ``NAME=value`` for each one that is set.
 
     Args:
-        nvcc: True to include the variables that affect only nvcc.
+        nvcc: True to include the variables that only affect nvcc.
     """
     names = (*_OF_C, *_OF_NVCC) if nvcc else _OF_C
     return "".join(f" {name}={os.environ[name]}" for name in names if name in os.environ)

@@ -1,9 +1,7 @@
 """Digests of the files that compilations read, and paths at which a new header would change a build.
 
-A compiler searches for a header in one folder after another. A binary therefore depends on the files that were read,
-and on the absence of files in earlier folders. The direct mode of ccache does not detect new files in earlier folders
-(https://ccache.dev/manual/latest.html#_the_direct_mode). This module detects them, because it also records the paths of
-absent files.
+A compiler searches for a header in several folders, one after the other. A binary therefore depends on the files that
+were read, and on the absence of files in earlier folders.
 """
 
 import hashlib
@@ -15,10 +13,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 MAX_NAMES = 20_000
-"""Maximum number of files below header folders. Listing more files would cost more than compiling."""
+"""Maximum number of files below header folders. Listing more files would take longer than compiling."""
 
 _SETTLED_S = 2.0
-"""Age in seconds from which the times of a file will show a new change. File systems have coarse clocks."""
+"""Age in seconds from which a change of a file certainly changes its times. File systems have coarse clocks."""
 
 _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 """Matches a file name in Make's syntax, with escapes."""
@@ -26,11 +24,13 @@ _NAME = re.compile(r"(?:\\[ #\\]|[^\s])+")
 _LIBRARY = re.compile(r"\.(?:a|o|dylib|so(?:\.\d+)*)$")
 _ABSENT = "absent"
 _known: dict[str, tuple[tuple[int, ...], str | None]] = {}
-"""State (times, size, inode) and digest by path. The digest is None if the file can cause other files to be read."""
+"""State (times, size, inode) and digest of files by path. The digest is None if the compiler may read further files
+because of this file, without reporting them.
+"""
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """Return the SHA-256 of each file, in order, or None if a file can cause unlisted files to be read."""
+    """Return the SHA-256 of each file, or None if a compiler may read further files because of one of them."""
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -41,7 +41,7 @@ def digests_of_files(paths: Sequence[str]) -> list[str] | None:
 
 
 def listed_files(dependencies: Path) -> list[str] | None:
-    """Return the absolute paths in a dependency file in Make's syntax, or None if the file does not exist."""
+    """Return the absolute paths in a dependency file (in Make's syntax), or None if there is no such file."""
     try:
         text = dependencies.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def listed_files(dependencies: Path) -> list[str] | None:
 
 
 def new_since(time_s: float, paths: Iterable[str]) -> bool:
-    """Return True if a file changed at or after this time, so that the content that was read is unknown."""
+    """Return True if a file changed at or after a time (Unix time in seconds)."""
     for path in paths:
         try:
             status = Path(path).stat()
@@ -66,11 +66,10 @@ def new_since(time_s: float, paths: Iterable[str]) -> bool:
 def digest_of_names(folder: str, *, lasting: bool = False) -> str | None:
     """Return a digest of the names of all files below a folder, or None if there are too many files.
 
-    The names of files that no compiler has read also matter, because a compiler may read a new file in place of a
-    header from a later folder.
+    All names matter, because a compiler may read a new file instead of a header from a later folder.
 
     Args:
-        lasting: True if the folder does not change while the process runs.
+        lasting: True if the folder does not change while this process runs.
     """
     return _lasting(folder) if lasting else _names(folder)
 
@@ -120,16 +119,13 @@ def is_library(path: str) -> bool:
 
 
 def _names_libraries(path: str, content: bytes) -> bool:
-    """Return True if a file is a linker script or a thin archive outside the system folders.
-
-    The linker also reads the files that such a file lists.
-    """
+    """Return True if a file outside the system folders is a linker script or thin archive, which lists other files."""
     return not path.startswith(("/usr/", "/lib")) and (content.startswith(b"!<thin>") or b"\0" not in content)
 
 
 def assembler_reads(content: bytes) -> bool:
-    """Return True if assembler code in a source may read files, which the compiler does not report."""
-    joined = re.sub(rb'"\s*"', b"", content)  # adjacent string literals are joined
+    """Return True if inline assembly in a source may read files. Compilers do not report these files."""
+    joined = re.sub(rb'"\s*"', b"", content)  # a compiler joins adjacent string literals
     return re.search(rb"incbin|\.include\s*\\?[\"']|\.macro\b", joined) is not None
 
 
@@ -138,12 +134,12 @@ def _hashed(content: bytes) -> str:
 
 
 _UNSEEN = re.compile(r"(?:\\|\?\?/)\r?\n|/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
-"""Matches line continuations and comments, which a preprocessor removes first."""
+"""Matches line continuations and comments, which a preprocessor removes before it expands macros."""
 
 _ASKS = re.compile(r"""\b__has_(?:embed\b|include(?:_next)?\b(?:\s*+\(\s*+(?:"([^"\n]+)"|<([^>\n]+)>))?)""")
 _TESTED = re.compile(r"(?:\bdefined\s*\(?|\#\s*(?:ifdef|ifndef|elifdef|elifndef|undef)\s)\s*\Z")
 _NEAR = 80
-"""Characters before a word among which `_TESTED` is looked for."""
+"""Number of characters before a word in which `_TESTED` is searched."""
 
 _LISTED = re.compile(r'^ignoring nonexistent directory "(.+)"$')
 _BEGINS, _ENDS = ("#include ", "search starts here:"), "End of search list."
@@ -153,8 +149,8 @@ _OWN_FRAMEWORKS = " (framework directory)"
 def asked_headers(source: str) -> list[str] | None:
     """Return the headers that a source tests with ``__has_include``.
 
-    Return None if a macro forms a name, or if the source uses ``__has_embed``, whose value depends on the content of a
-    file that the compiler need not report.
+    Return None if a macro determines a header's name, or if the source uses ``__has_embed``, whose value depends on the
+    contents of a file that the compiler need not report.
     """
     plain = _UNSEEN.sub(lambda seen: " " if seen[0].startswith("/") else "", source)
     found = _ASKS.finditer(plain)
@@ -167,12 +163,12 @@ def asked_headers(source: str) -> list[str] | None:
 def vacancies(reads: Iterable[str], asked: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return the paths at which no file exists, but at which a compiler would read a new file.
 
-    If parent folders of a path are missing, the topmost missing folder is listed instead. A symbolic link without a
-    target counts as absent, as it does for a compiler.
+    If parent folders of a path are missing, the topmost missing folder is returned instead. A symbolic link without a
+    target counts as absent.
 
     Args:
         reads: absolute paths of the files that were read.
-        asked: names or absolute paths of the headers whose presence the sources test.
+        asked: names or absolute paths of the headers that the sources test with ``__has_include``.
         folders: absolute paths of the header folders, in any order.
     """
     read = {os.path.normpath(path) for path in reads}
@@ -187,12 +183,12 @@ def vacancies(reads: Iterable[str], asked: Iterable[str], folders: Sequence[str]
 
 
 def all_vacant(paths: Iterable[str]) -> bool:
-    """Return True if all paths are absent."""
+    """Return True if no file or folder exists at any of the paths."""
     return not any(Path(path).exists() for path in paths)
 
 
 def search_list(said: str) -> Iterator[str]:
-    """Yield the header folders in the output of ``cc -E -v``, including missing folders."""
+    """Yield the header folders that ``cc -E -v`` printed, including missing folders."""
     listing = False
     for line in said.splitlines():
         if (absent := _LISTED.match(line)) is not None:
@@ -206,7 +202,7 @@ def search_list(said: str) -> Iterator[str]:
 
 
 def _below(path: str, roots: Iterable[str]) -> str | None:
-    """Return the path of a file relative to a folder, of which all paths are given, or None if the file is outside."""
+    """Return the path of a file relative to a folder, or None if it is outside. `roots` are paths of the folder."""
     for root in roots:
         if path.startswith(f"{root}{os.sep}"):
             return path[len(root) + 1 :]
@@ -214,7 +210,7 @@ def _below(path: str, roots: Iterable[str]) -> str | None:
 
 
 def _missing(path: str, exists: Callable[[str], bool]) -> str | None:
-    """Return the topmost missing folder of a path, or the path itself, or None if the path exists."""
+    """Return the topmost missing parent folder of a path, or the missing path itself, or None if the path exists."""
     folder = _above(path)
     if exists(folder):
         return None if exists(path) else path

@@ -1,8 +1,8 @@
-"""Finds tunables without effect. It compiles configs that differ in one tunable, and compares their kernels.
+"""Finds tunables without effect, by compiling configs that differ in one tunable and comparing their kernels.
 
 A tunable without effect makes the space larger and the search longer, and is often a typing error. Comparing binaries
 finds all causes: the source does not contain the tunable's name, a header redefines the name, or the source assigns the
-name and never uses it. `Effects.warnings` also reports files that a kernel names but cannot access.
+name and never uses it. `Effects.warnings` also reports files that a kernel uses but cannot access.
 """
 
 import os
@@ -40,17 +40,17 @@ from workers.build.families import Assignment
 from workers.build.rendering import RENDERER
 
 VALUES = 3
-"""Maximum number of values of a tunable that are compared with its default."""
+"""Maximum number of values of a tunable that are compared with its default value."""
 
 CONTEXTS = 12
-"""Number of further configs in which a tunable is tested that has no effect at the default config."""
+"""Maximum number of further configs in which a tunable is tested if it has no effect in the default config."""
 
 MOST_S = 3.0
-"""Time limit of the check in seconds. Tunables that were not checked in this time are not reported."""
+"""Time limit of the check in seconds. Tunables that were not checked before are not reported."""
 
 _KEPT = 64
 _DEBUG = re.compile(r"-g\w*|-?-generate-line-info|-lineinfo|-?-device-debug|-G")
-"""Flags that store text or line numbers of the source in the binary, so that comments would change it."""
+"""Flags for debugging, with which even a comment in the source would change the binary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +58,8 @@ class Idle:
     """A tunable for which all tested values gave the same kernel.
 
     Attributes:
-        values: number of values that were compared with the default value, while all other tunables had their default
-            values.
+        tunable: name of the tunable.
+        values: number of values that were compared with the default value in the default config.
         contexts: number of further configs in which a changed value of the tunable gave the same kernel.
     """
 
@@ -73,7 +73,7 @@ class OutOfTime(Exception):
 
 
 def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tuple[Idle, ...]:
-    """Return the tunables without effect. Changing the value of such a tunable does not change the kernel.
+    """Return the tunables whose values do not change the kernel.
 
     Args:
         differ: function that returns True if two configs give different kernels. If it raises `OutOfTime`, the check
@@ -95,16 +95,14 @@ def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tup
 
 
 def _neighbours_of(space: Space, config: Config, name: str) -> list[Config]:
-    """Return at most `VALUES` valid configs that differ from `config` only in the tunable `name`. The configs have the
-    last, the first and the middle value of the tunable.
-    """
+    """Return at most `VALUES` valid configs that differ from `config` only in the tunable `name`."""
     found = [each for each in space.neighbours(config, "hamming") if each[name] != config[name]]
     indices = dict.fromkeys((len(found) - 1, 0, len(found) // 2)) if found else {}
     return [found[index] for index in indices][:VALUES]
 
 
 def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
-    """Yield pairs of configs that differ only in this tunable. In each pair, one or all other tunables are changed."""
+    """Yield pairs of configs that differ only in the tunable `name`, with different values of the other tunables."""
     changed = [
         [each for each in space.neighbours(default, "hamming") if each[other] != default[other]]
         for other in space.names
@@ -118,10 +116,10 @@ def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config
 
 
 class Effects:
-    """Finds warnings about the tunables of searches. Several threads may use one object.
+    """Checks the tunables of searches. Thread-safe.
 
     Args:
-        compiler: function that creates the compiler when it is first needed.
+        compiler: function that returns the compiler. It is called on demand.
     """
 
     def __init__(self, compiler: Callable[[], Compiler], cache: Cache) -> None:
@@ -133,8 +131,7 @@ class Effects:
     def warnings(self, work: Assignment) -> tuple[str, ...]:
         """Return a warning for each tunable without effect, and for each file that the kernel cannot access.
 
-        The warnings are computed once per searched problem. Configs that do not compile or take too long are skipped,
-        so that the check delays a search by a few seconds at most.
+        The warnings are computed once per searched problem. The check takes at most about `MOST_S`.
         """
         terms = work.terms
         key = f"{terms.family.digest} {problem_key(terms.problem)} {terms.device!r} {terms.objective!r}"
@@ -151,16 +148,13 @@ class Effects:
             found = idle_tunables(space, kernels.differ)
             implementation = family.implementation(terms.device.kind)
             return tuple(_sentence(each, work.copy.package, implementation, kernels.log) for each in found)
-        except (EvoError, OSError, OutOfTime):  # the trials report this error
+        except (EvoError, OSError, OutOfTime):  # the trials report errors
             return ()
 
 
 @dataclass(kw_only=True)
 class _Kernels:
-    """Kernels of one search by config. A kernel is compiled when it is first compared.
-
-    The attribute `log` contains the output of all compilations.
-    """
+    """Compiles and compares the kernels of configs. `log` contains the output of all compilations."""
 
     work: Assignment
     compiler: Compiler
@@ -177,7 +171,7 @@ class _Kernels:
             raise OutOfTime
         try:
             (first, called), (second, otherwise) = self._unit(one), self._unit(other)
-        except EvoError:  # a value that cannot be rendered has an effect
+        except EvoError:  # one of the configs cannot be rendered
             return True
         if called != otherwise:
             return True
@@ -186,7 +180,7 @@ class _Kernels:
         return self._digest(first) != self._digest(second)
 
     def _unit(self, config: Config) -> tuple[Unit, str]:
-        """Return the unit of a config, without flags that store source text in the binary, and its launch as text."""
+        """Return the unit of a config, without flags for debugging, and its launch and arguments as text."""
         terms, copy = self.work.terms, self.work.copy
         candidate = copy.family.candidate(config, terms.problem, terms.device, terms.objective)
         source = RENDERER.render(copy.package, terms.device.kind, config, terms.problem, candidate.derived)
@@ -203,7 +197,7 @@ class _Kernels:
         result: Artefact | CompileFailed = compile_cached(self.compiler, self.cache, unit, timeout_s=limit_s)
         self.log = f"{self.log}\n{result.log.replace(f'{self.work.copy.folder}/', '')}"
         if isinstance(result, CompileFailed):
-            if _now_s() >= self.ends_s:  # the time limit ended it, which is not a fault of the config
+            if _now_s() >= self.ends_s:  # the time limit of the check ended the compilation
                 raise OutOfTime
             return None
         return result.digest
@@ -223,9 +217,9 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
     for found in REDEFINED.finditer(log):
         if macro in (found["gcc"], found["nvrtc"]):
             place = f"{found['file']}:{found['a'] or found['b']}"
-            return f"{place} redefines it; write `#ifndef {macro}` in the line before and `#endif` in the line after it"
+            return f"{place} redefines it; write `#ifndef {macro}` in the line before and `#endif` in the line after"
     if not implementation.becomes_macro(name):
-        return f"It is not among the `macros` of family.toml; add it there, or remove it from {table}"
+        return f"It is not in the list `macros` of family.toml; add it there, or remove it from {table}"
     used = used_names(package, implementation.kind)
     if macro not in used and name not in implementation.reach(used):
         meant = get_close_matches(macro, sorted(used), n=1, cutoff=0.7)
@@ -235,7 +229,7 @@ def _remedy(name: str, package: Package, implementation: Implementation, log: st
 
 
 def _files_in_private_folders(work: Assignment) -> tuple[str, ...]:
-    """Return a warning for each file that a CPU kernel names but cannot access."""
+    """Return a warning for each file that a CPU kernel uses but cannot access."""
     kind, package = work.terms.device.kind, work.copy.package
     if not kind_of(kind).on_host:
         return ()
@@ -249,10 +243,10 @@ def _now_s() -> float:
 
 
 _NAMED = re.compile(r'"(/[^"\\\n]{1,1000})"')
-"""Matches an absolute path in a string literal of a source or of a flag."""
+"""Matches an absolute path in a string literal of a source or flag."""
 
 _ASKS = re.compile(r"\baccess\s*\(")
-"""Matches calls of access(), the only function about files that kernels may call."""
+"""Matches calls of ``access()``, the only function for files that kernels may call."""
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
@@ -261,10 +255,10 @@ MOST = 3
 
 
 def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a warning for each path in a source or flag that is below a folder without execute permission for others.
+    """Yield a warning for each path in a source or flag that is below a folder that other users may not enter.
 
-    Nothing is yielded in two cases: the source never calls ``access()``, or the worker does not run as root. In the
-    second case, kernels run as the user of the worker and can enter the same folders.
+    Nothing is yielded if the source never calls ``access()``, or if the worker does not run as root. Without root,
+    kernels run as the worker's user and can enter the same folders.
     """
     if os.geteuid() != 0 or not _ASKS.search(source):
         return
@@ -273,8 +267,8 @@ def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator
     closed = [(path, folder) for path in named if (folder := _closed(path)) is not None]
     for path, folder in closed[:MOST]:
         yield (
-            f"The kernel names {path} but cannot access it: kernels of a root worker run as another user, who may not "
-            f"enter {folder}. Let others enter it, chmod o+x {quoted(str(folder))}, or run the worker as another user."
+            f"The kernel cannot access {path}: the worker runs as root, so kernels run as a different user, who may "
+            f"not enter {folder}. Allow it with chmod o+x {quoted(str(folder))}, or do not run the worker as root."
         )
 
 

@@ -1,4 +1,4 @@
-"""Families that leases refer to. They are found on this machine or fetched from the service, and checked by digest."""
+"""Finds the families of leases on this machine, or fetches them from the service, and checks their digests."""
 
 import codecs
 import shutil
@@ -19,7 +19,7 @@ from templates.registry import INCLUDE, REFERENCE, Package, find, is_path
 from workers.build import Unit
 
 Fetch = Callable[[str], bytes]
-"""Function that returns the ZIP of the family with a digest."""
+"""Function that returns the ZIP file of the family with the given digest."""
 
 
 def is_bundle(ref: FamilyRef) -> bool:
@@ -27,7 +27,7 @@ def is_bundle(ref: FamilyRef) -> bool:
 
 
 def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
-    """Write the files of a family below `folder`, and return the folder of the family.
+    """Fetch a family, write its files below `folder`, and return the folder of the family.
 
     Raises:
         EvoError: the service does not have the family, or the fetched files do not match the digest.
@@ -46,16 +46,15 @@ def lay_out(ref: FamilyRef, fetch: Fetch, folder: Path) -> Path:
 
 
 class FamilyMismatch(EvoError, LookupError):
-    """This machine does not have the exact family of a lease, so it cannot do the job."""
+    """This machine has no family with the digest in a lease, so it cannot execute the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """A copy of a family's files, made when the digest of the family was checked. Later edits of the family do not
-    change the copy.
+    """A family and a copy of its files, which later edits of the family do not change.
 
     Attributes:
-        folder: folder with reference.py and all files that sources include.
+        folder: folder of the copy, with reference.py and all files that sources include.
     """
 
     package: Package
@@ -89,12 +88,12 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """Terms of a search, with its family.
+    """Terms of a search, with the family of its candidates.
 
     Attributes:
-        timed_only: True if correctness is checked on the timed inputs only.
-        incumbent: family of the incumbent in a confirmation, if the incumbent belongs to another variant. None if it
-            belongs to `copy`.
+        timed_only: True to use only the case that is timed.
+        incumbent: family of the incumbent in a confirmation if it belongs to a different variant than the challenger,
+            else None.
     """
 
     terms: SearchTerms
@@ -103,25 +102,25 @@ class Assignment:
     incumbent: Copy | None = None
 
     def built_as(self, role: str) -> "Assignment":
-        """Return the assignment for building the kernel of a role. An incumbent may belong to another variant."""
+        """Return the assignment for building a kernel. `role` is e.g. ``challenger`` or ``incumbent``."""
         return self if role != "incumbent" or self.incumbent is None else replace(self, copy=self.incumbent)
 
     @cached_property
     def cases(self) -> tuple[CaseProblem, ...]:
-        """All correctness cases, the searched problem first. They are the same for all trials of the search."""
+        """All correctness cases, the searched problem first."""
         cases = self.copy.family.case_problems(self.terms.problem, self.terms.device.kind)
         return cases[:1] if self.timed_only else cases
 
 
 KEPT = 256
-"""Maximum number of copies, far more than the jobs of a worker need. A dropped copy is created again if needed."""
+"""Maximum number of copies that are kept, far more than the concurrent jobs of a worker need."""
 
 
 class Families:
-    """Finds families by reference, and keeps copies of them in a folder of this process.
+    """Finds families, and keeps copies of their files in a folder of this process.
 
     Args:
-        fetch: function that fetches uploaded families. If None, only families on this machine are found.
+        fetch: function that fetches families from the service. If None, only families on this machine are found.
     """
 
     def __init__(self, folder: Path, fetch: Fetch | None = None) -> None:
@@ -134,17 +133,17 @@ class Families:
         """Return a copy of the family with exactly this digest.
 
         Raises:
-            FamilyMismatch: the family is missing on this machine or has a different digest, or the copy cannot be
-                written.
-            ServiceUnreachable, ServiceError: the service cannot be reached, or answers with an error.
+            FamilyMismatch: the family is missing, or has a different digest, or the copy cannot be written.
+            ServiceUnreachable: the service cannot be reached.
+            ServiceError: the service replied with an error.
         """
         with self._finding:
             try:
                 return self._copies.get(ref.digest, lambda: self._copy(self._find(ref)))
-            except EvoError:  # some are subclasses of OSError
+            except EvoError:  # some errors of kernel-evo are subclasses of OSError
                 raise
             except OSError as error:
-                reason = f"family {ref.name} cannot be kept in {self._folder}: {error.strerror or error}"
+                reason = f"family {ref.name} cannot be copied to {self._folder}: {error.strerror or error}"
                 raise FamilyMismatch(reason) from error
 
     def add(self, package: Package) -> Copy:
@@ -160,7 +159,7 @@ class Families:
         try:
             where = self._where(ref)
             package = find(where)
-        except (ServiceUnreachable, ServiceError):  # says nothing about the family
+        except (ServiceUnreachable, ServiceError):  # not a fault of the family
             raise
         except EvoError as error:
             raise FamilyMismatch(f"family {ref.name} is not usable on this machine: {error}") from error
@@ -172,10 +171,10 @@ class Families:
         return package
 
     def _where(self, ref: FamilyRef) -> str:
-        """Return the name or path under which this machine finds the family."""
+        """Return the name or path of the family on this machine. Fetch the family if necessary."""
         if is_bundle(ref):
             if self._fetch is None:
-                raise NotFound("it was uploaded to a service, which this machine cannot reach")
+                raise NotFound("it was uploaded to a service, and this process cannot fetch it")
             return str(lay_out(ref, self._fetch, self._folder / "bundles"))
         if ref.location is None and is_path(ref.name):
             raise NotFound("its name is a path; give a path as the location")
@@ -186,5 +185,5 @@ class Families:
         for name, content in package.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.removeprefix(codecs.BOM_UTF8))  # NVRTC refuses headers that begin with one
+            path.write_bytes(content.removeprefix(codecs.BOM_UTF8))  # NVRTC rejects such headers
         return Copy(package=package, folder=folder)

@@ -1,7 +1,7 @@
-"""A compiled kernel with the data needed to call it, and the mechanisms of a kernel.
+"""A compiled kernel with the data that is needed to call it, and the mechanisms that a binary uses.
 
-Mechanisms are hardware features that a kernel uses, such as tensor cores. They are read from the kernel's instructions.
-Variants with equal mechanisms share a niche of the population.
+Mechanisms are hardware features such as tensor cores, and are recognised by the kernel's instructions. Variants with
+equal mechanisms are in the same niche.
 """
 
 import re
@@ -25,13 +25,12 @@ class Argument:
     """One parameter of a kernel, for one problem.
 
     Attributes:
-        dtype: dtype, e.g. ``float32``.
+        dtype: name of the dtype, e.g. ``float32``.
         shape: number of elements per dimension. Empty for a scalar.
-        value: value of a scalar, or None for a buffer.
-        alignment: alignment in bytes that the kernel may rely on, in addition to the alignment of the dtype.
-        init: value of every element before a call, or None if the value is unspecified.
-        init_timed: True if the time of a call includes filling the buffer with `init`. False if the buffer is filled
-            before the call.
+        value: value of a scalar, or None for an array.
+        alignment: minimum alignment in bytes that the kernel may rely on, if it is larger than that of the dtype.
+        init: value that every element must have before a call, or None if any contents are allowed.
+        init_timed: True if the call fills the array with `init`, as part of its time. False if the caller fills it.
     """
 
     name: str
@@ -45,17 +44,17 @@ class Argument:
 
     @property
     def drawn(self) -> bool:
-        """True if the contents come from the inputs of the case."""
+        """True if the argument is an input, whose contents reference.py draws."""
         return self.role in DRAWN
 
     @property
     def judged(self) -> bool:
-        """True if the contents are compared with the reference."""
+        """True if the argument is an output, whose contents are checked."""
         return self.role in JUDGED
 
     @property
     def written(self) -> bool:
-        """True if the kernel may write to the buffer."""
+        """True if the kernel may write to the array."""
         return self.role not in ("input", "scalar")
 
     @property
@@ -65,16 +64,16 @@ class Argument:
 
     @property
     def filled(self) -> bool:
-        """True if the call first fills the buffer with `init`."""
+        """True if the call first fills the array with `init`."""
         return self.init is not None and self.init_timed
 
     @property
     def pattern(self) -> bytes:
-        """Eight bytes with elements equal to `init`, which must not be None."""
+        """Eight bytes that consist of elements equal to `init`, which must not be None."""
         return np.repeat(encoded(np.asarray([self.init]), self.dtype).astype(self.stored), 8).tobytes()[:8]
 
     def initial_bytes(self) -> bytes:
-        """Return the contents of a buffer in which all elements equal `init`."""
+        """Return the bytes of an array in which all elements equal `init`."""
         return (self.pattern * -(-self.bytes // 8))[: self.bytes]
 
     @property
@@ -83,7 +82,7 @@ class Argument:
 
     @property
     def stored(self) -> "np.dtype[Any]":
-        """NumPy dtype of arrays for the argument."""
+        """NumPy dtype in which the argument is stored."""
         return stored(self.dtype)
 
     @property
@@ -93,7 +92,7 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFile:
-    """A binary with the data needed to call it on the problem of one case."""
+    """A binary, with the data that is needed to call it for the problem of one case."""
 
     path: str
     entry: str
@@ -102,7 +101,7 @@ class KernelFile:
 
     @property
     def steps(self) -> tuple["Step", ...]:
-        """Launches of a call, in order. Empty for a plain function call."""
+        """Launches of one call, in order. Empty for a plain function."""
         return steps(self.entry, self.arguments, self.launch)
 
 
@@ -116,10 +115,10 @@ class Step:
 
 
 def dynamic_shared_bytes(launches: Sequence[Step]) -> dict[str, int]:
-    """Return the maximum dynamic shared memory of the launches of each function, in bytes by function name.
+    """Return the maximum dynamic shared memory in bytes over all launches of a function, by function name.
 
-    A function with more than 48 KiB of static and dynamic shared memory needs an attribute that permits this size. A
-    function has only one such attribute, so it must be set to the maximum of all launches.
+    A function with more than 48 KiB of shared memory needs an attribute that permits the size. The attribute exists
+    once per function, so it must be set to the maximum over all launches.
     """
     most: dict[str, int] = {}
     for each in launches:
@@ -128,7 +127,7 @@ def dynamic_shared_bytes(launches: Sequence[Step]) -> dict[str, int]:
 
 
 def steps(entry: str, arguments: Sequence[Argument], launch: Launch | None) -> tuple[Step, ...]:
-    """Return the launches of a call of `entry`, in order. The result is empty for a plain function call."""
+    """Return the launches of one call of `entry`, in order. The result is empty for a plain function."""
     by_name = {each.name: each for each in arguments}
     return tuple(
         Step(
@@ -182,14 +181,14 @@ def mechanisms(artefact: Artefact) -> tuple[str, ...]:
 
 
 def of_ptx(text: str) -> tuple[str, ...]:
-    """Return the mechanisms in PTX. ``scalar`` comes first if the PTX has no matrix instructions."""
+    """Return the mechanisms in PTX. The first one is ``scalar`` if the PTX has no matrix instructions."""
     plain = _COMMENT.sub(" ", text)
     found = tuple(name for name, pattern in PTX.items() if re.search(pattern, plain))
     return found if {"mma", "wgmma"} & {*found} else ("scalar", *found)
 
 
 def of_disassembly(text: str) -> tuple[str, ...]:
-    """Return the mechanisms in a disassembled library: vector width, fused multiply-add, threads."""
+    """Return the mechanisms in the disassembly of a library: vector width, fused multiply-add, threads."""
     return tuple(_of_disassembly(text))
 
 

@@ -1,6 +1,6 @@
-"""Checks before any launch whether a CUDA kernel can be launched as its family declares.
+"""Checks whether a CUDA kernel can be launched as its family declares, without launching it.
 
-Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Kernel parameters"; PTX ISA,
+Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Kernel parameters"; PTX ISA,
 "Performance-Tuning Directives" and "Cluster Dimension Directives".
 """
 
@@ -20,7 +20,7 @@ _CLUSTERS_SINCE = 90
 _TENSOR_MAPS_SINCE = 90
 _LONG_PARAMETERS_SINCE = 70
 _PORTABLE_CLUSTER = 8
-"""Maximum cluster size on all GPUs with clusters. Larger clusters need an attribute that launches do not set."""
+"""Maximum number of blocks in a cluster. Larger clusters need an attribute that kernel-evo does not set."""
 
 _SIZES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4}
 _SCALARS = {
@@ -40,9 +40,12 @@ _DIRECTIVE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+([\d,\s]+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One kernel parameter or argument, with its size and alignment in bytes.
+    """A parameter that a kernel declares, or an argument that is passed to it.
 
-    `kind` is ``integer``, ``float`` or ``bytes``. The kind of an argument can also be ``pointer``.
+    Attributes:
+        kind: ``integer``, ``float`` or ``bytes``, for an argument also ``pointer``.
+        size: size in bytes.
+        alignment: alignment in bytes.
     """
 
     kind: str
@@ -52,15 +55,15 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """Requirements on the launch that the code of a kernel declares. An attribute is None if the kernel does not
-    declare the requirement.
+    """Requirements on the launch that the code of a kernel declares. An attribute is None if there is no requirement.
 
     Attributes:
-        most_threads: maximum threads per block (``__launch_bounds__``).
-        block: the only block size that the kernel accepts.
+        parameters: parameters of the kernel, in order.
+        most_threads: maximum number of threads per block (``__launch_bounds__``).
+        block: the only block size that the kernel accepts, (x, y, z).
         cluster: number of blocks per cluster, (x, y, z).
-        counts_clusters: True if the grid counts clusters instead of blocks.
-        dynamic_shared: name of an ``extern __shared__`` array that the kernel uses. Empty if there is none.
+        counts_clusters: True if the grid consists of clusters instead of blocks.
+        dynamic_shared: name of an ``extern __shared__`` array that the kernel uses, or an empty string.
     """
 
     parameters: tuple[Parameter, ...]
@@ -72,10 +75,10 @@ class Declared:
 
 
 def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | LaunchFailed | None:
-    """Return the reason why the driver would refuse a launch or the kernel would misread its parameters, else None.
+    """Return the outcome of a launch that would fail, or whose arguments do not match the kernel, else None.
 
     Args:
-        ptx: PTX of the build. Empty if the declarations of the kernel are unknown.
+        ptx: PTX of the binary, or empty if it is unknown.
     """
     entry, launch, arguments = step.entry, step.launch, step.arguments
     declared = read_declared(ptx.decode(errors="replace"), entry)
@@ -89,7 +92,7 @@ def launch_refusal(ptx: bytes, step: Step, device: Device) -> OverResources | La
 
 
 def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
-    """Return the refusal if a launch names a function that the build lacks, else None."""
+    """Return the outcome of a launch of a function that the source does not define, else None."""
     if not (ptx and step.launch.entry):
         return None
     found = ", ".join(f"`{name}`" for name in entries_in(ptx.decode(errors="replace"))) or "none"
@@ -98,7 +101,7 @@ def _absence(ptx: bytes, step: Step) -> LaunchFailed | None:
 
 
 def read_declared(ptx: str, entry: str) -> Declared | None:
-    """Return the declarations of one kernel in PTX, or None if the PTX does not contain the kernel."""
+    """Return what a kernel in PTX declares, or None if the PTX does not contain the kernel."""
     found = re.search(rf"\.entry\s+{re.escape(entry)}\s*\((.*?)\)(.*?)\{{", ptx, re.DOTALL)
     if found is None:
         return None
@@ -115,7 +118,7 @@ def read_declared(ptx: str, entry: str) -> Declared | None:
 
 
 def _dynamic_shared(ptx: str, begin: int) -> Iterator[str]:
-    """Yield the shared arrays without a size that a function uses. `begin` is the start of its body."""
+    """Yield the names of the dynamic shared arrays that a function uses. `begin` is the start of its body in `ptx`."""
     body = ptx[begin:].partition("\n}")[0]
     names = (name for name in _DYNAMIC_SHARED.findall(ptx) if re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", body))
     return (f"{name}" for name in names)
@@ -138,7 +141,7 @@ def _parameters(text: str) -> Iterator[Parameter]:
 def _limits(
     launch: Launch, arguments: Sequence[Argument], declared: Declared | None, device: Device
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield (resource, used, limit) for each limit of the compute capability and of the kernel."""
+    """Yield (resource, used amount, limit) for each limit of the compute capability and of the kernel."""
     capability = device.limits.get("compute_capability", _LONG_PARAMETERS_SINCE)
     threads = device.limits.get("max_threads", 1024)
     for axis, used, limit in zip("xyz", launch.block, (threads, threads, 64), strict=True):
@@ -181,50 +184,45 @@ def _passed(argument: Argument) -> Parameter:
 def _contradictions(
     entry: str, launch: Launch, arguments: Sequence[Argument], declared: Declared, device: Device
 ) -> Iterator[str]:
-    """Yield a sentence for each contradiction between the declared launch and the kernel. Exceeded limits are not
-    checked here, but in `_limits`.
-    """
+    """Yield a sentence for each contradiction between family.toml and the code of the kernel."""
     if launch.tensor_maps and device.limits.get("compute_capability", _TENSOR_MAPS_SINCE) < _TENSOR_MAPS_SINCE:
         yield (
-            f"{device.architecture} has no tensor maps (sm_{_TENSOR_MAPS_SINCE} and newer have): give the entries of "
-            f'[[cuda.launch.tensor_maps]] `when = "compute_capability >= {_TENSOR_MAPS_SINCE}"`, and the kernel '
-            "another way to copy"
+            f"{device.architecture} has no tensor maps, which sm_{_TENSOR_MAPS_SINCE} introduced. Add "
+            f'`when = "compute_capability >= {_TENSOR_MAPS_SINCE}"` to the entries of [[cuda.launch.tensor_maps]], and '
+            "let the kernel copy without tensor maps on older GPUs"
         )
     if declared.dynamic_shared and not launch.shared_memory_bytes:
         yield (
-            f"`{entry}` uses the `extern __shared__` array `{declared.dynamic_shared}`, and [cuda.launch] gives it no "
-            'memory: state its bytes, e.g. shared_memory = "4 * THREADS"'
+            f"`{entry}` uses the `extern __shared__` array `{declared.dynamic_shared}`, but [cuda.launch] declares no "
+            'memory for it; declare its size in bytes, e.g. shared_memory = "4 * THREADS"'
         )
     names = [*(each.name for each in arguments), *(f"the tensor map of {each.of}" for each in launch.tensor_maps)]
     if len(names) != len(declared.parameters):
         yield (
-            f"`{entry}` takes {len(declared.parameters)} parameters, and family.toml passes {len(names)} "
-            f"({', '.join(names) or 'none'}): declare them in the order of the call, or list them in `arguments`"
+            f"`{entry}` has {len(declared.parameters)} parameters, but family.toml passes {len(names)} "
+            f"({', '.join(names) or 'none'}); declare the parameters in order, or list them in `arguments`"
         )
         return
     for name, passed, taken in zip(names, map(_passed, arguments), declared.parameters, strict=False):
         if _garbled(passed, taken):
             yield (
-                f"`{entry}` takes {_words(taken)}, but family.toml passes `{name}`, {_words(passed)}: "
-                "make the dtypes the same, and the order that of the call"
+                f"`{entry}` takes {_words(taken)}, but family.toml passes `{name}`, {_words(passed)}; "
+                "correct the dtype or the order of the arguments"
             )
     if declared.block is not None and tuple(launch.block) != declared.block:
         only = f"`{entry}` takes only blocks of {declared.block} threads (__block_size__)"
-        yield f"{only}, and [cuda.launch] starts it with {launch.block}: make `block` the same"
+        yield f"{only}, but [cuda.launch] declares {launch.block}; correct `block`"
     if declared.cluster is not None and not declared.counts_clusters:
         for axis, blocks, size in zip("xyz", launch.grid, declared.cluster, strict=True):
             if blocks % size:
                 yield (
-                    f"{blocks} blocks along {axis} are not a multiple of the {size} of a cluster (__cluster_dims__): "
-                    "make `grid` a multiple, and have blocks without work return"
+                    f"{blocks} blocks along {axis} are not a multiple of the cluster size {size} (__cluster_dims__); "
+                    "round `grid` up to a multiple, and let blocks without work return"
                 )
 
 
 def _garbled(passed: Parameter, taken: Parameter) -> bool:
-    """Return True if the type of a passed argument does not match the type of the kernel's parameter.
-
-    The parameter may be a narrower integer than the argument.
-    """
+    """Return True if an argument does not match the kernel's parameter, which may be a narrower integer."""
     if passed.kind == "pointer":
         return taken.size != passed.size or taken.kind == "float"
     mixed = passed.kind != taken.kind and "bytes" not in (passed.kind, taken.kind)

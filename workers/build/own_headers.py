@@ -1,6 +1,4 @@
-"""Finds the headers that belong to a kernel among the files that a compiler read. An export contains these headers
-together with the source.
-"""
+"""Finds the headers that belong to a kernel among the files that a compiler read. An export contains these headers."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -13,16 +11,14 @@ from workers.system.log import log
 
 _SYSTEM = "/usr"
 _TOOLKIT = "cuda_runtime.h"
-"""File that identifies a folder of a CUDA toolkit."""
+"""File by which the folder of a CUDA toolkit is recognised."""
 
 _NO_SOURCES = (".py", ".toml", ".md")
-"""Suffixes of files in a family's folder that are not headers. They are used if a compiler does not report the files
-that it read.
-"""
+"""Suffixes of files in a family's folder that are not headers, in case a compiler does not report what it read."""
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
-    """Return the paths of a kernel's headers, by their names in an export. System and CUDA headers are left out."""
+    """Return the paths of a kernel's headers, except system and CUDA headers, by their names in an export."""
     folders = {} if unit.root is None else {FAMILY: str(unit.root)}
     named = enumerate(header_folders(unit.placed_flags))
     folders |= {str(number): folder for number, folder in named if not everywhere(folder)}
@@ -35,10 +31,7 @@ def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
 
 
 def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the contents of headers by name.
-
-    The result is empty if a header is missing, or if the headers are too many or too large to store with a trial.
-    """
+    """Return the contents of headers by name, or nothing if a header is missing or they are too large for a trial."""
     try:
         total = sum(Path(path).stat().st_size for path in headers.values())
         if len(headers) > MOST_FILES or total > MOST_BYTES:
@@ -59,6 +52,6 @@ def _name(path: str, folders: Mapping[str, str]) -> str | None:
 
 
 def everywhere(folder: str) -> bool:
-    """Return True for a system folder or a folder of a CUDA toolkit, which machines with a compiler have."""
+    """Return True for a system folder or a folder of a CUDA toolkit, which all machines with a compiler have."""
     path = os.path.realpath(folder)
     return path == _SYSTEM or path.startswith(f"{_SYSTEM}/") or Path(path, _TOOLKIT).exists()

@@ -1,18 +1,18 @@
-"""Writes sources that begin with macros for a compiler, and finds macros that headers redefine or remove."""
+"""Handles sources that begin with macros of kernel-evo: writes them to files, and finds macros that headers change."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 _LINE = re.compile(r'^#line 1 "([^"\n]+)"\n', re.MULTILINE)
-"""Separates the macros from a family's source, see `templates.render`."""
+"""Line that separates the macros from a family's source. See `templates.render`."""
 
 
 def write_source(source: str, folder: Path, suffix: str) -> str:
-    """Write a source, and return the name of its file.
+    """Write a source to a file in `folder`, and return the name of the file.
 
-    A compiler that prints a line of a source reads it from the file that ``#line`` names, so that file is written as
-    well. The source with its macros has different line numbers, so it gets a different file name.
+    The family's source without the macros is also written, to the file that ``#line`` names, because compilers print
+    lines of this file in messages.
     """
     name, named = f"kernel{suffix}", _LINE.search(source)
     own = "" if named is None else PurePosixPath(named[1]).name
@@ -29,14 +29,15 @@ _PUSHED = re.compile(r'#pragma push_macro\("(\w+)"\)')
 
 
 def replaced_macros(preprocessed: str, names: Collection[str], *, own: str) -> Iterator[str]:
-    """Yield a warning, in the format of gcc, for each macro of the source that a header redefines or removes.
+    """Yield a warning, in the format of gcc, for each macro of the source that a header redefines or undefines.
 
-    There is no warning in two cases: a header outside the system folders only removes a macro, perhaps after its last
-    use, or ``push_macro`` saves the macro.
+    There is no warning if ``push_macro`` saves the macro, or if a header outside the system folders undefines the
+    macro, perhaps after its last use.
 
     Args:
+        preprocessed: preprocessed source with its macro definitions (``-E -dD``).
         names: macros of the source.
-        own: file name of the source, which defines the macros first.
+        own: file name of the source.
     """
     wanted = {*names}.difference(_PUSHED.findall(preprocessed))
     values, changed = dict[str, str](), dict[str, tuple[str, str]]()
@@ -67,13 +68,10 @@ _LONGEST_HEADER = 1 << 20
 
 
 def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]]:
-    """Return the header and the line of an ``#undef`` for each macro that a header may remove.
+    """Return the header and the line of an ``#undef``, by macro, for each macro that a header may undefine.
 
-    Only macros at the start of the source are considered, and only if the source does not redefine or remove them
-    itself.
-
-    The compiler may skip the ``#undef``, for example because of an ``#if``. `removal_test` shows whether the compiler
-    skips it.
+    Only macros at the start of the source are considered, and only if the source itself does not change them. The
+    compiler may skip the ``#undef``, for example because of an ``#if``. `removal_test` detects this.
     """
     named = _LINE.search(source)
     if named is None or _INCLUDE.search(source, named.end()) is None:
@@ -92,10 +90,10 @@ def removals(source: str, headers: Iterable[Path]) -> dict[str, tuple[Path, int]
 
 
 def removal_test(source: str, names: Iterable[str]) -> str:
-    """Return a source without code. Compiling this source reports which macros the headers change.
+    """Return a source that makes the compiler report the macros that headers change.
 
-    The returned source ends after the last ``#include``, with an ``#error`` for each macro that is undefined or has a
-    different number at this place.
+    It consists of `source` up to the last ``#include``, and an ``#error`` for each macro that is then undefined or has
+    a different number.
     """
     values = dict(_DEFINED.findall(source))
     parts = [source[: max(each.end() for each in _INCLUDE.finditer(source))]]
@@ -108,11 +106,12 @@ def removal_test(source: str, names: Iterable[str]) -> str:
 
 
 def removal_warnings(log: str, places: Mapping[str, tuple[Path, int]], *, own: Collection[Path]) -> Iterator[str]:
-    """Yield a warning, in the format of gcc, for each macro that a header redefines or removes.
+    """Yield a warning, in the format of gcc, for each macro that a header redefines or undefines.
 
     Args:
         log: log of the compilation of `removal_test`.
-        own: folders of the family. A header of the family may remove a macro after its last use.
+        places: result of `removals`.
+        own: folders of the family. A header of the family may undefine a macro after its last use.
     """
     for name, how in dict.fromkeys(_REPORT.findall(log)):
         header, line = places[name]

@@ -1,7 +1,7 @@
-"""Renders templates of variants in a separate process, with limits on time and memory.
+"""Renders templates. Templates of variants are rendered in a separate process, with limits on time and memory.
 
-Jinja2's sandbox protects Python objects from a template, but does not limit the template's time and output. Run as
-``python -m workers.build.rendering``, this module answers each line of JSON with a line of JSON.
+Jinja2's sandbox protects Python objects from a template, but limits neither its time nor its output. The process runs
+``python -m workers.build.rendering``, and answers each line of JSON with a line of JSON.
 """
 
 import json
@@ -25,14 +25,14 @@ from workers.system.sandbox import sandbox_here
 
 RENDERING = "workers.build.rendering"
 LONGEST_S = 10.0
-"""Maximum seconds for rendering one config. One of the largest templates takes 0.1 s."""
+"""Time limit for rendering one config in seconds. One of the largest templates takes 0.1 s."""
 
 _MEMORY_BYTES = 2 << 30
 _packages: LruCache[str, Package] = LruCache(4)
 
 
 class Renderer:
-    """Renders the sources of configs. Templates of variants are rendered in a separate process. Thread-safe."""
+    """Renders the sources of configs. Thread-safe."""
 
     def __init__(self, longest_s: float = LONGEST_S) -> None:
         self._longest_s = longest_s
@@ -41,7 +41,7 @@ class Renderer:
     def render(
         self, package: Package, kind: DeviceKind, config: Config, problem: Problem, derived: Mapping[str, Value]
     ) -> str:
-        """Render a kernel, in a separate process if it is a template of a variant, and return the source.
+        """Return the rendered source of a config. A template of a variant is rendered in a separate process.
 
         Raises:
             RenderError: the template is invalid, or needs too much time or memory.
@@ -62,13 +62,13 @@ class Renderer:
         if answer is None:
             raise RenderError(f"{implementation.file}: takes more than {self._longest_s:g} s to render")
         if isinstance(answer, str):
-            raise RenderError(f"{implementation.file}: the process that renders it ended: {answer}")
+            raise RenderError(f"{implementation.file}: the rendering process ended: {answer}")
         if "text" not in answer:
             raise RenderError(str(answer.get("error")))
         return str(answer["text"])
 
     def _answer(self, question: Mapping[str, object], *, fresh: bool) -> Mapping[str, object] | str | None:
-        """Return the answer of an idle or a new process, see `LineProcess.ask`."""
+        """Return the answer of an idle or a new process. See `LineProcess.ask`."""
         try:
             if fresh:
                 raise queue.Empty
@@ -78,7 +78,7 @@ class Renderer:
         try:
             answer = process.ask(question, self._longest_s)
         except BaseException:
-            process.close()  # otherwise its answer would be read as the answer to the next request
+            process.close()  # its late answer would be taken for the answer to the next request
             raise
         if process.works:
             self._idle.put(process)
@@ -86,7 +86,7 @@ class Renderer:
 
 
 RENDERER = Renderer()
-"""Renderer of all builds in this process. It starts a process at the first template of a variant."""
+"""Renderer for all builds of this process."""
 
 
 def serve() -> None:
@@ -111,7 +111,7 @@ def _answer(line: str) -> Mapping[str, str]:
 
 
 def _package(question: Mapping[str, Any]) -> Package:
-    """Return the package of a request. The latest packages are cached with their parsed templates."""
+    """Return the package of a request. Recent packages are cached with their parsed templates."""
 
     def made() -> Package:
         return Package(

@@ -1,4 +1,4 @@
-"""Finds NVIDIA's libraries and headers, in its Python packages or in the CUDA toolkit of this machine."""
+"""Finds NVIDIA's libraries and headers in its Python packages or in an installed CUDA toolkit."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 
 
 def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
-    """Yield files of NVIDIA's Python packages, e.g. in nvidia/cu13/lib, newest version first.
+    """Yield the files that match `pattern` in NVIDIA's Python packages, e.g. in nvidia/cu13/lib, newest version first.
 
     Packages of CUDA 12 and 13 may both be installed. A library of one version cannot use headers of the other.
     """
@@ -22,16 +22,16 @@ def in_wheels(folder: str, pattern: str) -> Iterator[Path]:
 
 
 def _version(path: Path) -> list[int]:
-    """Return the version in a file name: 13 for ``libnvrtc.so.13``."""
+    """Return the version in a file name as numbers, e.g. [13] for ``libnvrtc.so.13``."""
     return [int(part) for part in path.name.partition(".so.")[2].split(".") if part.isdigit()]
 
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """Return the folders of CUDA's headers. Since CUDA 13, the headers of the C++ library are in a folder of their own.
+    """Return the folders of CUDA's headers. Since CUDA 13, the C++ library has a separate folder.
 
-    PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. If that package is missing,
-    the C++ library of an installed CUDA toolkit with the same major version is used.
+    PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. If the latter is missing, the
+    C++ library of an installed CUDA toolkit with the same major version is used.
     """
     found = sorted({header.parent for header in in_wheels("include", "cuda_runtime.h")})
     folders = [each for root in found or [_TOOLKIT] for each in (root, root / "cccl")]

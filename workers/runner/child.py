@@ -1,6 +1,4 @@
-"""Starts a runner for a slot, perhaps in advance, sends requests to the runner, and kills the runner after a
-time-out.
-"""
+"""Starts a runner, sends requests to it, and kills it after a time-out. Used by slots."""
 
 import contextlib
 import os
@@ -41,11 +39,10 @@ _THREAD_VARIABLES = (
 
 
 class ChildDiedError(EvoError, RuntimeError):
-    """The runner ended before it replied. The message contains the signal or exit status, and the last output of the
-    runner.
+    """The runner ended before it replied. The message contains its exit status or signal, and its last output.
 
     Attributes:
-        killed: True if the runner was ended by a signal that another process may have sent.
+        killed: True if a signal ended the runner, and another process may have sent this signal.
     """
 
     def __init__(self, reason: str, *, killed: bool = False) -> None:
@@ -61,8 +58,7 @@ class Child:
     """One runner process, started by its guardian in a separate session.
 
     Args:
-        threads: number of threads that numeric libraries use in the runner. The libraries read this number when they
-            are loaded.
+        threads: number of threads of numeric libraries in the runner, which read it when they are loaded.
     """
 
     def __init__(self, *, threads: int) -> None:
@@ -82,19 +78,19 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id of the guardian, the leader of the process group."""
+        """Process id of the guardian, which leads the runner's process group."""
         return self._process.pid
 
     @property
     def usable(self) -> bool:
-        """Return True if the runner is running and was not killed."""
+        """True if the runner is running and was not killed."""
         return not self._doomed and self._process.poll() is None
 
     def ask(self, request: Request, timeout_s: float) -> Reply:
         """Send a request and wait for its reply.
 
         Raises:
-            ChildDiedError: the runner ended before it answered.
+            ChildDiedError: the runner ended before it replied, or its reply is malformed.
             ChildTimeoutError: the runner took longer than `timeout_s` and was killed.
         """
         deadline = time.monotonic() + timeout_s
@@ -109,7 +105,7 @@ class Child:
             raise ChildDiedError(reason, killed=sent_from_outside(self._process.returncode)) from None
         except ValidationError as error:
             self.kill()
-            raise ChildDiedError(f"the runner's answer is malformed: {error.errors()[0]['msg']}") from None
+            raise ChildDiedError(f"the runner sent a malformed reply: {error.errors()[0]['msg']}") from None
 
     def kill(self) -> None:
         """Kill the runner and its descendants, and wait for their end. Repeated calls do nothing."""
@@ -153,11 +149,11 @@ class Child:
         return line
 
     def _end_of_runner(self) -> str:
-        """Return how the runner ended, with the end of its output."""
+        """Wait for the end of the runner. Return how it ended, with its last output."""
         how = self._reap()
         self.kill()
         output, found, peak_bytes = self._stderr.text().rpartition(PEAK)
-        if not found:  # the guardian was killed as well
+        if not found:  # the guardian was also killed
             output = peak_bytes
         elif peak_bytes.isdecimal():
             how += f" (peak memory {int(peak_bytes) >> 20} MiB)"
@@ -165,17 +161,15 @@ class Child:
         return f"{how}; it said: {output}" if output else how
 
     def _reap(self) -> str:
-        """Wait for the end of the guardian, which ends with the status of the runner. Return how the runner ended."""
+        """Wait for the end of the guardian, which has the exit status of the runner. Return the status as text."""
         try:
             return ended(self._process.wait(_END_S))
         except subprocess.TimeoutExpired:
-            return "closed its pipes without an answer"
+            return "closed its pipes without a reply"
 
 
 class _Tail:
-    """Reads a stream in a thread and keeps the end of the output. Endless output therefore neither blocks the process
-    nor fills the memory.
-    """
+    """Reads a stream in a thread, and keeps only the last part, so that output neither blocks nor fills memory."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -206,8 +200,9 @@ def _shortened(text: str) -> str:
 
 
 def _watched(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when a process ends, even if child processes keep the pipes of the
-    process open. Return None on systems other than Linux.
+    """Return a descriptor that becomes readable when a process ends, or None on systems other than Linux.
+
+    The pipes of the process may stay open in its child processes.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -218,12 +213,12 @@ def _watched(pid: int) -> int | None:
 def _kill_group(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):  # macOS reports a zombie's group as not permitted
+    except (ProcessLookupError, PermissionError):  # macOS denies signals to the group of an ended process
         return
 
 
 def _environment(base: Mapping[str, str], threads: int) -> dict[str, str]:
-    """Return the daemon's environment with thread counts and the path of this package."""
+    """Return the environment `base` with the thread counts of numeric libraries and the path of this package."""
     threaded = dict.fromkeys(_THREAD_VARIABLES, str(threads))
     return {**keeping_bytecode(base), **threaded, "PYTHONPATH": python_path(base)}
 
@@ -241,11 +236,11 @@ def _close(stream: IO[bytes]) -> None:
 
 
 class Ahead:
-    """A runner that is started in advance. The runner opens no device until `taken` returns it.
+    """A runner that is started in advance and executes one request. It opens no device until `taken` returns it.
 
     Args:
         request: request that the runner executes in advance.
-        limit_s: time limit of the request, in seconds.
+        limit_s: time limit of the request in seconds.
     """
 
     def __init__(
@@ -265,9 +260,7 @@ class Ahead:
         self._thread.start()
 
     def taken(self) -> Child | None:
-        """Wait until the runner is prepared, and return it. If the preparation failed, end the runner and return
-        None.
-        """
+        """Wait until the request has ended, and return the runner. If it failed, end the runner and return None."""
         self.wait()
         if self._ready and self._child.usable:
             return self._child
@@ -275,7 +268,7 @@ class Ahead:
         return None
 
     def wait(self) -> None:
-        """Wait until the runner is prepared or has failed."""
+        """Wait until the request has ended."""
         self._thread.join()
 
     def discard(self) -> None:
@@ -288,5 +281,5 @@ class Ahead:
         with self._interruption.ends(self._child.interrupt):
             try:
                 self._ready = isinstance(self._child.ask(self.request, self._limit_s), Ready)
-            except EvoError:  # the runner that is opened instead reports the reason
+            except EvoError:  # the runner that replaces this one reports the reason
                 self._ready = False

@@ -14,20 +14,21 @@ import psutil
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _FILE_BYTES = 1 << 30
-"""Maximum size of a file in bytes, unless the memory limit is larger. Buffers that kernel processes share are files."""
+"""Maximum size in bytes of a file that a runner writes, unless the memory limit is larger. Shared buffers are files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Channel:
-    """The pipes to the slot, on descriptors that a candidate does not use by accident."""
+    """Pipes to the slot. They have other descriptors than stdin and stdout, which a candidate may use."""
 
     requests: BinaryIO
     replies: BinaryIO
 
 
 def take_channel() -> Channel:
-    """Move the pipes to the slot from standard input and output to new descriptors, and return them. Afterwards, output
-    to stdout goes to stderr, and stdin is empty.
+    """Move the pipes to the slot from stdin and stdout to new descriptors, and return them.
+
+    Afterwards, output to stdout goes to stderr, and stdin is empty.
     """
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -38,30 +39,31 @@ def take_channel() -> Channel:
 
 
 def die_with(parent: int) -> None:
-    """Make this process end when its parent ends. On Linux, the system kills the process. On all other systems, a
-    thread watches the parent.
+    """Make this process end when its parent ends.
+
+    On Linux, the system kills the process. On other systems, a thread watches the parent.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # the parent ended before the call above
         os._exit(1)
 
 
 def adopt() -> None:
-    """Become the parent of processes that a candidate detaches, so that they can be found. Works on Linux only."""
+    """Become the parent of processes that a candidate detaches, so that they can be found. Do nothing outside Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def limit(memory_bytes: int, *, address_space: bool) -> None:
-    """Forbid core files, limit the size of files, and limit the memory that this process may still allocate. The limit
-    is `memory_bytes` or half of the free memory, whichever is smaller.
+    """Forbid core files, limit the size of files, and limit the memory that this process may allocate from now on.
 
     Args:
-        address_space: True to limit the memory by its address space. False for devices whose driver reserves far more
-            addresses than it uses memory. The memory is then not limited.
+        memory_bytes: memory limit in bytes. Half of the free memory is the limit if it is smaller.
+        address_space: True to limit the memory. The limit applies to the address space, so it is impossible (False) if
+            a device's driver reserves far more addresses than it uses memory.
     """
     limit_core()
     _lower("RLIMIT_FSIZE", max(_FILE_BYTES, memory_bytes))
@@ -76,9 +78,7 @@ def limit_core() -> None:
 
 
 def _lower(name: str, value: int) -> None:
-    """Lower the soft and the hard limit of a resource. Do nothing if the system lacks the limit, or refuses the change
-    as macOS does for memory.
-    """
+    """Lower the soft and the hard limit of a resource, if the system supports it. macOS refuses limits of memory."""
     try:
         import resource
     except ImportError:
@@ -91,7 +91,7 @@ def _lower(name: str, value: int) -> None:
     try:
         resource.setrlimit(which, (value, value))
     except (ValueError, OSError) as error:
-        print(f"{name} is not limited here: {error}", file=sys.stderr)  # noqa: T201
+        print(f"{name} cannot be limited here: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _watch(parent: int) -> None:

@@ -1,9 +1,10 @@
-"""The parent process of a runner. If a candidate kills its parent process, only the runner is lost.
+"""Parent process of a runner, which protects the worker from candidates that kill their parent process.
 
 A slot starts the guardian as ``python -m workers.runner.guardian WORKER_PID``. If a candidate kills its parent process
 or its process group, the guardian ends, the system kills the runner, and the slot reports a crash. The worker
-continues. The guardian forks before it imports anything large, and ends with the runner's status. The guardian protects
-only against accidents. A program that kills every process of its user also kills the worker.
+continues. The guardian forks before it imports anything large, and ends with the runner's exit status.
+
+The guardian protects only against accidents. A program that kills all processes of its user also kills the worker.
 """
 
 import os
@@ -14,8 +15,8 @@ from typing import NoReturn
 from workers.runner import confinement
 
 PEAK = "kernel-evo-peak-bytes="
-"""Start of the guardian's last line on standard error: the peak memory of its runner. The slot cannot read this value
-from the system, whose value includes the memory of the worker before the guardian was started.
+"""Start of the guardian's last line on standard error, which states the peak memory of the runner. The slot cannot
+measure this value, because the system's value for the guardian includes memory of the worker.
 """
 
 
@@ -27,7 +28,7 @@ def main(arguments: list[str]) -> NoReturn:
         from workers.runner.process import serve
 
         raise SystemExit(serve(own))
-    # after the fork: on other systems than Linux this takes a thread, and a process with threads should not fork
+    # after the fork, because this starts a thread on some systems, and a process with threads should not fork
     confinement.die_with(int(arguments[0]))
     for pipe in (0, 1):  # the slot must see the runner close them
         os.close(pipe)

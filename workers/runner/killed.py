@@ -1,6 +1,6 @@
-"""Repeats jobs whose processes were killed from outside, because the candidate is not to blame.
+"""Repeats jobs whose processes were killed from outside, which is not the candidate's fault.
 
-An operator, a batch system or the system's out-of-memory killer may end any process of a worker. A kernel can end its
+An operator, a batch system or the system's out-of-memory killer may kill any process of a worker. A kernel can kill its
 own process with the same signals, so a job is repeated only a few times.
 """
 
@@ -16,7 +16,7 @@ from evo.trial.outcome import Crashed, Outcome
 from evo.trial.results import AblateReport, BaselineReport, ConfirmReport, EvaluateReport, Report
 
 MOST_ATTEMPTS = 3
-"""Maximum attempts at one job, each in fresh processes."""
+"""Maximum number of attempts at one job, each in fresh processes."""
 
 R = TypeVar("R", EvaluateReport, BaselineReport, ConfirmReport, AblateReport)
 
@@ -26,20 +26,19 @@ _LOG = structlog.get_logger()
 
 
 class KilledError(EvoError, RuntimeError):
-    """The runner was killed in every attempt. The candidate was not judged, and the job goes to another worker."""
+    """The runner was killed in every attempt, so the candidate could not be judged. Another worker gets the job."""
 
 
 def undisturbed(perform: Callable[[], R]) -> R:
     """Execute a job, and repeat it if its processes are killed from outside.
 
     Returns:
-        The report of the first attempt in which no process was killed. If a kernel process was killed in all
-        `MOST_ATTEMPTS` attempts, it probably killed itself. The last report is then returned, and its outcome mentions
-        the kills.
+        The report of the first attempt in which no process was killed. If the kernel process was killed in all
+        `MOST_ATTEMPTS` attempts, the kernel probably killed it. The last report is then returned, and its outcome
+        mentions the kills.
 
     Raises:
-        KilledError: the runner was killed in every attempt. The runner contains no machine code of a candidate, so the
-            candidate is not at fault.
+        KilledError: a process was killed in every attempt, in the last one the runner.
     """
     before = memory_kills()
     earlier: list[R] = []
@@ -54,7 +53,7 @@ def undisturbed(perform: Callable[[], R]) -> R:
     if killed is not None and killed.killed == "runner":
         raise KilledError(f"the runner {killed.reason} in each of {MOST_ATTEMPTS} attempts: {cause}")
     if killed is not None:
-        report = _with_reason(report, f"; so it ended in each of {MOST_ATTEMPTS} attempts: {cause}")
+        report = _with_reason(report, f"; this happened in each of {MOST_ATTEMPTS} attempts: {cause}")
     note = f"processes were killed in {len(earlier)} earlier attempt{'s' * (len(earlier) > 1)}: {cause}"
     spent = [report.stages, *(each.stages for each in earlier)]
     stages = replace(
@@ -66,7 +65,7 @@ def undisturbed(perform: Callable[[], R]) -> R:
 
 
 def memory_kills() -> int:
-    """Return the number of out-of-memory kills so far, in this container if it counts them, else on the machine."""
+    """Return the number of out-of-memory kills so far in this container or, if it is unknown, on the machine."""
     return next(_counts(), 0)
 
 
@@ -80,7 +79,7 @@ def _counts() -> Iterator[int]:
 
 
 def _counters() -> Iterator[Path]:
-    """Yield the files that hold the count: cgroup v2, cgroup v1, and the whole machine."""
+    """Yield the files that may contain the number: of cgroup v2, of cgroup v1, and of the machine."""
     try:
         lines = (_PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -96,7 +95,7 @@ def _counters() -> Iterator[Path]:
 
 def _cause(kills: int) -> str:
     if kills > 0:
-        return "the system killed processes for lack of memory; free some, or run fewer jobs on this machine"
+        return "the system killed processes for lack of memory; free memory, or run fewer jobs on this machine"
     return "the system reports no lack of memory, so another process sent the signal"
 
 
@@ -116,7 +115,7 @@ def _outcomes(report: Report) -> Iterator[Outcome | None]:
 
 
 def _with_reason(report: R, more: str) -> R:
-    """Return the report, with `more` appended to the reason of each outcome that mentions a kill."""
+    """Return the report with `more` appended to the reason of each outcome of a killed process."""
 
     def explained(outcome: Outcome | None) -> Outcome | None:
         if isinstance(outcome, Crashed) and outcome.killed is not None:

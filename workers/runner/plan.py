@@ -1,6 +1,4 @@
-"""Creates the `Open` request to a runner, which contains the correctness cases of a problem with unpredictable
-seeds.
-"""
+"""Creates `Open` requests to runners, with the correctness cases of a problem and the seeds of their inputs."""
 
 import ast
 import zlib
@@ -11,7 +9,7 @@ from workers.build.families import Assignment
 from workers.runner.protocol import CasePlan, Open
 
 _FEWEST_CONTENTS = 2
-"""Minimum number of contents of timed buffers. With a single content, nothing could change between samples."""
+"""Minimum number of different inputs on which a candidate is timed, so that inputs can change between samples."""
 
 
 def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, modules: tuple[str, ...] = ()) -> Open:
@@ -19,7 +17,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 
     Args:
         folder: cache folder of the worker.
-        fresh: additional entropy, so that a confirmation draws inputs that its challenger has not seen.
+        fresh: numbers that are added to each seed, so that a confirmation draws other inputs than the search.
         process: number of the process within a job, if several processes use the same inputs.
         modules: Python modules that the runner imports in advance.
     """
@@ -40,10 +38,9 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 
 
 def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
-    """Return the names of the Python modules that a runner should import in advance. They are the modules that the
-    device and the baselines need.
+    """Return the names of the Python modules that a runner should import in advance, because importing takes seconds.
 
-    Functions of reference.py import large libraries when they first need them, which takes seconds.
+    They are the modules of the device and, for baselines, all modules that functions of reference.py import.
 
     Args:
         baselines: True if the runner will time baselines.
@@ -59,9 +56,10 @@ def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
 
 
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
-    """Return the plans of all cases of a search. The first case, which is also timed, has several seeds.
+    """Return the plans of all cases of a search. See `open_request` for `fresh`.
 
-    Candidates receive the inputs of the last seed only after all timing.
+    The first case is also timed, and has several seeds. Candidates receive the inputs of its last seed only after all
+    timing.
     """
     terms, family = work.terms, work.copy.family
     plans: list[CasePlan] = []

@@ -1,4 +1,4 @@
-"""Runners of a slot, one per search. A runner is started when it is needed, and replaced after a fault."""
+"""Keeps the runners of a slot, one per search. A runner is started on demand, and replaced after a fault."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -26,29 +26,31 @@ from workers.system.seconds import Seconds
 R = TypeVar("R", bound=Reply)
 
 OPEN_SHARE = 4
-"""Time limit for imports, inputs and references, as a multiple of the time limit for verifying one candidate."""
+"""Time limit for importing reference.py and computing inputs and expected outputs, as a multiple of the time limit for
+verifying one candidate.
+"""
 
 LEAST_OPEN_S = 60.0
 """Minimum of this time limit in seconds. Importing NumPy and a device's libraries takes seconds on a busy machine."""
 
 PROVE_S = 60.0
-"""Seconds that opening the device and running a known kernel may take; a GPU's driver takes seconds on a busy
+"""Time limit in seconds for opening the device and running a known-good kernel. A GPU's driver takes seconds on a busy
 machine.
 """
 
 SPARE_THREADS = 1
-"""Thread count of the standby runner, which most searches need. Numeric libraries read it when they are loaded."""
+"""Number of threads in the standby runner. Most searches need this number, which cannot be changed later."""
 
 SLOW_OPEN_S = 5.0
-"""Seconds of waiting after which the log states the reason."""
+"""Seconds of waiting for a runner after which the reason is logged."""
 
 _LOG = structlog.get_logger()
 
 _OPENINGS = 2
-"""Attempts to open a runner that dies without an outside kill."""
+"""Maximum number of attempts to open a runner that crashes without being killed from outside."""
 
 MAX_TRIALS = 500
-"""Maximum number of trials per runner. Binaries stay loaded, so mappings and memory accumulate."""
+"""Maximum number of trials per runner. Memory accumulates in a runner, because binaries stay loaded."""
 
 _KEPT = 2
 
@@ -62,7 +64,7 @@ class CandidateFault(EvoError, RuntimeError):
 
 
 class UnfitError(EvoError, RuntimeError):
-    """The device is faulty, so candidates cannot be judged on it."""
+    """The device is faulty, so no candidate can be judged on it."""
 
 
 class _UnprovenError(EvoError, RuntimeError):
@@ -78,7 +80,7 @@ class TroubleError(EvoError, RuntimeError):
 
 
 class ReferenceTroubleError(TroubleError, CannotJudge):
-    """The family's inputs() or reference() exceeds its time limit, for any candidate."""
+    """The family's inputs() or reference() fails or exceeds the time limit, whatever the candidate."""
 
 
 def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:
@@ -118,15 +120,13 @@ def trouble(error: TroubleError) -> Outcome:
 
 
 def open_limit_s(policy: Policy) -> float:
-    """Return the time limit in seconds for opening a runner, which imports reference.py and computes inputs and
-    expected outputs.
-    """
+    """Return the time limit in seconds for importing reference.py and computing inputs and expected outputs."""
     return max(LEAST_OPEN_S, OPEN_SHARE * policy.verify_timeout_s)
 
 
 @contextmanager
 def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
-    """Log the reason for a long wait."""
+    """Log the reason if the block takes more than `SLOW_OPEN_S`."""
     facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
     timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
     timer.daemon = True
@@ -138,9 +138,7 @@ def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
 
 
 def _worth_another(outcome: Outcome, attempt: int) -> bool:
-    """Return True if opening a runner must be tried again, because the last attempt ended with a crash and attempts
-    remain.
-    """
+    """Return True if opening a runner must be tried again: it crashed, and attempts remain."""
     if not isinstance(outcome, Crashed):
         return False
     return attempt < (MOST_ATTEMPTS if outcome.killed is not None else _OPENINGS)
@@ -152,19 +150,19 @@ def _unproven(outcome: Outcome) -> str:
             return f"a known kernel does not end within {limit_s:g} s"
         case Crashed(reason=reason):
             return f"a known kernel crashes: {reason}"
-    return f"a known kernel ends in {outcome.kind}"
+    return f"a known kernel has the outcome {outcome.kind}"
 
 
 def _not_opened(outcome: Outcome) -> str:
     match outcome:
         case TimedOut(limit_s=limit_s):
             return (
-                f"reference.py: inputs() and reference() are not done after {limit_s:g} s; make them faster, "
-                "or raise verify_timeout_s in the policy, which sets this limit"
+                f"reference.py: inputs() and reference() did not end within {limit_s:g} s; make them faster, or "
+                "increase verify_timeout_s in the policy, which determines this limit"
             )
         case Crashed(reason=reason):
             return f"reference.py: the process that runs inputs() and reference() {reason}"
-    return f"the runner does not open: {outcome.kind}"
+    return f"the runner could not be opened: {outcome.kind}"
 
 
 class Runners:
@@ -192,7 +190,7 @@ class Runners:
         self.interruption = Interruption()
 
     def stand_by(self, modules: tuple[str, ...]) -> None:
-        """Start a runner for the next search, before that search is known. The runner imports the given modules."""
+        """Start a runner for an unknown later search. The runner imports the given modules."""
         with self._starting:
             if self._spare is None:
                 self._spare = Ahead(
@@ -208,7 +206,7 @@ class Runners:
             self._spare.wait()
 
     def of(self, work: Assignment) -> Child:
-        """Return the runner of a search for one more trial. If the search has no usable runner, open a new one.
+        """Return the runner of a search for its next trial. If the search has no usable runner, open a new one.
 
         Raises:
             TroubleError: the runner cannot be opened.
@@ -235,11 +233,14 @@ class Runners:
         modules: tuple[str, ...] = (),
         another: bool = False,
     ) -> Child:
-        """Return a new runner that has drawn its own inputs. The caller must end the runner.
+        """Return an open runner that has not been used before. The caller must end the runner.
 
-        If the runner ends while it is opened, a new runner is started. The number of attempts is limited.
+        If the runner crashes while it is opened, a second attempt is made.
 
         Args:
+            entropy: numbers that are added to each seed, so that the runner draws new inputs.
+            process: number of the process within a job, if several processes use the same inputs.
+            modules: Python modules that the runner imports in advance.
             another: True to start a standby runner while this runner is opened.
 
         Raises:
@@ -251,8 +252,7 @@ class Runners:
         return self._opened(work, request, attempt=1, another=another)
 
     def prepare(self, work: Assignment, *entropy: int, process: int = 0, modules: tuple[str, ...] = ()) -> None:
-        """Start the runner that `fresh` will return for the same arguments. The runner computes inputs and expected
-        outputs in advance.
+        """Start the runner that `fresh` will return for the same arguments, and let it compute expected outputs.
 
         Several runners may be prepared at the same time. `discard` ends the prepared runners that were not used.
         """
@@ -276,11 +276,10 @@ class Runners:
 
     @contextmanager
     def drawn(self, work: Assignment, *entropy: int) -> Iterator[Child]:
-        """Yield a runner that has drawn the inputs of the cases and answers `Save` requests. The runner opens no
-        device.
+        """Yield a runner that has drawn the inputs of the cases, and can save them. The runner opens no device.
 
         Raises:
-            TroubleError: reference.py fails to draw the inputs.
+            TroubleError: reference.py cannot draw the inputs.
         """
         self.interruption.check()
         child = self._started(work.terms.objective.threads)
@@ -293,7 +292,7 @@ class Runners:
             child.kill()
 
     def _take_prepared(self, request: Open) -> Child | None:
-        """Return the runner prepared for a request, and end runners prepared before it."""
+        """Return the runner that was prepared for a request, or None. End the runners that were prepared earlier."""
         while self._ahead:
             ahead = self._ahead.pop(0)
             if ahead.request == Prepare(terms=request):
@@ -302,7 +301,7 @@ class Runners:
         return None
 
     def _started(self, threads: int) -> Child:
-        """Return a runner that has not opened a device yet, which is the standby runner or a new runner."""
+        """Return the standby runner, if it has this number of threads, or else start a runner."""
         with self._starting:
             spare, self._spare = self._spare, None
         if spare is not None and threads != SPARE_THREADS:
@@ -347,8 +346,7 @@ class Runners:
         return self._opened(work, request, attempt=attempt + 1, another=another)
 
     def _prove(self, child: Child, work: Assignment) -> None:
-        """Run a known-good kernel before candidates are judged, because a crashed runner may have left the device
-        broken.
+        """Run a known-good kernel, because an earlier runner that crashed may have left the device broken.
 
         Raises:
             _UnprovenError: the runner died or timed out while it ran the known-good kernel.
@@ -368,7 +366,7 @@ class Runners:
             child.kill()
 
     def interrupt(self) -> None:
-        """Kill the running processes, and start no more. Waiting callers get an error instead of a reply."""
+        """Kill the processes of the current job, and start no more. Waiting callers get an error instead of a reply."""
         self.interruption.interrupt()
         if child := self._busy:
             child.interrupt()

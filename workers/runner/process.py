@@ -1,8 +1,8 @@
-"""The runner process imports a family's reference.py, and loads and times candidates.
+"""The runner process: imports a family's reference.py, and loads, verifies and times candidates.
 
 The guardian (`workers.runner.guardian`) forks the runner. The runner answers one request at a time until its input
-ends. It may crash, hang or be killed at any time, so it holds only data that can be computed again. Candidates for CPUs
-run in separate processes (`workers.backends.cpu.kernel_process`).
+ends. It may crash, hang or be killed at any time, so it holds only data that can be computed again. CPU kernels run in
+separate processes (`workers.backends.cpu.kernel_process`).
 """
 
 import os
@@ -58,7 +58,7 @@ from workers.system.exhaustion import is_exhaustion
 
 
 class Runner:
-    """Answers requests with the bench, which an `Open` request creates."""
+    """Answers requests. Its state is the session of a `Prove` request, and the bench of an `Open` request."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -67,10 +67,10 @@ class Runner:
         self._bench: Bench | None = None
 
     def answer(self, request: Request) -> Reply:
-        """Return the reply to one request. A failure is also returned as a reply."""
+        """Return the reply to one request. Failures are also replies."""
         try:
             return self._answer(request)
-        except Exception as error:  # noqa: BLE001 - a bug of ours is reported, not mistaken for a crash of the candidate
+        except Exception as error:  # noqa: BLE001 - a bug of kernel-evo is not reported as a crash
             return _failure(error, request)
 
     def _answer(self, request: Request) -> Reply:
@@ -94,7 +94,7 @@ class Runner:
         return Ready()
 
     def _prepared_for(self, request: Open) -> Prepared:
-        """Return the inputs and references of a request. They may have been prepared in advance."""
+        """Return the inputs and expected outputs for a request, computed in advance or now."""
         prepared, self._prepared = self._prepared, None
         return prepared if prepared is not None and prepared.terms == request else Prepared.of(request)
 
@@ -110,23 +110,23 @@ def _asked_of(bench: Bench, request: Verify | Measure | Compare) -> Reply:
 
 
 def _failure(error: Exception, request: Request) -> Reply:
-    """Return the reply to a request that failed, because the candidate, device, family or machine is faulty."""
+    """Return the reply to a request that failed. The candidate, device, family or machine may be faulty."""
     if (outcome := _outcome(error, request)) is not None:
         return Refused(outcome=outcome)
     if isinstance(error, DeviceUnfitError):
         return Unfit(reason=str(error))
     if isinstance(error, MemoryError):
         spent = f"the {request.kind} step ran out of memory; a smaller problem may fit"
-        if isinstance(request, Verify | Measure):  # one candidate is in this process, with its allocations
+        if isinstance(request, Verify | Measure):  # the only candidate in this process has allocated the memory
             return Refused(outcome=Crashed(stage=request.kind, reason=spent))
         return Trouble(reason=spent)
     exhausted, step = is_exhaustion(error), f"the {request.kind} step failed: {type(error).__name__}: {error}"
-    unnamed = f"make room first: {step}" if exhausted else step
+    unnamed = f"free disk space: {step}" if exhausted else step
     return Trouble(reason=str(error) if isinstance(error, EvoError) else unnamed, exhausted=exhausted)
 
 
 def _outcome(error: Exception, request: Request) -> Outcome | None:
-    """Return the outcome of the candidate if it caused an error, or None if it did not."""
+    """Return the outcome of the candidate if the error is its fault, else None."""
     match error:
         case HopelessError() | WrongAnswerError():
             return error.outcome
@@ -142,14 +142,14 @@ def _outcome(error: Exception, request: Request) -> Outcome | None:
 
 
 def serve(parent: int) -> int:
-    """Serve requests until the slot closes the pipe, or the process `parent` ends."""
+    """Answer requests until the slot closes the pipe, or the process `parent` ends."""
     channel = confinement.take_channel()
     confinement.die_with(parent)
     confinement.adopt()
     runner, own = Runner(), os.getpid()
     for line in channel.requests:
         reply = runner.answer(REQUESTS.validate_json(line))
-        if os.getpid() != own:  # a fork of this process by the candidate must not answer
+        if os.getpid() != own:  # a candidate may have forked this process, and the copy must not reply
             os._exit(1)
         channel.replies.write(encode(reply, REPLIES))
         channel.replies.flush()
@@ -158,7 +158,7 @@ def serve(parent: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """The first inputs of each case, by case name."""
+    """First inputs of each case, by case name."""
 
     inputs: Mapping[str, Arrays]
 

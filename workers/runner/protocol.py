@@ -1,6 +1,6 @@
-"""Protocol between a slot and its runner. Each message is one line of JSON, sent through a pipe.
+"""Messages between a slot and its runner. Each message is one line of JSON in a pipe.
 
-The runner may execute hostile machine code, so the slot parses its replies as JSON and never as pickles.
+The runner may execute hostile machine code, so the slot never unpickles its replies.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from workers.build.kernel import KernelFile
 
 @dataclass(frozen=True, kw_only=True)
 class CasePlan:
-    """One correctness case. The first case of a plan is the searched problem, which is timed.
+    """One correctness case. The first case of a request is the searched problem, which is also timed.
 
     Attributes:
-        distribution: name of the distribution of the inputs in reference.py.
-        seeds: seeds of the random generators, one for each set of inputs.
-        operands: inputs and outputs of the problem as the family declares them, including operands that a kernel does
-            not take.
-        mixed: True if elements and rows of the inputs may be replaced by elements and rows of further cases.
+        distribution: name of the distribution of the inputs, for reference.py.
+        seeds: seeds of random generators. The inputs are drawn once with each seed.
+        operands: inputs and outputs of the problem as the family declares them, including those that a kernel does not
+            take.
+        mixed: True if parts of the inputs may be replaced with parts of the inputs of further cases.
     """
 
     name: str
@@ -41,12 +41,12 @@ class CasePlan:
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
-        """The operands that are compared with ``reference()``."""
+        """Operands that are compared with the results of ``reference()``."""
         return tuple(each for each in self.operands if each.role in JUDGED and each.tolerance is not None)
 
     @property
     def verified(self) -> tuple[Operand, ...]:
-        """The operands that ``verify()`` judges."""
+        """Operands that ``verify()`` checks."""
         return tuple(each for each in self.operands if each.verified)
 
 
@@ -66,19 +66,17 @@ class Prove:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Request to compute inputs and expected outputs for the device. This request follows `Prove`.
+    """Request to compute inputs and expected outputs of a problem. This request follows `Prove`.
 
     Attributes:
         reference: path of the family's reference.py.
         folder: cache folder of the worker.
-        memory_limit_bytes: memory that the runner may allocate after this request, in bytes.
+        memory_limit_bytes: memory in bytes that the runner may allocate after this request.
         reentrant: False if the family declares that two threads must not call its kernels at the same time.
-        fixed: True for a variant, whose author cannot edit family.toml. Error messages then suggest no change of
-            family.toml.
-        process: number of the process within a job. Processes with the same cases but different numbers draw different
-            orders of rounds, further inputs, and changes between samples.
-        modules: Python modules that the process will need. The process imports them while it computes the expected
-            outputs.
+        fixed: True for a variant, whose author cannot change family.toml. Error messages then do not suggest it.
+        process: number of the process within a job. Processes with the same cases but different numbers make different
+            random choices, e.g. the order of timers in a round.
+        modules: Python modules that the runner imports while it computes the expected outputs.
     """
 
     device: Device
@@ -96,15 +94,15 @@ class Open:
 
     @property
     def seed(self) -> list[int]:
-        """Seed of all random draws of the process, except those of the cases."""
+        """Seed of all random choices of the process, except the inputs of the cases."""
         return [*self.cases[0].seeds[0], self.process]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Request to compute inputs and expected outputs of a later `Open` request in advance, without the device.
+    """Request to compute inputs and expected outputs for a later `Open` request, while another runner may measure.
 
-    Another runner may be measuring on the device, so the expected outputs are computed on CPU cores.
+    The runner uses only CPU cores.
     """
 
     terms: Open
@@ -113,7 +111,7 @@ class Prepare:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """Import modules in advance, before a search is known."""
+    """Request to import modules in advance, before a search is known."""
 
     modules: tuple[str, ...]
     kind: Literal["load"] = "load"
@@ -121,9 +119,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Request to draw the first inputs of each case for `Save` requests. No device is needed, and no expected outputs
-    are computed.
-    """
+    """Request to draw the first inputs of each case for `Save` requests, without a device or expected outputs."""
 
     terms: Open
     kind: Literal["draw"] = "draw"
@@ -136,10 +132,10 @@ class Verify:
     Attributes:
         candidate: name of the candidate in later requests.
         kernels: kernels by case name.
-        launches: number of calls with the first inputs of each case. All calls must give the same result.
-        deferred: True to postpone the checks with mixed inputs and with two threads. `Measure` makes these checks if
-            early samples show that the candidate may be among the fastest.
-        hopeless_us: call time in µs above which the verification stops, see `evo.trial.timing.Bars`.
+        launches: number of calls with the first inputs of each case.
+        deferred: True to postpone the checks with mixed inputs and with two threads. `Measure` then makes these checks
+            if early samples show that the candidate may be among the fastest.
+        hopeless_us: call time in µs above which the verification stops, or None. See `evo.trial.timing.Bars`.
     """
 
     candidate: str
@@ -155,9 +151,9 @@ class Measure:
     """Request to time a verified candidate in the quick gate.
 
     Attributes:
-        samples: number of samples in the cache mode that ranks trials.
+        samples: number of samples in the cache mode of the objective (hot or cold).
         other_samples: number of samples in the second cache mode.
-        bars: times above which sampling is shortened or stopped.
+        bars: times of a call above which sampling is shortened or stopped.
     """
 
     candidate: str
@@ -169,17 +165,20 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Request to time several series and, if requested, baselines in interleaved rounds. Sample i of each series was
-    taken in round i.
+    """Request to time candidates and, if requested, baselines in interleaved rounds.
+
+    A *series* contains the samples of a candidate, one per round. Two series of the same candidate are independent.
 
     Attributes:
-        series: name of the candidate by name of the series. Two series of the same candidate are timed independently.
+        series: name of the candidate, by name of the series.
+        rounds: maximum number of rounds.
+        baselines: True to time baselines.
         only: name of the only baseline to time. If None, all baselines are timed.
-        overwrite_check: name of the series for which the overwrite check is made. If None, the check is not made.
-        policy: limits of the overwrite check and the minimum number of rounds.
-        inputs: number of further inputs on which the challenger is verified after the rounds, if there is time left.
-        budget_s: time for the rounds, in seconds. Baselines that would exceed the budget are left out. If only
-            baselines are timed, the number of rounds is reduced, and no baseline is left out.
+        overwrite_check: name of the series for which the overwrite check is made, or None.
+        policy: limits of the overwrite check, and minimum number of rounds.
+        inputs: maximum number of new inputs on which the challenger is verified after the rounds, if time permits.
+        budget_s: time for the rounds in seconds. Baselines that would exceed it are omitted. If only baselines are
+            timed, the number of rounds is reduced instead.
     """
 
     series: Mapping[str, str]
@@ -195,7 +194,7 @@ class Compare:
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
-    """Write the inputs of a case to a folder, after `Draw`. ``NAME.bin`` contains the bytes of one input."""
+    """Request to write the inputs of a case to a folder, after `Draw`. ``NAME.bin`` contains the bytes of one input."""
 
     case: str
     folder: str
@@ -207,14 +206,14 @@ Request: TypeAlias = Prove | Load | Prepare | Draw | Open | Verify | Measure | C
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """A request of another kind has succeeded: `Prove`, `Open`, `Prepare`, `Load` or `Draw`."""
+    """Reply to a `Prove`, `Open`, `Prepare`, `Load` or `Draw` request that has succeeded."""
 
     kind: Literal["ready"] = "ready"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """The candidate is correct on all requested cases."""
+    """Reply to `Verify`: the candidate is correct on all requested cases."""
 
     cases: tuple[CaseError, ...]
     kind: Literal["verified"] = "verified"
@@ -222,13 +221,15 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampled:
-    """Samples of the quick gate. If a time exceeds a threshold of `Measure.bars`, fewer samples are taken.
+    """Reply to `Measure` with the samples of the quick gate.
+
+    Fewer samples are taken if the candidate is slower than a threshold of `Measure.bars`.
 
     Attributes:
-        timing: samples in the cache mode that ranks trials.
-        other: samples in the second cache mode; None if the candidate was pruned.
+        timing: samples in the cache mode of the objective (hot or cold).
+        other: samples in the second cache mode, or None if fewer samples were taken.
         pruned: True if sampling was stopped because the candidate is slower than `Bars.prune_us`.
-        environment: observations about the machine during the samples.
+        environment: facts about the machine during the samples, and about the checks that the candidate passed.
     """
 
     timing: Timing
@@ -240,12 +241,14 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Samples of interleaved rounds, by series and by baseline. `unavailable` contains the reasons why the remaining
-    baselines were not timed.
+    """Reply to `Compare` with the samples of all series and baselines.
 
     Attributes:
-        answers: results of the output checks by candidate. Candidates with wrong outputs were also timed.
-        seconds: duration of each step of the comparison in seconds, in order.
+        series: samples by name of the series. Sample i was taken in round i.
+        baselines: samples by name of the baseline.
+        unavailable: reasons why further baselines were not timed, by name of the baseline.
+        answers: results of the output checks, by name of the candidate. Candidates with wrong outputs are also timed.
+        seconds: durations of the steps of the comparison in seconds, in order.
     """
 
     series: Mapping[str, Timing]
@@ -260,14 +263,14 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """The inputs were written to the folder."""
+    """Reply to `Save`: the inputs were written to the folder."""
 
     kind: Literal["saved"] = "saved"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """The candidate is faulty, as `outcome` states."""
+    """Reply if the candidate is faulty. `outcome` is the outcome of its trial."""
 
     outcome: Outcome
     kind: Literal["refused"] = "refused"
@@ -275,10 +278,10 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """The family or the machine is faulty. No candidate can be judged on this machine until the fault is repaired.
+    """Reply if the family or the machine is faulty, so that no candidate can be judged until the fault is repaired.
 
     Attributes:
-        exhausted: True if the disk of the machine is full, so that the work must be done on another machine.
+        exhausted: True if the disk of the machine is full. The job must then be done on a different machine.
     """
 
     reason: str
@@ -288,7 +291,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfit:
-    """The device is faulty, because a known-good kernel fails on it."""
+    """Reply if the device is faulty, i.e. a known-good kernel fails on it."""
 
     reason: str
     kind: Literal["unfit"] = "unfit"
