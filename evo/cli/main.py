@@ -115,9 +115,7 @@ def main(arguments: list[str]) -> int:
             traceback.print_exc()
         if isinstance(error, OSError) and (refusal := _system_refusal(error)) is not None:
             return refusal
-        complain(
-            f"this is a bug of kernel-evo, not yours: {type(error).__name__}: {error}\n  details: {_write_log(error)}"
-        )
+        complain(f"this is a bug of kernel-evo ({type(error).__name__}: {error})\n  details: {_write_log(error)}")
         return Exit.BUG
 
 

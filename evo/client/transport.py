@@ -187,7 +187,7 @@ def address(url: str) -> str:
         ("/api/v1, which the client adds itself", parts.path.rstrip("/").endswith("/api/v1")),
     ):
         if found:
-            raise InvalidInput("url", f"{masked(url)!r} has {part}; leave it out, as in {EXAMPLE}")
+            raise InvalidInput("url", f"{masked(url)!r} has {part}; remove it, as in {EXAMPLE}")
     return url
 
 

@@ -36,7 +36,7 @@ class Requirements:
     def __post_init__(self) -> None:
         if self.memory_gb is not None and not 0 < self.memory_gb < float("inf"):
             raise InvalidInput(
-                "requirements.memory_gb", f"{self.memory_gb} must be above 0; leave it out to accept any size"
+                "requirements.memory_gb", f"{self.memory_gb} must be above 0; omit it to accept any size"
             )
         for name, version in self.toolkit.items():
             if not _VERSION.fullmatch(version) or len(version) > 40:

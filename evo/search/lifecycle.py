@@ -51,7 +51,7 @@ def transition(state: State, command: Command) -> State:
     if target == state or command in _LEGAL[state]:
         return target
     if state in TERMINAL:
-        raise Conflict(f"cannot {command} a search that is {state}: it has ended; start a new one")
+        raise Conflict(f"cannot {command} a search that is {state}; to search again, start a new search")
     legal = ", ".join(sorted(_LEGAL[state] - _OWN))
     raise Conflict(f"cannot {command} a search that is {state}; possible now: {legal}")
 

@@ -47,7 +47,7 @@ class Budget:
             limit = getattr(self, name)
             if limit is not None and not 0 < limit <= MOST:
                 takes = f"above 0, up to {MOST:,}"
-                reason = f"{limit} is out of range; accepted: {takes}; leave it out for no limit"
+                reason = f"{limit} is out of range; accepted: {takes}; omit it for no limit"
                 raise InvalidInput(f"budget.{name}", reason)
         if self.cost is not None and self.cost_per_hour is None:
             raise InvalidInput("budget.cost_per_hour", "required if budget.cost is set")

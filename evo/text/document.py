@@ -135,7 +135,7 @@ def _toml(value: Any) -> str:
             return "{ " + ", ".join(f"{_toml_key(name)} = {_toml(each)}" for name, each in value.items()) + " }"
         case list() | tuple():
             return "[" + ", ".join(map(_toml, value)) + "]"
-    raise InvalidInput("document", f"holds {value!r:.80}, which is not a number, text, list or table")
+    raise InvalidInput("document", f"contains {value!r:.80}, which is not a number, text, list or table")
 
 
 def literal_text(value: object, longest: int = 100) -> str:

@@ -50,7 +50,7 @@ _OTHERWISE = {
         "must be an object, of fields and values in braces",
     ),
     **dict.fromkeys(
-        ("extra_forbidden", "unexpected_keyword_argument"), "is not a field here: check its spelling, or leave it out"
+        ("extra_forbidden", "unexpected_keyword_argument"), "is not a field here; check its spelling, or omit it"
     ),
 }
 _EMPTY = {"string_too_short": "is empty"}
@@ -117,7 +117,7 @@ def refuse_invisible(field: str, text: str) -> str:
             direction.
     """
     if (shown := one_line(text)) != text:
-        raise InvalidInput(field, f"has a line break or another invisible character: {shown:.100}; leave it out")
+        raise InvalidInput(field, f"has a line break or another invisible character: {shown:.100}; remove it")
     return text
 
 

@@ -104,7 +104,7 @@ def test_unexpected_error_is_reported_as_bug_and_its_traceback_stored(
     shown_error = capsys.readouterr().err
     (log,) = tmp_path.glob("kernel-evo-*.log")
     assert shown_error == (
-        f"Error: this is a bug of kernel-evo, not yours: ZeroDivisionError: division by zero\n  details: {log}\n"
+        f"Error: this is a bug of kernel-evo (ZeroDivisionError: division by zero)\n  details: {log}\n"
     )
     assert "Traceback" in log.read_text()
     for _ in range(entry.KEPT_CRASHES + 2):
@@ -228,8 +228,8 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ("searches --url http://[::1", "--url: 'http://[::1' is not the address"),
         ("searches --url http://u:p@a:1", "--url: 'http://u:***@a:1' has a user name (a service knows tokens only)"),
         ("searches --url http://u@a:1", "--url: 'http://u@a:1' has a user name"),
-        ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`; leave it out, as in http://"),
-        ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`; leave it out"),
+        ("searches --url http://a:1/evo?x=1", "--url: 'http://a:1/evo?x=1' has a `?`; remove it, as in http://"),
+        ("searches --url http://a:1#x", "--url: 'http://a:1#x' has a `#`; remove it"),
         ("searches --url http://a:1/evo/api/v1/", "--url: 'http://a:1/evo/api/v1/' has /api/v1, which the client adds"),
         ("searches --url http://127.0.0.1:1 --token ü", "--token: has characters that no token has, e.g. a line break"),
         ("token join a --hours nan", "--hours: nan is out of range; accepted: 0.001 … 876,000"),

@@ -178,5 +178,5 @@ def test_kernelbench_problems_are_ordered_by_their_number(tmp_path: Path) -> Non
     for name in ("10_b.py", "2_a.py", "c.py", "_not.py"):
         (tmp_path / name).write_text("")
     assert [each.stem for each in problems_in(tmp_path)] == ["2_a", "10_b", "c"]
-    with pytest.raises(NotFound, match="holds no problems"):
+    with pytest.raises(NotFound, match="contains no problems"):
         problems_in(tmp_path / "nothing")

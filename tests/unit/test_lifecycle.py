@@ -59,5 +59,5 @@ def test_only_an_ablation_changes_a_terminal_search_state() -> None:
 def test_conflict_of_a_search_command_lists_the_possible_commands() -> None:
     with pytest.raises(Conflict, match=r"possible now: cancel$"):
         transition("stopping", "pause")
-    with pytest.raises(Conflict, match="has ended; start a new one"):
+    with pytest.raises(Conflict, match="; to search again, start a new search"):
         transition("finished", "resume")

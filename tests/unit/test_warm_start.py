@@ -88,7 +88,7 @@ def test_warm_start_from_an_optuna_study_has_completed_trials_best_first(tmp_pat
     assert high["configs"] == sorted(high["configs"], key=lambda config: -config["BLOCK"])
     assert len(low["configs"]) == len(high["configs"]) == 2
     for name in ("", "#lwo"):
-        with pytest.raises(InvalidInput, match=r"holds the studies low, high; name one, e\.g\. sqlite:.*#low"):
+        with pytest.raises(InvalidInput, match=r"contains the studies low, high; name one, e\.g\. sqlite:.*#low"):
             read_warm_start(f"{storage}{name}")
 
 

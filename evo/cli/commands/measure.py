@@ -221,7 +221,7 @@ def _refuse_several(problem: str) -> None:
     from evo.family.problem import split_shapes
 
     if problem and len(split_shapes(problem)) > 1:
-        raise InvalidInput("--problem", "names several shapes; give one; `kernel-evo search` takes several")
+        raise InvalidInput("--problem", "names several shapes; give one shape, or use `kernel-evo search`")
 
 
 def _refuse_threads(objective: "Objective", device: "Device") -> None:

@@ -67,7 +67,7 @@ def report(
     parse_goals(targets, "--targets")
     folder = to or Path(f"search-{search_id}-report")
     if folder.exists() and not folder.is_dir():
-        raise Conflict(f"{folder} is not a folder; name another one with --to")
+        raise Conflict(f"{folder} is not a folder; name a folder with --to")
     earlier = [name for name in (MARKDOWN, PAGE) if (folder / name).exists()]
     if earlier and not force:
         raise Conflict(f"{folder / earlier[0]} already exists: replace it with --force, or name a folder with --to")

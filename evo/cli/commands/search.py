@@ -263,9 +263,7 @@ def search(
     if detach and suite is not None:
         raise InvalidInput("--detach", "returns at once, but a suite's searches run one after the other; omit --detach")
     if detach and len(problems) > 1:
-        raise InvalidInput(
-            "--problem", "names several shapes, which are searched one after the other; leave out --detach"
-        )
+        raise InvalidInput("--problem", "names several shapes, which are searched one after the other; omit --detach")
     terms: dict[str, Any] = dict(
         device=_estimating(device, target, threads=threads, ablate=ablate) if compile_only else device,
         objective=_objective(cache=cache, threads=threads, launch=launch, any_order=any_order, target=target)
@@ -351,11 +349,9 @@ def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
     if len(objectives) == 1:
         return _goal(objectives[0], suite=suite)
     if len(objectives) > 2:
-        raise InvalidInput(
-            "--objective", f"was given {len(objectives)} times, and a search has at most 2 objectives; leave some out"
-        )
+        raise InvalidInput("--objective", f"was given {len(objectives)} times, and a search has at most 2 objectives")
     if suite:
-        raise InvalidInput("--objective", "was given twice, and a suite has one objective; leave one out")
+        raise InvalidInput("--objective", "was given twice, and a suite has only one objective; omit one of them")
     second = _goal(objectives[1], suite=False) or {"metric": "time_us", "direction": "minimise"}
     return _goal(objectives[0], suite=False) | {f"second_{name}": value for name, value in second.items()}
 

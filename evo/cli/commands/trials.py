@@ -81,13 +81,13 @@ def trials(
     from evo.messages.view.metric import weighed
 
     if form != "table" and limit is not None:
-        raise InvalidInput("--limit", f"does not apply to --format {form}, which writes every trial; leave one out")
+        raise InvalidInput("--limit", f"does not apply to --format {form}, which writes every trial; omit one of them")
     if form not in ("table", "json") and as_json:
-        raise InvalidInput("--json", f"conflicts with --format {form}; leave one out")
+        raise InvalidInput("--json", f"conflicts with --format {form}; omit one of them")
     if metric and form != "table":
-        raise InvalidInput("--metric", f"does not apply to --format {form}; leave one out")
+        raise InvalidInput("--metric", f"does not apply to --format {form}; omit one of them")
     if front_only and (metric or form != "table" or outcome is not None):
-        reason = "lists the front of the search itself; leave out --metric, --format and --outcome"
+        reason = "lists the front of the search itself; omit --metric, --format and --outcome"
         raise InvalidInput("--front", reason)
     with connect(where) as connection:
         if form != "table":

@@ -29,7 +29,7 @@ def read_variant_files(path: Path) -> VariantFiles:
     matching = (each for each in path.rglob("*") if each.is_file() and _is_part_of_variant(each.relative_to(path)))
     found = sorted(islice(matching, MAX_FILES + 2))  # the folder may be large, so only the needed entries are read
     if len(found) > MAX_FILES + 1:
-        raise InvalidInput(str(path), f"holds more than {MAX_FILES} files; give the variant a folder of its own")
+        raise InvalidInput(str(path), f"contains more than {MAX_FILES} files; give the variant a separate folder")
     for each in found:
         if not each.resolve().is_relative_to(path.resolve()):
             raise InvalidInput(str(each), "is a link that leads out of the folder: submit a copy of the file instead")

@@ -104,8 +104,8 @@ class Local:
             if not (others := _in_confirmation(client)):
                 return
             sys.stderr.write(
-                f"The worker of this command is still running {', '.join(others)}, started in another terminal: "
-                "waiting for it. Ctrl-C ends at once; the work is then repeated.\n"
+                f"The worker of this command confirms or ablates {', '.join(others)} for another terminal. "
+                "Waiting until it has finished. After Ctrl-C, the work must be repeated.\n"
             )
             client.drain(WORKER)
             while self._worker.exit_code is None and _in_confirmation(client):

@@ -62,7 +62,7 @@ def _from_study(address: str) -> dict[str, Any]:
         )
     done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE" and trial.params]
     if not done:
-        raise InvalidInput(OPTION, f"study {study.study_name!r} holds no completed trial")
+        raise InvalidInput(OPTION, f"study {study.study_name!r} has no completed trial")
     odd = [(name, value) for trial in done for name, value in trial.params.items() if not _is_tunable_value(value)]
     done = [trial for trial in done if all(map(_is_tunable_value, trial.params.values()))]
     if not done:
@@ -95,9 +95,9 @@ def _study(storage: str, name: str) -> "Study":
             name = names[0]
         if name not in names:
             if not names:
-                raise InvalidInput(OPTION, f"{shown} holds no study; {WANTED}")
+                raise InvalidInput(OPTION, f"{shown} contains no study; {WANTED}")
             example = f"{shown}#{difflib.get_close_matches(name, names, n=1, cutoff=0)[0]}"
-            raise InvalidInput(OPTION, f"{shown} holds the studies {', '.join(names)}; name one, e.g. {example}")
+            raise InvalidInput(OPTION, f"{shown} contains the studies {', '.join(names)}; name one, e.g. {example}")
         return optuna.load_study(study_name=name, storage=storage)
     except (SQLAlchemyError, ImportError, RuntimeError) as error:
         raise InvalidInput(OPTION, f"{shown} cannot be read ({type(error).__name__}); {WANTED}") from None

@@ -151,5 +151,5 @@ def _values(entry: Any, where: str) -> list[Value]:
         lengths = lengths_of(each, where) if isinstance(each, str) else None
         found += [each] if lengths is None else lengths
     if not found:
-        raise InvalidInput(where, "holds no value; name one, or leave the field out")
+        raise InvalidInput(where, "has no value; give one, or omit the field")
     return list(dict.fromkeys(found))

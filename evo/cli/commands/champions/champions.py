@@ -178,7 +178,7 @@ def rollback(
     with connect(where) as connection:
         chosen = connection.client.champion(champion)
         if not chosen.current:
-            raise Conflict(f"champion {champion} is retired already: {chosen.retired_reason}")
+            raise Conflict(f"champion {champion} is already retired: {chosen.retired_reason}")
         retired = connection.client.rollback(champion, reason=_checked_reason(reason, "rolled back"))
         now = successor(connection.client, retired)
     if as_json:

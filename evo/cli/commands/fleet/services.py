@@ -185,7 +185,7 @@ def _token(option: str | None, file: Path | None) -> str | None:
     if file is None:
         return option
     if option is not None:
-        raise InvalidInput("--token-file", "cannot be given together with --token; leave one out")
+        raise InvalidInput("--token-file", "cannot be given together with --token; omit one of them")
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
