@@ -123,7 +123,7 @@ def test_error_names_the_parameter_with_an_unknown_type() -> None:
         ("typedef real real;\ntypedef int32_t real;", "int32"),
     ],
 )
-def test_import_resolves_other_names_of_types(alias: str, dtype: str) -> None:
+def test_import_resolves_aliases_of_types(alias: str, dtype: str) -> None:
     (found,) = draft(f"{alias}\nvoid f(const real *x) {{ y = x[N]; }}").arguments
     assert (found.dtype, found.shape) == (dtype, ("N",))
 
@@ -176,7 +176,7 @@ def test_argument_that_is_only_dereferenced_has_one_element(body: str, shape: tu
     assert found.shape == shape
 
 
-def test_names_that_the_function_declares_are_no_problem_fields() -> None:
+def test_names_that_the_function_declares_do_not_become_problem_fields() -> None:
     text = """\
 using C = double;
 constexpr int L = 3;
