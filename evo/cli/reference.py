@@ -43,7 +43,7 @@ def reference() -> str:
 
 
 def _exit_codes() -> str:
-    rows = [f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items()]
+    rows = [f"| {int(code)} | {_cell(meaning)} |" for code, meaning in MEANING.items()]
     return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
 
 
@@ -84,7 +84,7 @@ def _argument(argument: Any) -> str:
 
 def _row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return f"| `{_argument(parameter)}` | {_cell(parameter.help)} | |"
+        return f"| `{_cell(_argument(parameter))}` | {_cell(parameter.help)} | |"
     flag = bool(getattr(parameter, "is_flag", False))
     value = "" if flag else f" {parameter.metavar or parameter.name.upper()}"
     variable = f" Or set `{parameter.envvar}`." if parameter.envvar else ""

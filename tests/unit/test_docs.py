@@ -138,6 +138,20 @@ def test_links_in_the_documentation_lead_to_files_and_headings(path: Path) -> No
             assert anchor in anchors(target), f"{target.relative_to(ROOT)} has no heading #{anchor}"
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_rows_of_a_table_in_the_documentation_have_equally_many_cells(path: Path) -> None:
+    columns = 0
+    for line in FENCE.sub("", path.read_text(encoding="utf-8")).splitlines():
+        row = line.strip()
+        if row.startswith("|"):
+            assert row.endswith("|"), row
+            cells = len(re.findall(r"(?<!\\)\|", row)) - 1
+            assert cells == columns or not columns, row
+            columns = cells
+        else:
+            columns = 0
+
+
 @pytest.mark.parametrize("path", PRESENT, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_named_in_the_documentation_exist(path: Path) -> None:
     named = set(SOURCE.findall(path.read_text(encoding="utf-8"))) - WRITTEN_BY_THE_READER
