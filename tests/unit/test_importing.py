@@ -765,7 +765,7 @@ def test_imported_cpp_source_exports_its_entry_under_its_name(tmp_path: Path, te
 
 @pytest.mark.parametrize("qualifier", ["static", "inline", "constexpr", "template <int V>"])
 def test_functions_that_are_not_exported_are_not_entries(qualifier: str) -> None:
-    with pytest.raises(InvalidInput, match="has no function that returns void and is outside namespaces"):
+    with pytest.raises(InvalidInput, match="has no function that can be the entry. It must return void, be outside"):
         draft(f"{qualifier} void f(float *x) {{ x[0] = N; }}", "c++")
 
 

@@ -254,8 +254,8 @@ def _code(source: Source, function: Function) -> str:
 def _chosen(source: Source, entry: str | None) -> Function:
     names = [each.name for each in source.functions]
     if not names:
-        rule = "it must return void, be outside namespaces and classes, and not be static, inline or a template"
-        kind = "kernel (`__global__`)" if source.language == "cuda" else f"function that can be called; {rule}"
+        rule = "It must return void, be outside namespaces and classes, and not be static, inline or a template"
+        kind = "kernel (`__global__`)" if source.language == "cuda" else f"function that can be the entry. {rule}"
         raise InvalidInput("FILE", f"has no {kind}")
     if entry is None and len(names) > 1:
         raise InvalidInput(
