@@ -215,7 +215,7 @@ extern "C" __global__ void count(const int *x, float *sums) { atomicAdd(&sums[x[
 
 
 def test_import_of_several_kernels_requires_an_entry() -> None:
-    with pytest.raises(InvalidInput, match=r"the source has scale, gemm, count; name one, e\.g\. --entry scale"):
+    with pytest.raises(InvalidInput, match=r"the source has scale, gemm, count; choose one, e\.g\. --entry scale"):
         draft(KERNELS, "cuda")
 
 
@@ -765,7 +765,7 @@ def test_imported_cpp_source_exports_its_entry_under_its_name(tmp_path: Path, te
 
 @pytest.mark.parametrize("qualifier", ["static", "inline", "constexpr", "template <int V>"])
 def test_functions_that_are_not_exported_are_not_entries(qualifier: str) -> None:
-    with pytest.raises(InvalidInput, match="has no function that can be the entry. It must return void, be outside"):
+    with pytest.raises(InvalidInput, match="has no function that can be the entry"):
         draft(f"{qualifier} void f(float *x) {{ x[0] = N; }}", "c++")
 
 
