@@ -87,7 +87,7 @@ def worker_obstacle(
 
 
 def _single_worker_obstacle(worker: WorkerView, device: Device) -> str | None:
-    """Return the reason why a worker does not measure; None if at least one of its matching devices can."""
+    """Return the reason why a worker does not measure; None if at least one matching device can measure."""
     if worker.drain:
         return f"Worker {worker.name} is drained: `{command('workers', 'resume', worker.name)}` lets it work again."
     fitting = {each.uuid for each in worker.devices if _same(each, device)}

@@ -10,7 +10,7 @@ ENTRY_BYTES = 512
 
 
 class DirectoryTooLarge(Exception):
-    """The archive's directory is larger than the maximum number of files requires."""
+    """The archive's directory is too large for the maximum number of files."""
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def open_zip(content: bytes, *, most_files: int) -> Iterator[zipfile.ZipFile]:
         most_files: maximum number of entries.
 
     Raises:
-        DirectoryTooLarge: the directory is larger than `most_files` entries require.
+        DirectoryTooLarge: the directory is too large for `most_files` entries.
         zipfile.BadZipFile, ValueError, …: the content is not an archive.
     """
     file = _Content(content, most_files * ENTRY_BYTES)

@@ -8,7 +8,7 @@ _PASSWORD = re.compile(r"(:/{1,2}[^\s/:@]*):[^\s/@]+@")
 
 
 def masked(text: str) -> str:
-    """Return a text in which passwords of URLs are replaced by ``***``."""
+    """Return a text in which ``***`` replaces passwords of URLs."""
     return _PASSWORD.sub(r"\1:***@", text)
 
 

@@ -103,7 +103,7 @@ def _require(devices: "list[Device]", wanted: str, family: str) -> None:
 
 
 def _searched(mission: "Mission", terms: dict[str, Any], where: ServiceRef, out: "Console") -> "list[Result]":
-    """Run one search after the other, and stop after an interrupted search."""
+    """Run the mission's searches in turn, and stop after an interrupted search."""
     from evo.cli.session.follow import Interrupts
     from evo.cli.session.session import ended_by_signals, reached
 

@@ -258,7 +258,7 @@ def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
 
 @contextmanager
 def unechoed() -> Iterator[None]:
-    """If possible, keep the terminal from writing ``^C`` into a display that redraws itself."""
+    """In the block, keep the terminal from writing ``^C`` into a display that redraws itself, if possible."""
     try:
         import termios
     except ImportError:  # not a POSIX system
