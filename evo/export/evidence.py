@@ -46,7 +46,8 @@ class Evidence:
     Attributes:
         champion, search, trial: numbers in the service that exported the evidence.
         time_us: median in µs, from the first process of the confirmation.
-        verdict, report: None if the champion was promoted by hand, or if its samples were not stored.
+        verdict, report: decision and measurements of the confirmation; None if the champion was promoted by hand, or if
+            its samples were not stored.
     """
 
     champion: int

@@ -37,8 +37,8 @@ class KernelEvoSampler(BaseSampler):
     Args:
         space: parameters that are searched together, as Optuna distributions of choices, ints and floats. Floats
             without a step, and numbers with over a thousand values, are searched on 1,001 points. Parameters that a
-            trial does not suggest, such as conditional ones, are assumed to have no effect on it. If None, the space
-            consists of the parameters that all completed trials share (at most 64), as in Optuna's own samplers.
+            trial does not suggest, such as conditional ones, are assumed to have no effect on the trial. If None, the
+            space consists of the parameters that all completed trials share (at most 64), as in Optuna's own samplers.
         constraints: expressions over the parameters in Python syntax, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`. If None, the default strategy is used.
         seed: seed of the random generator. If None, each study is different.

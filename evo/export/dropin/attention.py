@@ -29,8 +29,8 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     Kernels support neither masks nor dropout. Queries are contiguous, or have the memory layout (B, S, H, D) of a
     model's projections. Keys and values with a different layout are copied. The output has the layout of the queries.
 
-    If q, k and v are views of one joint projection and there is a kernel for that layout, they are read without a copy.
-    The output then has the memory layout (B, S, H, D).
+    If q, k and v are views of one joint projection, and a kernel for the projection's layout exists, this kernel reads
+    the projection without a copy. The output then has the memory layout (B, S, H, D).
     """
     inputs = (query, key, value)
 

@@ -73,7 +73,7 @@ class Report:
 
     Attributes:
         served: number of calls of each kernel, by family and problem as text.
-        copied: number of calls of each kernel whose keys or values were copied into the layout of the queries.
+        copied: number of calls of each kernel before which keys or values were copied into the kernel's layout.
         missed: calls that PyTorch computed.
     """
 

@@ -1,4 +1,4 @@
-"""Launches the exported CUDA kernel from Python. It needs this folder, CuPy and a GPU of the kernel's architecture.
+"""Launches the exported CUDA kernel from Python. This module needs its folder, CuPy and a GPU that can run the kernel.
 
     from kernel import Kernel
 

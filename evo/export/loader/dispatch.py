@@ -1,4 +1,4 @@
-"""Selects the exported kernel by the shapes of the arguments. It needs this folder and the packages of the kernels.
+"""Selects the exported kernel by the shapes of the arguments. This module needs its folder and the kernels' packages.
 
     from dispatch import Dispatch
 

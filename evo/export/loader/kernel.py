@@ -1,4 +1,4 @@
-"""Calls the exported kernel from Python. It needs this folder and NumPy.
+"""Calls the exported kernel from Python. This module needs only its folder and NumPy.
 
     from kernel import Kernel
 

@@ -173,7 +173,7 @@ def read_time(value: Any, factor: float, field: str) -> Measured:
 
 
 def read_seconds(times: Mapping[str, Any], names: Iterable[str], per_second: float, where: str) -> float:
-    """Return the time of the first of `names` that is in `times`, in seconds; 0.0 if none is.
+    """Return a time in seconds: the value in `times` of the first name that has a value; 0.0 if no name has a value.
 
     A list of times is summed. Infinity and NaN are ignored.
     """

@@ -46,7 +46,7 @@ class Recording:
 
     Attributes:
         device: name of the device; empty if the recording does not state it.
-        tunables: values of each tunable by name, in the order of keys.
+        tunables: values of each tunable by name. A key contains the tunables' values in this order.
         entries: entries by the key that `config_key` returns. Configs without an entry violate the space's constraints.
     """
 
