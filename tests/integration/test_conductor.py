@@ -243,7 +243,7 @@ def test_worker_warnings_survive_a_service_restart(stage: Stage) -> None:
     assert stage.view(search).warnings == ("A does nothing.",)
 
 
-def test_rolled_back_kernel_is_not_promoted_again_and_the_reason_is_given(stage: Stage) -> None:
+def test_rolled_back_kernel_is_not_promoted_again_and_the_verdict_states_the_reason(stage: Stage) -> None:
     search = stage.submit()
     list(stage.play())
     with stage.database.write() as session:
@@ -411,7 +411,7 @@ def test_time_below_the_roofline_is_impossible_and_never_ranked(stage: Stage) ->
 
 
 @pytest.mark.parametrize("baseline_first", [True, False])
-def test_trial_ten_times_faster_than_every_baseline_is_marked_suspect(stage: Stage, baseline_first: bool) -> None:
+def test_trial_ten_times_faster_than_every_baseline_is_marked_as_suspect(stage: Stage, baseline_first: bool) -> None:
     search = stage.submit(budget={"trials": 2})
     baseline, first, second = (*stage.claim(count=3),)
     if baseline_first:
@@ -473,7 +473,7 @@ def test_search_stopped_before_its_first_trial_ends_after_the_baseline(stage: St
     assert (stage.view(search).state, stage.view(search).asked) == ("finished", 0)
 
 
-def test_cancel_ends_search_trials_and_leases_at_once(stage: Stage) -> None:
+def test_cancel_ends_the_search_its_trials_and_its_leases_at_once(stage: Stage) -> None:
     search = stage.submit()
     stage.hand_in(stage.one())
     leases = stage.claim(count=2)
@@ -571,7 +571,7 @@ def test_report_of_the_wrong_kind_is_refused(stage: Stage) -> None:
     stage.hand_in(baseline)
 
 
-def test_best_trial_is_the_fastest(stage: Stage) -> None:
+def test_best_trial_of_a_search_is_the_fastest_trial(stage: Stage) -> None:
     search = stage.submit(budget={"trials": 8})
     list(stage.play())
     best = stage.view(search).best

@@ -134,7 +134,7 @@ def test_terminal_shows_confirmed_times_and_warnings(stage: Stage) -> None:
     assert "(confirmed)" in best_text(view)
 
 
-def test_final_table_numbers_the_confirmation_of_each_time(stage: Stage) -> None:
+def test_final_table_states_the_number_of_the_confirmation_of_each_time(stage: Stage) -> None:
     view = confirmed_search(stage, policy=policy(challenge_every=1))
     trials = sorted(stage.trials(view.id), key=lambda each: each.time_us or 0.0)
     runs = {each.trial: number for number, each in enumerate(view.challenges, 1)}

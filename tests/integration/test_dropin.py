@@ -440,7 +440,7 @@ def test_strict_mode_errors_name_the_unsupported_argument(fast: Any) -> None:
             call()
 
 
-def test_calls_with_mismatched_shapes_fail_like_pytorch_without_a_kernel(fast: Any) -> None:
+def test_calls_with_mismatched_shapes_use_no_kernel_and_fail_like_pytorch(fast: Any) -> None:
     import torch
 
     x, weight = drawn(6, 40), drawn(40)

@@ -80,7 +80,7 @@ def test_trials_have_ranks_and_champions_have_their_history(stage: Stage, tmp_pa
             bundle_of(session, Artefacts(tmp_path), champion.id, stage.now)
 
 
-def test_outcomes_are_sampled_and_stage_durations_summed_by_job_kind(stage: Stage) -> None:
+def test_outcomes_are_sampled_and_stage_durations_are_summed_by_job_kind(stage: Stage) -> None:
     """Plots contain all outcomes of a short search, or the fastest outcomes and an even sample of a long search."""
     search = stage.submit(budget={"trials": 14})
     list(stage.play())

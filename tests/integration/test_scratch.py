@@ -61,7 +61,9 @@ def test_sweep_keeps_a_scratch_folder_that_is_just_being_locked(monkeypatch: pyt
         assert mine.is_dir()
 
 
-def test_missing_temporary_folder_gives_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_about_a_missing_temporary_folder_states_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def nowhere(*_: object, **__: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 

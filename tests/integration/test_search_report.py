@@ -118,7 +118,7 @@ def test_report_lists_every_ablated_change_with_its_interval(rest: httpx.Client)
     assert "An ablation promotes nothing" in told
 
 
-def test_html_report_is_self_contained_without_scripts(rest: httpx.Client) -> None:
+def test_html_report_is_self_contained_and_has_no_scripts(rest: httpx.Client) -> None:
     html = rest.get("/report.html", params=TERMS).text
     outline = Outline(html)
     assert HOSTILE not in html

@@ -447,7 +447,7 @@ def test_misleading_config_is_a_local_optimum_far_from_the_best() -> None:
     assert min(space.times_us[each] for each in around if each is not None) >= space.times_us[place]
 
 
-def test_growth_of_the_proposal_time_is_its_exponent_in_trials() -> None:
+def test_growth_of_the_proposal_time_is_the_exponent_of_the_number_of_trials() -> None:
     costs = [asking.Cost(trials=n, median_ms=n**0.5, p99_ms=1.0) for n in (100, 1_000, 10_000)]
     assert asking.growth(costs) == pytest.approx(0.5)
     assert [text for text in bars.asking({"portfolio": costs}, "portfolio") if "median" not in text]

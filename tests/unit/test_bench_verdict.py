@@ -53,7 +53,7 @@ def test_verdict_is_undecided_if_processes_differ_too_much() -> None:
     assert found.processes > 5
 
 
-def test_time_check_on_a_busy_machine_passes_correct_kernels_and_fails_skipped_work() -> None:
+def test_work_rule_on_a_busy_machine_accepts_correct_kernels_and_refuses_skipped_work() -> None:
     busy = Noise.load(RECORDED / "sdpa-256-Xeon-busy.json.gz")
     sound, skipping = worked(busy, 1.0, 50, 0), worked(busy, 3.0, 50, 0, slow=True)
     assert (sound.met.hits, sound.undecided.hits, skipping.met.hits) == (50, 0, 0)

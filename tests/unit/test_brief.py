@@ -135,7 +135,7 @@ def test_unexplored_mechanisms_exclude_mechanisms_that_the_compiler_used() -> No
     assert {*PTX, "FMA", "threads"} == set(BINARY)
 
 
-def test_compiler_output_is_cut_to_errors_without_folders() -> None:
+def test_compiler_output_in_a_brief_is_reduced_to_errors_without_folder_names() -> None:
     log = "\n".join(
         [*(f"/opt/x/y.h:{n}: note: {n}" for n in range(50)), "/srv/a/k.c:3: error: bad", "  code", "  ^", "end"]
     )

@@ -95,7 +95,7 @@ def test_remaining_budget_is_shown_in_the_unit_of_its_limit(changes: dict[str, o
     assert share_done(view(**changes)) == pytest.approx(done)
 
 
-def test_output_to_a_pipe_has_a_line_only_for_each_change() -> None:
+def test_output_to_a_pipe_has_one_line_per_change() -> None:
     console = Console(file=io.StringIO(), width=200)
     lines = LineScreen(console)
     for finished_trials in (43, 44, 45):

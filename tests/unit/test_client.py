@@ -176,12 +176,12 @@ def test_damaged_events_are_skipped() -> None:
     assert next(Service(answer).client().events()) == SearchDeleted(id=8)
 
 
-def test_event_stream_ends_after_its_patience_without_service() -> None:
+def test_event_stream_ends_after_the_time_limit_without_a_service() -> None:
     with pytest.raises(ServiceUnreachable):
         next(Service(httpx.ConnectError("gone")).client().events(patience_s=-1.0))
 
 
-def test_client_gives_up_after_bounded_retries_with_a_remedy() -> None:
+def test_client_gives_up_after_bounded_retries_and_the_error_states_a_remedy() -> None:
     service = Service(*[httpx.ConnectError("connection refused")] * 4)
     with pytest.raises(ServiceUnreachable, match=r"http://service \(connection refused\).*kernel-evo serve"):
         service.client().health()

@@ -172,7 +172,7 @@ def test_worker_signs_off_while_a_slot_is_still_ending(tmp_path: Path, monkeypat
     assert service.said == ["ended True"]
 
 
-def test_worker_superseded_by_a_later_process_ends_with_the_reason(tmp_path: Path) -> None:
+def test_worker_superseded_by_a_later_process_ends_and_states_the_reason(tmp_path: Path) -> None:
     service = Service()
     service.beating = Conflict("another process registered as worker 'w' after this one")
     this, _ = worker(tmp_path, service)
@@ -254,7 +254,7 @@ def test_heartbeat_interval_is_at_most_a_third_of_the_lease(tmp_path: Path, monk
     assert this._beat_s() == 2.0
 
 
-def test_refusal_by_the_service_ends_the_worker_with_the_reason(tmp_path: Path) -> None:
+def test_refusal_by_the_service_ends_the_worker_and_the_error_states_the_reason(tmp_path: Path) -> None:
     service = Service()
     service.leasing = AccessDenied("wrong token")
     this, stopping = worker(tmp_path, service)

@@ -742,7 +742,7 @@ WITHOUT_C_LINKAGE = {
 
 
 @pytest.mark.parametrize("text", WITHOUT_C_LINKAGE.values(), ids=WITHOUT_C_LINKAGE)
-def test_imported_cpp_source_exports_its_entry_under_its_name(tmp_path: Path, text: str) -> None:
+def test_imported_cpp_source_exports_its_entry_under_the_name_of_the_function(tmp_path: Path, text: str) -> None:
     (tmp_path / "f.h").write_text("void f(float *x);\n")
     (tmp_path / "c.h").write_text('extern "C" void f(float *x);\n')
     (tmp_path / "f.cpp").write_text(text)

@@ -76,7 +76,7 @@ def test_init_must_be_a_value_of_an_integer_dtype(dtype: str, init: float) -> No
         out(document_with(init=init, dtype=dtype, rel_l2=0, max_abs_ratio=1))
 
 
-def test_in_place_argument_is_an_operand_next_to_the_inputs() -> None:
+def test_operands_include_inputs_and_in_place_arguments() -> None:
     changed = document_with(role="inout")
     family = Family.from_document(changed)
     assert [each.role for each in family.operands(family.problem(""))] == ["input", "inout"]

@@ -70,7 +70,7 @@ def test_constant_with_an_irregular_effect_on_shapes_stays_fixed() -> None:
     assert (found.fields, found.shapes) == ({"N": 4}, (("N", "9"),))
 
 
-def test_shapes_of_a_failing_file_are_none() -> None:
+def test_shapes_of_a_kernelbench_file_that_fails_are_none() -> None:
     assert fitted({"N": 4}, lambda values: None) is None
 
 

@@ -559,7 +559,7 @@ def test_further_processes_compared_with_a_baseline_do_not_decide_a_promotion() 
     assert rule(result, "baseline").text.endswith("the fastest baseline, numpy over 3 processes.")
 
 
-def test_only_a_faster_challenger_is_promising_enough_for_tools() -> None:
+def test_only_a_faster_challenger_is_promising_enough_for_sanitizers_and_profiler() -> None:
     strict = replace(POLICY, require_sanitizers=True, require_profile=True)
     assert promising(replace(confirmation(np.random.default_rng(1), challenger_us=80), sanitizers=()), strict)
     assert not promising(confirmation(np.random.default_rng(2), challenger_us=100), strict)

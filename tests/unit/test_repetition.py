@@ -114,7 +114,7 @@ def test_inputs_rule_does_not_apply_to_problems_of_few_elements(elements: int, p
     assert verdict_on(Repetition(new=new, known=known, elements=elements))[0] is passed
 
 
-def test_policy_limits_the_time_ratio_of_new_to_known_inputs() -> None:
+def test_maximum_time_ratio_of_new_to_known_inputs_comes_from_the_policy() -> None:
     new, known = Timing(samples_us=(3.0,) * 12), Timing(samples_us=(1.0,) * 12)
     seen = Repetition(new=new, known=known, elements=1 << 20)
     assert verdict_on(seen, max_repeat_ratio=3.5)[0]

@@ -129,7 +129,7 @@ def test_hedges_g_is_antisymmetric_and_finite(samples: list[float], other: list[
     ("other", "overlap"),
     [((2.0, 2.5, 3.0), True), ((2.1, 2.5, 3.0), False), ((0.0, 0.5, 0.9), False), ((0.0, 1.5, 3.0), True)],
 )
-def test_intervals_overlap_symmetrically(other: tuple[float, float, float], overlap: bool) -> None:
+def test_overlap_of_two_intervals_is_symmetric(other: tuple[float, float, float], overlap: bool) -> None:
     mine, theirs = Interval(low=1.0, estimate=1.5, high=2.0), Interval(low=other[0], estimate=other[1], high=other[2])
     assert mine.overlaps(theirs) is theirs.overlaps(mine) is overlap
 

@@ -86,7 +86,7 @@ def test_hook_before_last_is_called_directly_before_the_last_sample() -> None:
     assert seen == [4]
 
 
-def test_hook_after_runs_for_every_sample_outside_the_warm_up() -> None:
+def test_hook_after_is_called_after_every_sample_outside_the_warm_up() -> None:
     for last_us, samples in ((WARM_US / 2, 10), (WARM_US, 5)):
         timer, judged = ScriptedTimer([last_us]), list[int]()
         take(timer, 5, after=lambda timer=timer, judged=judged: judged.append(len(timer.asked)), warm=True)  # type: ignore[misc]

@@ -224,7 +224,7 @@ def test_family_with_cuda_and_triton_tables_is_refused(tmp_path: Path) -> None:
         package_with(tmp_path, "vector_add", "family.toml", "[triton]", "[cuda]\n\n[triton]")
 
 
-def test_compiled_note_completes_the_launch_of_a_triton_candidate(tmp_path: Path) -> None:
+def test_note_in_the_ptx_completes_the_launch_of_a_triton_candidate(tmp_path: Path) -> None:
     candidate, _ = candidate_of(package_with(tmp_path, "vector_add"))
     compiled = Compiled(threads=256, shared_memory_bytes=1024, cluster=2, scratch=(128, 0))
     ptx = noted(".version 8.7\n", compiled)

@@ -232,7 +232,7 @@ def test_kernel_that_leaves_part_of_an_earlier_output_in_place_is_wrong() -> Non
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
-def test_kernel_that_adds_to_an_output_is_told_to_declare_it_as_inout(dtype: type) -> None:
+def test_error_of_a_kernel_that_adds_to_an_output_suggests_the_role_inout(dtype: type) -> None:
     wanted = np.array([3, 0, 7, 1], dtype=dtype)
     buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
     _, golden = doubled()
