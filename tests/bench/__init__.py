@@ -1,1 +1,1 @@
-"""Benchmarks, run by hand: ``make bench``."""
+"""Benchmarks. They are not part of the tests; run them with ``make bench``."""

@@ -1,7 +1,7 @@
-"""Share of valid configs that compile within the gates, and build times, without a GPU.
+"""Measures, without a GPU, how many valid configs compile within the resource limits, and how long builds take.
 
-``python -m tests.bench.compiling`` or ``make bench-compiling`` draws random configs of every family with a CUDA
-template, for the problems of `PROBLEMS` and for every architecture that supports a problem.
+``python -m tests.bench.compiling`` or ``make bench-compiling`` compiles random configs of every family with a CUDA
+template, for the problems of `PROBLEMS` and all architectures that support them.
 """
 
 import argparse
@@ -61,14 +61,14 @@ WANTED_SHARE, WANTED_S = 0.95, 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """Result of building one config; `refusal` is the reason of a failure, or None."""
+    """Result of building one config. `refusal` is the reason of a failure; None if the build succeeded."""
 
     seconds: float
     refusal: str | None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; status 1 if a row is below its limit."""
+    """Print the table. Return status 1 if a row is below its limit."""
     options = _parser().parse_args(arguments)
     rows, short = [], []
     with ProcessPoolExecutor(options.jobs) as pool:
@@ -100,7 +100,7 @@ def _draws(chosen: str, count: int) -> Iterator[tuple[str, str, str, str, list[C
             try:
                 subject.check_device(stated, device)
             except InvalidInput:
-                continue  # FP8 before sm_89
+                continue  # FP8 families are not built for GPUs before sm_89
             space = subject.space(stated, device, Objective())
             valid = "over a million" if space.valid_count is None else f"{space.valid_count:,}"
             yield family, problem, architecture, valid, space.sample(np.random.default_rng(1), count, ())

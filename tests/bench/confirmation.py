@@ -1,8 +1,9 @@
-"""Time of a confirmation by stage: ``make bench-confirmation``.
+"""Measures the time of a confirmation by stage: ``make bench-confirmation``.
 
-For each problem, two configs are confirmed as by a worker's slot, but without a service: first the default config, then
-a second config against the default. The second config is the family's first start, or the fastest of a few valid
-configs if the family has no start. Its confirmation usually ends in a promotion, and includes sanitizers and profiles.
+Each problem has two confirmations, as in a worker's slot but without a service. The first is of its default config, the
+second of a faster config with the default as incumbent. The faster config is the family's first start or, without one,
+the fastest of a few valid configs. The second confirmation usually ends in a promotion and then includes sanitizers and
+profiles.
 """
 
 import argparse
@@ -41,7 +42,7 @@ SEED = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """One confirmation with its wall-clock time."""
+    """A confirmation with its duration."""
 
     label: str
     total_s: float
@@ -50,7 +51,7 @@ class Timed:
 
 
 class Workshop:
-    """Builds, times and confirms configs of one problem on the first device of a kind."""
+    """Builds, times and confirms configs of a problem on the first device of a kind."""
 
     def __init__(self, given: str, kind: str, folder: Path) -> None:
         family, _, problem = given.partition(":")
@@ -75,7 +76,7 @@ class Workshop:
         return self.space.default()
 
     def other(self) -> Config:
-        """Return the family's first start, or the fastest of some random valid configs."""
+        """Return the family's first valid start or, without one, the fastest of `TRIED` random configs."""
         family, terms = self.work.copy.family, self.work.terms
         starts = [{**self.default, **start} for start in family.begin(terms.problem, terms.device)]
         for start in starts:
@@ -91,7 +92,7 @@ class Workshop:
         return outcome.timing.median_us if isinstance(outcome, Measured) else float("inf")
 
     def confirmed(self, label: str, challenger: Config, incumbent: Config | None) -> Timed:
-        """Build the configs, then confirm the challenger. Only the confirmation is timed."""
+        """Build both configs, and confirm the challenger. The measured time excludes the builds."""
         job = Confirm(challenger=challenger, incumbent=incumbent, seed=SEED)
         built = self.evaluator.prepare(self.work, job)
         begun = time.perf_counter()
@@ -102,7 +103,7 @@ class Workshop:
 
 
 def seconds(report: ConfirmReport) -> Mapping[str, tuple[float, float]]:
-    """Return the seconds of each step: in the first process, and summed over all later processes."""
+    """Return the seconds of each step, by step: in the first process, and in all later processes together."""
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for step in report.steps:
         found[step.name][step.process != 1] += step.seconds
@@ -120,7 +121,7 @@ def shown(timed: Timed) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a table for each confirmation and one for all; status 1 if a confirmation was not measured."""
+    """Print a table for each confirmation, and one of all. Return status 1 if a confirmation was not measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.confirmation", description=__doc__)
     parser.add_argument("problems", nargs="*", metavar="FAMILY:PROBLEM", help="default: some of each device")
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")

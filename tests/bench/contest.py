@@ -1,4 +1,4 @@
-"""A contest: a search or a stored result, a sample of the space, then all contestants interleaved in one process."""
+"""Compares the champion of a search with random configs and baselines, interleaved in one process (a contest)."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -45,14 +45,14 @@ class Contest:
     """Result of a contest.
 
     Attributes:
-        device: the device that all contestants were timed on.
-        note: the family's note about times on this device; may be empty.
-        again: True if the champion was loaded from a file, without a search.
+        device: the device on which all contestants were timed.
+        note: the family's note about times on this device; empty if there is none.
+        again: True if the champion was loaded from a file instead of searched.
         configs: the config of each contestant.
         sample_us: times of the correct sampled configs, fastest first; empty without a sample.
-        refused: for each contestant that was not compared, the reason.
-        compared: times in the cache mode that ranks; entry i of every series was taken in round i.
-        other: times in the cache mode that does not rank.
+        refused: reason by contestant, for contestants that were not compared.
+        compared: times in the objective's cache mode; entry i of each series was taken in round i.
+        other: times in the second cache mode.
         copy_us: time to copy as many bytes as the kernel moves, with cold caches; None if not requested.
     """
 
@@ -70,7 +70,7 @@ class Contest:
 
 
 def hold(match: Match, effort: Effort, folder: Path) -> Contest:
-    """Search or load an earlier result, time random configs, then compare all contestants.
+    """Run a search or load its stored result, time random configs, and compare all contestants.
 
     Raises:
         BenchError: the search found nothing, the stored result is for another device or space, or a step failed.
@@ -91,7 +91,9 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
         series = {row: name for row, name in turns.items() if name in kernels}
         compared = compare(runners, work, kernels, series, effort.rounds)
         other = compare(runners, _in_other_mode(work), kernels, series, max(effort.rounds // 2, 1))
-    copied_us = _copy_us(work, folder) if match.least_share is not None else None  # which takes the device lock itself
+    copied_us = (
+        _copy_us(work, folder) if match.least_share is not None else None
+    )  # the search takes the device lock itself
     return Contest(
         found=found,
         device=device,
@@ -108,10 +110,10 @@ def hold(match: Match, effort: Effort, folder: Path) -> Contest:
 
 
 def device_at_hand(found: Found, package: Package, kind: str, folder: Path) -> Device:
-    """Return the device of this kind on this machine.
+    """Return this machine's device of a kind.
 
     Raises:
-        BenchError: the champion was found on another model.
+        BenchError: the stored champion was found on a different device model.
     """
     device = choose(local_devices(), kind, package.family)
     if device.model != found.device_model:
@@ -136,7 +138,7 @@ def _in_other_mode(work: Assignment) -> Assignment:
 
 @contextmanager
 def workshop(terms: SearchTerms, package: Package, folder: Path) -> Iterator[tuple[Evaluator, Runners, Assignment]]:
-    """Hold the device, and yield an evaluator that builds and times configs on the device."""
+    """Lock the device; yield the evaluator, runners and assignment that build and time configs on it."""
     with scratch() as name, exclusive(terms.device.uuid):
         evaluator, runners = Evaluator(terms.device.kind, folder, Path(name)), Runners(folder)
         try:
@@ -195,12 +197,12 @@ def compare(
     baselines: bool = True,
     budget_s: float = CONTEST_LIMIT_S,
 ) -> Compared:
-    """Time all contestants, and baselines if requested, in interleaved rounds in a new process with new inputs.
+    """Time all contestants and, optionally, the baselines interleaved, in a new process with new inputs.
 
     Args:
-        kernels: kernel of each contestant and case; all are verified again.
-        series: name of each series → the contestant.
-        budget_s: seconds for the rounds; see `Compare.budget_s`.
+        kernels: kernels by contestant and case. All are verified again.
+        series: contestants by the name of their series.
+        budget_s: time limit of the rounds in seconds; see `Compare.budget_s`.
     """
     child = runners.fresh(work, rounds)
     try:

@@ -1,4 +1,4 @@
-"""Results for this machine's CPU in docs/results: ``python -m tests.bench.cpu``, or ``make bench``."""
+"""Measures the results of docs/results for this machine's CPU: ``python -m tests.bench.cpu`` or ``make bench``."""
 
 import argparse
 import sys
@@ -34,7 +34,11 @@ MATCHES = (
 def main(
     arguments: list[str], matches: Sequence[Match] = MATCHES, *, device: str = "cpu", trials: int = 60, rounds: int = 60
 ) -> int:
-    """Run the contests, print the tables; status 1 if a condition is not met, 2 if a contest did not run."""
+    """Run the contests and print their tables.
+
+    Returns:
+        Exit status: 1 if a required result is missed, 2 if a contest did not run.
+    """
     options = _parser(trials, rounds).parse_args(arguments)
     chosen = _chosen(matches, options.family, options.problem)[options.first : options.last]
     missed: list[str] = []
@@ -58,8 +62,9 @@ def main(
 
 
 def _chosen(matches: Sequence[Match], family: str, problem: str | None) -> Sequence[Match]:
-    """Return the contests of a family and problem. If the family has no contest, return a contest that searches the
-    given problem, or the family's default problem.
+    """Return the contests of a family and problem.
+
+    For a named family without contests, a new contest is returned, by default for the family's default problem.
     """
     chosen = [each for each in matches if family in ("all", each.family) and problem in (None, each.problem)]
     return chosen or ([] if family == "all" else [Match(family=family, problem=problem or "")])

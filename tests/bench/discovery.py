@@ -1,9 +1,8 @@
-"""Search from the default config alone, compared with the best known configs: ``make bench-discovery``.
+"""Compares searches that start with the default config alone with the best known configs: ``make bench-discovery``.
 
-Each search begins with the family's default alone, on a new database with an empty cache. Its best config is then timed
-in one process, interleaved with the best configs that are known for the problem: the stored champion, the family's
-starts, and the fastest config of a recording. Each problem and seed has a separate process. With several GPUs, one
-process per GPU runs at a time.
+Each search has a new database and an empty cache. Its best config is then timed in one process, interleaved with the
+best known configs of the problem: the stored champion, the family's starts and the fastest config of a recording. Each
+run of a problem with a seed has a separate process. With several GPUs, one run per GPU takes place at a time.
 """
 
 import argparse
@@ -48,7 +47,7 @@ BESIDE_S = 150.0
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A problem to search, and the limit of the ratio of the found time to the best known time."""
+    """A problem to search, and the maximum ratio of the found time to the best known time."""
 
     match: Match
     most: float
@@ -73,14 +72,14 @@ TASKS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """Result of one search, timed alongside known configs.
+    """Result of one search, compared with known configs.
 
     Attributes:
-        found_us, known_us, default_us: median times of the three configs, interleaved in one process; None for a
-            config that could not run.
+        found_us, known_us, default_us: median times in µs of the found, the best known and the default config,
+            interleaved in one process; None for a config that could not run.
         known: source of the fastest known config.
-        first_s: seconds from the command to the first candidate's time; None if unknown.
-        confirmation_s: duration of each confirmation.
+        first_s: seconds from the command until the first candidate was timed; None if unknown.
+        confirmation_s: duration of each confirmation in seconds.
     """
 
     problem: str
@@ -97,7 +96,7 @@ class Discovery:
 
     @property
     def ratio(self) -> float | None:
-        """Ratio of the found config's time to the time of the best known config."""
+        """Time of the found config divided by the time of the best known config; None if one is unknown."""
         return None if self.known_us is None else self.found_us / self.known_us
 
     @property
@@ -135,10 +134,10 @@ def _figure(value: float | None) -> str:
 
 
 def discover(task: Task, effort: Effort, folder: Path) -> Discovery:
-    """Search from the default, and time the best config found against every known config.
+    """Search from the default config, and compare the best config found with all known configs.
 
     Raises:
-        BenchError: the search found nothing, or its result cannot be built again.
+        BenchError: the search measured no config, or its best config cannot be built again.
     """
     begun = datetime.now(UTC)
     view = search(task.match, effort, folder)
@@ -203,7 +202,7 @@ def _recorded(match: Match) -> Iterator[tuple[str, Config]]:
 
 
 def _run(place: Place, task: int, seed: int, options: argparse.Namespace) -> Discovery | None:
-    """Run one task with one seed in its own process; None if the process failed, with its error already printed."""
+    """Run a task with a seed in a separate process. Return None if it failed; its error is then already printed."""
     command = [sys.executable, "-m", "tests.bench.discovery", "--device", options.device, "--one", str(task)]
     command += ["--seed", str(seed), "--minutes", str(options.minutes)]
     environment = os.environ | ({"CUDA_VISIBLE_DEVICES": place.gpu} if options.device == "cuda" else {})
@@ -244,7 +243,11 @@ def _one(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the searches and print a table; status 1 if a limit is missed, 2 if a search failed or was omitted."""
+    """Run the searches and print a table.
+
+    Returns:
+        Exit status: 1 if a limit is missed, 2 if a search failed or was not run.
+    """
     options = _parser().parse_args(arguments)
     if options.one is not None:
         return _one(options)

@@ -1,8 +1,8 @@
-"""Cost of following a search live: ``python -m tests.bench.events`` prints the service's CPU share and the delay.
+"""Measures the cost of live events: ``python -m tests.bench.events`` prints the service's CPU share and the delay.
 
-Trials end at a steady rate while clients follow the search through the feed. Only writing to a socket is left out. The
-CPU share is the share of the whole process. The cost of writing the trials is measured first, without clients, and
-printed as well.
+Trials end at a steady rate while clients read the search's event stream. Only writing to sockets is not included. The
+CPU share is that of the whole process. The cost of storing the trials is measured first, without clients, and printed,
+too.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ SECONDS = 10
 
 
 async def follow(stage: Stage, search: int, listeners: int) -> tuple[float, float, list[float]]:
-    """Return trials per second, CPU share of one core, and each trial's delay in seconds at the last client."""
+    """Return trials per second, used share of a core, and delays in seconds until the last client gets a trial."""
     feed = Feed(stage.database, lambda: datetime.now(UTC))
     with stage.database.read() as session:
         start = Events(session).last()
@@ -60,7 +60,7 @@ async def follow(stage: Stage, search: int, listeners: int) -> tuple[float, floa
 
 
 def end_one(stage: Stage, search: int, number: int) -> None:
-    """Propose one trial and end it, in one transaction."""
+    """Propose and end one trial in one transaction."""
     now, outcome = datetime.now(UTC), Measured(timing=timing(10.0 + number % 7, count=40))
     row = TrialRow(
         search_id=search,

@@ -1,4 +1,4 @@
-"""Result of a contest's search. It is stored in a file, so a champion can be compared again without searching."""
+"""Stores the result of a contest's search in a file, so that its champion can be compared again without a search."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,13 +16,13 @@ from tests.bench.searching import BenchError, Effort, Match, search
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The best config of a search, and how it was found.
+    """The best config of a search, with details of the search.
 
     Attributes:
-        device_model: the device it was searched on.
-        command: command that repeats the search.
-        course: summary of the search in words.
-        overhead_ms: the search's own overhead per trial (median); None: unknown.
+        device_model: model of the device of the search.
+        command: the command that repeats the search.
+        course: text that summarises the search.
+        overhead_ms: median overhead of the search per trial in ms; None if unknown.
         verdict: the verdict that promoted the config; None if it was not promoted, or if the verdict was not stored.
     """
 
@@ -38,7 +38,7 @@ class Found:
     verdict: Verdict | None = None
 
     def whole(self, space: Space) -> Config:
-        """Return the config, completed with the defaults of tunables that were added later."""
+        """Return the config with the default values of tunables that it lacks, because they are newer."""
         return {**space.default(), **self.config}
 
 
@@ -46,10 +46,10 @@ _FILE = TypeAdapter(Found)
 
 
 def champion(match: Match, effort: Effort, folder: Path) -> tuple[Found, bool]:
-    """Return a new search's result and False, or the result stored in `effort.champions` and True.
+    """Return a search's result, and True if it was loaded from `effort.champions` instead of searched.
 
     Raises:
-        BenchError: the search found nothing, or a file cannot be read.
+        BenchError: the search measured no config, or a stored file cannot be read.
     """
     path = None if effort.champions is None else effort.champions / f"{match.name}.json"
     if path is not None and path.exists():
@@ -65,7 +65,7 @@ def kept(path: Path) -> Found:
     """Return the stored result of a search.
 
     Raises:
-        BenchError: the file holds no such result.
+        BenchError: the file does not contain the result of a search.
     """
     try:
         return _FILE.validate_json(path.read_bytes())
@@ -74,7 +74,7 @@ def kept(path: Path) -> Found:
 
 
 def found_by(search: SearchView, effort: Effort) -> Found:
-    """Return the best config of a search and how it was found.
+    """Return the best config of a search, with details of the search.
 
     Raises:
         BenchError: the search measured no config.

@@ -1,4 +1,4 @@
-"""Results for this machine's GPU in docs/results: ``python -m tests.bench.gpu``, or ``make bench-gpu``."""
+"""Measures the results of docs/results for this machine's GPU: ``python -m tests.bench.gpu`` or ``make bench-gpu``."""
 
 import sys
 
@@ -7,7 +7,7 @@ from tests.bench.searching import Match
 
 
 def _best(least: float) -> dict[str, float]:
-    """Required speed-up over the two PyTorch backends that may be the fastest."""
+    """Return the required speed-ups over the two PyTorch backends that can be the fastest."""
     return {"torch-cudnn": least, "torch-flash": least}
 
 
@@ -28,12 +28,12 @@ def _decode(problem: str, share: float | None = None) -> Match:
 
 
 def _fp8(problem: str) -> Match:
-    """Return an FP8 contest. Results of other GPUs do not apply to an L4; see the family's note."""
+    """Return an FP8 contest. Its results do not apply to an L4; see the family's note."""
     return Match(family="sdpa_fp8", problem=problem, minutes=1.5)
 
 
 def _skinny(m: int, n: int, k: int) -> Match:
-    """Return the contest of a product with few rows, limited by reading b; three of five must beat PyTorch."""
+    """Return the contest of a product with few rows, which is bound by reading `b`."""
     return Match(family="gemm", problem=f"M={m},N={n},K={k}", minutes=1.0, cache="cold")
 
 

@@ -1,7 +1,7 @@
-"""Configs that differ in a few values, compared with each other and the baselines: ``python -m tests.bench.grid FILE``.
+"""Compares configs that differ in a few values, and the baselines: ``python -m tests.bench.grid FILE``.
 
-FILE is a stored result of a search (docs/results/champions). Each ``--change`` adds a row, such as
-``"Q_STAGES=2 SCHEDULE=stream_k"``; the champion is the first row. All configs are verified and timed in one process.
+FILE is a stored result of a search (docs/results/champions). Its champion is the first row. Each ``--change``, e.g.
+``"Q_STAGES=2 SCHEDULE=stream_k"``, adds a row. All configs are verified and timed in one process.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from workers.runner.protocol import Compared
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one table; status 2 if no config could be compared."""
+    """Print the table. Return status 2 if nothing could be compared."""
     options = _parser().parse_args(arguments)
     try:
         found = kept(options.file)
@@ -41,16 +41,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _changes(text: str) -> Config:
-    """Parse changes: numbers become numbers, true and false become bools, and other values become strings.
+    """Return the changes in a text by tunable. Values are numbers, truth values or strings.
 
     Raises:
-        InvalidInput: a part is not NAME=VALUE.
+        InvalidInput: a part does not have the form NAME=VALUE.
     """
     changes: dict[str, bool | int | float | str] = {}
     for part in text.split():
         name, sign, value = part.partition("=")
         if not (name and sign and value):
-            raise InvalidInput("--change", f"{part!r} is no NAME=VALUE")
+            raise InvalidInput("--change", f"{part!r} is not of the form NAME=VALUE")
         try:
             changes[name] = json.loads(value.lower() if value in ("True", "False") else value)
         except json.JSONDecodeError:
@@ -84,7 +84,7 @@ def _timed(
 
 
 def _ratio_table(compared: Compared) -> str:
-    """Return a table of each config's median time and its median ratio to each baseline."""
+    """Return a table with each config's median time and its median speed-up over each baseline."""
     against = {name: np.array(each.samples_us) for name, each in compared.baselines.items()}
     rows = [
         [

@@ -1,11 +1,11 @@
-"""Counts false refusals: sampled configs of correct families are verified and timed, and some of them are confirmed.
+"""Counts false refusals: configs of every family are sampled, verified and timed, and some of them are confirmed.
 
-``make bench-honest`` prints for each family the number of measured configs, and the reasons of all other outcomes. The
-built-in families are correct and fast, so the outcomes `wrong_answer`, `crashed`, `invalid_measurement` and `timed_out`
-are false refusals, and so is a confirmation whose rules find a cheat.
+``make bench-honest`` prints, by family, how many configs were measured and why the remaining configs were not. The
+built-in families are correct and fast. Each outcome `wrong_answer`, `crashed`, `invalid_measurement` or `timed_out` is
+therefore a false refusal, and so is each promotion rule that reports a cheat.
 
-Several processes (``--jobs``) divide the machine's cores. Every outcome is appended to a file (``--file``); a later run
-with the same file, seed and device evaluates the remaining configs.
+Several processes (``--jobs``) run in parallel on separate cores. Each outcome is appended to a file (``--file``). A
+later run with the same file, seed and device continues.
 """
 
 import argparse
@@ -92,8 +92,8 @@ class Finding:
     Attributes:
         number: index of the config in the sample that the seed draws.
         status: kind of outcome, such as ``measured`` or ``wrong_answer``.
-        confirmed: True if all rules against cheats accepted the config; None if no confirmation ran.
-        reason: reason of a false refusal; empty without one.
+        confirmed: True if no rule of the confirmation reported a cheat; None if no confirmation ran.
+        reason: reason of the false refusal; empty if there is none.
     """
 
     device: str
@@ -107,7 +107,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Configs of one family for one process; configs with a number below `confirmed` are confirmed as well."""
+    """Configs of one family for one process. Configs with a number below `confirmed` are also confirmed."""
 
     device: Device
     family: str
@@ -116,11 +116,11 @@ class Part:
     numbers: tuple[int, ...]
     confirmed: int
     until_s: float
-    """By the clock of `time.monotonic`: no config begins later."""
+    """Time of `time.monotonic` after which no further config is evaluated."""
 
 
 def judged(part: Part) -> list[Finding]:
-    """Evaluate configs of one family, and confirm some of them."""
+    """Evaluate configs of one family, confirm some of them, and return their outcomes."""
     package, kind = find(part.family), part.device.kind
     family, problem = package.family, _problems(kind)[part.family]
     terms = SearchTerms(
@@ -169,7 +169,7 @@ def _judged(evaluator: Evaluator, work: Assignment, config: Config, number: int,
 
 
 def _fault(report: ConfirmReport) -> str | None:
-    """Return the reason why a confirmation refuses its challenger as wrong or as a cheat; empty without a refusal."""
+    """Return the reason why a confirmation calls its challenger wrong or a cheat; None if it does not."""
     if report.failure is not None:
         return f"{report.failure.kind}: {_reason(report.failure)}"
     verdict = judge(report, CONFIRMING, 1, np.random.default_rng(0))
@@ -191,7 +191,7 @@ def _problems(kind: str) -> dict[str, str]:
 def parts(
     families: Sequence[str], known: Iterable[Finding], *, device: Device, asked: argparse.Namespace, until_s: float
 ) -> list[Part]:
-    """Return the unfinished work in batches that alternate between families, so a short run covers all families."""
+    """Return the remaining configs in batches. Families alternate, so that a short run covers all of them."""
     done = {
         (each.family, each.number)
         for each in known
@@ -218,7 +218,7 @@ def parts(
 
 
 def run(todo: Sequence[Part], jobs: int) -> Iterator[list[Finding]]:
-    """Evaluate batches in several processes, each on its own share of the cores, and yield their findings."""
+    """Evaluate batches in `jobs` processes on separate cores, and yield the findings of each batch."""
     context, groups = get_context("spawn"), _groups(machine.cores(), jobs)
     queue: Queue[list[int]] = context.Queue()
     for group in groups:
@@ -232,13 +232,13 @@ def run(todo: Sequence[Part], jobs: int) -> Iterator[list[Finding]]:
 
 
 def _groups(cores: Sequence[int], jobs: int) -> list[list[int]]:
-    """Divide the cores into one group of equal size per job; with more jobs than cores, jobs share cores."""
+    """Return groups of equally many cores, one per job. With more jobs than cores, jobs share cores."""
     size = max(1, len(cores) // jobs)
     return [[cores[(job * size + each) % len(cores)] for each in range(size)] for job in range(jobs)]
 
 
 def _settle(queue: "Queue[list[int]]") -> None:
-    """Restrict this process to its share of the cores."""
+    """Restrict this process to the next group of cores."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     group = queue.get()
     if hasattr(os, "sched_setaffinity"):
@@ -246,7 +246,7 @@ def _settle(queue: "Queue[list[int]]") -> None:
 
 
 def read(file: Path | None) -> list[Finding]:
-    """Return the findings of earlier runs."""
+    """Return the findings that earlier runs stored."""
     if file is None or not file.exists():
         return []
     return [Finding(**json.loads(line)) for line in file.read_text().splitlines() if line]
@@ -270,7 +270,7 @@ def table(findings: Iterable[Finding], families: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate the configs without a finding and print the table; status 1 if there is a false refusal."""
+    """Evaluate the configs without a finding, and print the table. Return status 1 if there are false refusals."""
     asked = _parser().parse_args(arguments)
     families, began_s = asked.families or list(_problems(asked.device)), time.monotonic()
     with scratch() as folder:

@@ -1,7 +1,7 @@
-"""Share of time a device works when the network is slow: ``python -m tests.bench.idle``.
+"""Measures the share of time that a device works if the network is slow: ``python -m tests.bench.idle``.
 
-A worker's slot runs with a client that answers late and with a device that only sleeps. The result therefore shows only
-the waiting of the slot, also on a busy machine.
+A worker's slot runs with a client that answers late and a device that only sleeps. The result is therefore the waiting
+of the slot, even on a busy machine.
 """
 
 import tempfile
@@ -30,7 +30,7 @@ JOBS, JOB_S, CORES = 100, 0.1, 8
 
 
 class FarService:
-    """A service with a fixed number of jobs; each request takes a round-trip time."""
+    """A service with a fixed number of jobs, which delays each answer by a round-trip time."""
 
     def __init__(self, kind: DeviceKind, round_trip_s: float, stopping: threading.Event) -> None:
         self._left = list(range(JOBS))
@@ -100,14 +100,14 @@ class Sleeper:
 
 
 class AtHand:
-    """A store of families in which every family is present."""
+    """A store of families that contains every family."""
 
     def get(self, ref: FamilyRef) -> None:
         return None
 
 
 def working_share(kind: DeviceKind, round_trip_s: float) -> float:
-    """Return the working share of the time from the start of the first job to the end of the last job."""
+    """Return the share of time that the device works, from the start of the first job to the end of the last."""
     stopping = threading.Event()
     service: Any = FarService(kind, round_trip_s, stopping)
     with tempfile.TemporaryDirectory() as name:

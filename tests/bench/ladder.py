@@ -1,7 +1,7 @@
-"""Compares all steps of a family's ladder and the baselines: ``python -m tests.bench.ladder``.
+"""Compares the steps of a family's ladder of optimisations and the baselines: ``python -m tests.bench.ladder``.
 
 Each step is verified and timed alone. Valid steps are then timed in one process, in rounds of random order, with new
-inputs. Steps without a gain and failed steps also have rows in the table.
+inputs. The table also contains failed steps and steps without gain.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Climbed:
     """Result of one step.
 
     Attributes:
-        kernels: kernel of each case; empty if the step failed.
+        kernels: kernels by case; empty if the step failed.
     """
 
     step: Step
@@ -58,7 +58,7 @@ class Climbed:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay the ladder and print it; status 1 if a step fails unexpectedly, 2 if nothing can be measured."""
+    """Measure the ladder and print it. Return status 1 if a step fails unexpectedly, 2 if nothing can be measured."""
     options = _parser().parse_args(arguments)
     try:
         package = find(options.family)
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 def replay(
     package: Package, problem: Problem, device: Device, rounds: int, folder: Path
 ) -> tuple[list[Climbed], Compared]:
-    """Time each step alone, then compare the valid ones."""
+    """Time each step alone, compare the valid steps, and return the results."""
     terms = SearchTerms(
         search_id=0,
         family=FamilyRef(name=package.family.name, digest=package.digest, location=package.location),
@@ -93,7 +93,7 @@ def replay(
 
 
 def _climb(ladder: Evaluator, work: Assignment, number: int, step: Step) -> Climbed:
-    """Verify and time a step. If the device does not support the step, return the reason as the result."""
+    """Verify and time a step. For a step that the device does not support, the result contains the reason."""
     print(f"\rstep {number + 1}: {step.name:40}", end="", file=sys.stderr, flush=True)
     built = ladder.build(work, step.config)
     outcome = ladder.evaluate(work, Evaluate(number=number, config=step.config), built).outcome
@@ -102,7 +102,7 @@ def _climb(ladder: Evaluator, work: Assignment, number: int, step: Step) -> Clim
 
 
 def report(package: Package, problem: Problem, device: Device, climbed: Sequence[Climbed], compared: Compared) -> str:
-    """Return a Markdown table: every step with its gain over the previous one, then the baselines."""
+    """Return a Markdown table of all steps, with their gain over the step before, and of the baselines."""
     left_out = [f"Not run: {name}: {reason}." for name, reason in compared.unavailable.items()]
     refused = [
         f"{outcome_text(each.outcome.kind)}: {each.step.name}: {detail_text(each.outcome)}"
@@ -132,7 +132,7 @@ def _baseline_rows(baselines: Mapping[str, Timing]) -> Iterator[Sequence[str]]:
 
 
 def _gain(before: Timing | None, after: Timing | None) -> str:
-    """Return the gain in percent of the previous time, with its 95 % interval; negative for a slower step."""
+    """Return the saved time in percent with its 95 % interval; negative for a slower step."""
     if before is None or after is None:
         return ""
     ratio = ratio_interval(after.samples_us, before.samples_us, 0.95, np.random.default_rng(0))

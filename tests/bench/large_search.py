@@ -66,7 +66,7 @@ DEVICE = Device(kind="cuda", model="Imaginary 100", architecture="sm_90", uuid="
 
 
 def fill(database: Database, count: int) -> int:
-    """Write a paused search with this many ended trials; return its id."""
+    """Store a paused search with `count` ended trials, and return its id."""
     with database.write() as session:
         search = _search(session)
         for batch in _batched(count):
@@ -110,7 +110,7 @@ def _search(session: Session) -> int:
 
 
 def trials(count: int) -> Iterator[Made]:
-    """Return the first trials of a deterministic sequence."""
+    """Yield the first `count` trials of a deterministic sequence."""
     rng = np.random.default_rng(1)
     chosen = rng.permutation(655_360)[:count]
     sizes = [len(values) for values in TUNABLES.values()]
@@ -138,7 +138,7 @@ def _timing(rng: np.random.Generator, time_us: float, count: int = SAMPLES) -> T
 
 
 def write(session: Session, search: int, batch: Sequence[Made]) -> None:
-    """Store trials with their jobs and attempts. The database must hold no other search."""
+    """Store trials with their jobs and attempts. The database must not contain further searches."""
     rows, jobs, attempts = [], [], []
     for number, config, outcome in batch:
         at = BEGAN + timedelta(milliseconds=36 * number)
@@ -172,7 +172,7 @@ def write(session: Session, search: int, batch: Sequence[Made]) -> None:
 
 
 def made(path: Path, count: int) -> int:
-    """Create a database with a paused search of `count` ended trials; return the search's id."""
+    """Create a database with a paused search of `count` ended trials, and return the search's id."""
     database = Database.open(path)
     try:
         return fill(database, count)

@@ -1,9 +1,9 @@
-"""A model of Llama's shape with and without a package of kernels: ``python -m tests.bench.llama``.
+"""Times a model of Llama's shape with and without tuned kernels: ``python -m tests.bench.llama``.
 
 The model (transformers, random weights) runs once while its calls are recorded. Each call gets a kernel with the
-recommended config, or with ``--seconds``, with the best config of a search. A kernel that is slower than PyTorch when
-the package calls it is omitted. Then prefill and decode are timed alternately with and without `patch`, without
-PyTorch's compiler and graphs.
+recommended config or, with ``--seconds``, the best config of a search. The kernels are exported as a package. Kernels
+that are slower than PyTorch in calls through the package are removed. Prefill and decode are then timed with and
+without the package's `patch`, alternately, without PyTorch's compiler and CUDA graphs.
 """
 
 import argparse
@@ -42,7 +42,7 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Times of one recorded call, called from Python: of the package's kernel and of PyTorch."""
+    """Times of one recorded call from Python, of the package's kernel and of PyTorch."""
 
     call: Call
     kernel_us: float
@@ -54,7 +54,7 @@ class Comparison:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a table of the calls and a table of prefill and decode; status 1 if the outputs differ too much."""
+    """Print tables of the calls, and of prefill and decode. Return status 1 if the outputs differ too much."""
     import torch
 
     options = _options(arguments)
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def recorded(run: Run, families: Sequence[str]) -> list[Call]:
-    """Return the distinct calls of a workload; the weight of each is its number of occurrences."""
+    """Return the distinct calls of a workload. The weight of a call is its number of occurrences."""
     import torch
 
     recorder = Recorder()
@@ -118,7 +118,7 @@ def key(call: Call) -> str:
 def _built(
     calls: Sequence[Call], device: Device, options: argparse.Namespace, folder: Path
 ) -> Iterator[tuple[str, Bundle]]:
-    """Yield a bundle for each call with a kernel; print the calls without a kernel on standard error."""
+    """Yield a name and a bundle for each call with a kernel; print the remaining calls to standard error."""
     terms = Terms(device=options.device, seconds=options.seconds, confirming=0.0)
     for number, call in enumerate({key(each): each for each in calls}.values(), start=1):
         try:
@@ -219,7 +219,9 @@ def _prefill(model: Any, options: argparse.Namespace) -> Run:
     import torch
 
     tokens = torch.randint(options.vocabulary, (1, options.prefill), device=options.device)
-    return lambda: model(tokens, use_cache=True, logits_to_keep=1).logits  # without a cache it makes a mask of its own
+    return lambda: (
+        model(tokens, use_cache=True, logits_to_keep=1).logits
+    )  # without a cache, the model creates a mask itself
 
 
 def _decode(model: Any, options: argparse.Namespace) -> Run:

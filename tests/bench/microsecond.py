@@ -1,7 +1,7 @@
-"""Error of timing in a separate process: a kernel of about 1 µs is timed in its own process and in this process.
+"""Measures the error of timing in a separate process, for a kernel of about 1 µs.
 
-``make bench-microsecond`` prints the median ratio of pairs of samples. Both processes use the same loop on the same
-core, alternately, and each sample makes the same number of calls.
+The kernel is timed in a separate process and in this process, alternately, with the same loop, core and number of calls
+per sample. ``make bench-microsecond`` prints the median ratio of the pairs of samples.
 """
 
 import argparse
@@ -50,7 +50,7 @@ TURNS = 2000
 
 
 def compiled(source: str, entry: str, path: Path) -> Path:
-    """Compile a shared library."""
+    """Compile a C source to a shared library, and return its path."""
     built = driver("cpu").compiler().compile(Unit(source=source, architecture="native", entry=entry), timeout_s=60)
     if not isinstance(built, Artefact):
         raise SystemExit(f"{entry} does not compile: {built}")
@@ -59,7 +59,7 @@ def compiled(source: str, entry: str, path: Path) -> Path:
 
 
 def samplers(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], float], Callable[[], float]]:
-    """Return two functions that time one call in µs: one in the kernel's process, one in this process."""
+    """Return two functions that return the time of a call in µs, in the kernel's process and in this process."""
     inputs = np.ones(16, np.float32)
     apart = session.timer(session.load(kernel, "f", ARGUMENTS, None), [session.allocate(ARGUMENTS, {"x": inputs})])
     make_calls, outputs = ctypes.CDLL(str(loop)).make_calls, np.zeros(16, np.float32)
@@ -74,7 +74,7 @@ def samplers(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], f
 
 
 def main() -> int:
-    """Time pairs of samples and print their median ratio; status 1 if it differs from 1 by more than the limit."""
+    """Print the median ratio of pairs of samples. Return status 1 if it differs from 1 by more than the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=400, help="of samples (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=TURNS, help="of the kernel's loop (default: %(default)s)")

@@ -1,9 +1,9 @@
-"""Overhead of a search, measured from outside: ``make bench-overhead``.
+"""Measures the overhead of a search from outside: ``make bench-overhead``.
 
-A cached kernel that takes little time to verify and measure is searched on a new database. The time between the first
-and the last result, minus verifying and measuring, is the search's overhead. It is computed without `overhead_ms`, the
-overhead that the worker reports, so it also checks this report. The configs are drawn at random with one seed, so the
-first search compiles all configs, and later searches compile none.
+Each search has a new database, and its kernels take little time to verify and measure. The overhead is the time between
+the first and the last result, minus the time for verifying and measuring. It is computed without the worker's own value
+(`overhead_ms`), so it also checks that value. All searches draw the same random configs, so every search after the
+first finds all of them compiled.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WARM_UP = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """One search; `lost_ms` is the time per trial minus compiling, verifying and measuring."""
+    """Result of one search. `lost_ms` is the time per trial without compiling, verifying and measuring."""
 
     trials_per_s: float
     lost_ms: float
@@ -36,7 +36,7 @@ class Course:
 
 
 def search(folder: Path, number: int, trials: int) -> Course:
-    """Run a search as a user does, and read its database."""
+    """Run a search with the user's command, and read the result from its database."""
     policy, database = folder / "policy.json", folder / f"{number}.db"
     policy.write_text(json.dumps(POLICY))
     budget = ["--trials", str(trials), "--minutes", "10", "--policy", str(policy), "--db", str(database), "--json"]
@@ -47,7 +47,7 @@ def search(folder: Path, number: int, trials: int) -> Course:
 
 
 def course(database: Path) -> Course:
-    """Compute the figures from the rows of the last search's trials."""
+    """Return the result of the last search in a database."""
     store = Database.open(database)
     try:
         with store.read() as session:
@@ -70,7 +70,7 @@ def course(database: Path) -> Course:
 
 
 def main(arguments: list[str]) -> None:
-    """Print a line for each search; the first only fills the cache."""
+    """Print a line for each search. The first search only fills the cache."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=150, help="of each search (default: %(default)s)")
     parser.add_argument("--searches", type=int, default=3, help="that count (default: %(default)s)")

@@ -1,6 +1,7 @@
-"""Time of the service for each page of a long search: `make bench-web`.
+"""Measures the service's time for each page of a long search: ``make bench-web``.
 
-Prints a table for docs/results. Wall time is what a reader waits for; processor time hardly depends on other load.
+It prints a table for docs/results. Wall time is the time that a reader waits. Processor time hardly depends on other
+programs.
 """
 
 import argparse
@@ -38,7 +39,7 @@ class Row:
 
 
 def paths(search: int, trials: int) -> Iterator[str]:
-    """Return a path for every kind of page of a search, with typical parameters."""
+    """Yield the path of each kind of page of a search, with typical parameters."""
     middle, last = trials // 2, trials - 1
     yield from ("/", f"/searches/{search}", f"/searches/{search}/leaderboard?where=WARPS%3D8&sort=-number")
     board = f"/searches/{search}/leaderboard"
@@ -59,7 +60,7 @@ def measured(trials: int) -> list[Row]:
 
 
 def _row(client: httpx.Client, state: object, path: str) -> Row:
-    client.get(path)  # warms up imports and templates
+    client.get(path)  # loads modules and templates
     wall, processor, size = [], [], 0
     for _ in range(REPEATS):
         state.gallery = Gallery()  # type: ignore[attr-defined]  # nothing is remembered

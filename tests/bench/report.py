@@ -1,4 +1,4 @@
-"""Result of a contest as a Markdown table that is also readable in a terminal."""
+"""Formats the result of a contest as a Markdown table that is also readable in a terminal."""
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ def heading(contest: Contest, moment: datetime | None = None) -> str:
 
 
 def section(contest: Contest) -> str:
-    """Return the section of one contest: its table, the gain of the search, and a summary of the search."""
+    """Return the section of a contest: its table, the gain of the search, and a summary of the search."""
     found = contest.found
     return "\n".join(
         [
@@ -60,13 +60,13 @@ def section(contest: Contest) -> str:
 
 
 def _terms(objective: Objective) -> str:
-    """Return the cache mode unless it is hot, and the launch mode unless it is the usual one."""
+    """Return the cache mode unless it is ``hot``, and the launch mode unless it is the default."""
     unusual = [f", {objective.cache}"] if objective.cache != "hot" else []
     return "".join(unusual + ([", programmatic dependent launch"] if objective.launch == "pdl" else []))
 
 
 def _note(contest: Contest) -> Iterator[str]:
-    """Return the family's note about times of this problem on this device."""
+    """Yield the family's note about times of the problem on the device, if there is one."""
     if note := contest.note:
         yield f"Note: {note}."
 
@@ -89,7 +89,7 @@ def _beside_a_copy(contest: Contest) -> Iterator[str]:
 
 
 def failures(contest: Contest, match: Match) -> list[str]:
-    """Return the conditions of this contest that are not met."""
+    """Return the required results of a contest that are missed, as text."""
     found, missed = contest.found, []
     champion_us = contest.compared.series[CHAMPION].median_us
     if match.within_us is not None and champion_us > match.within_us:
@@ -145,7 +145,11 @@ def _table(contest: Contest) -> list[str]:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return an aligned Markdown table: header, rule (``---``, for figures ``---:``), rows."""
+    """Return the lines of an aligned Markdown table.
+
+    Args:
+        lines: cells of the header, of the rule (``---``, or ``---:`` for numbers) and of the rows.
+    """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["| " + " | ".join(map(_padded, line, widths)) + " |" for line in lines]
 

@@ -13,7 +13,7 @@ from evo.messages.view import SearchView, TrialView
 
 
 class BenchError(RuntimeError):
-    """The benchmark cannot run; the message states the reason."""
+    """The benchmark cannot run. The message states the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +21,11 @@ class Match:
     """Problem, objective and required results of a contest.
 
     Attributes:
-        minutes: duration of the search, unless `Effort` sets one.
+        minutes: duration of the search in minutes, unless `Effort.minutes` is set.
         cache, launch: cache mode and launch mode of the objective.
-        least: required speed-up of the champion over each baseline, by the baseline's name.
-        within_us: longest allowed time of the champion in µs.
-        least_share: least share of the speed of a cold copy of as many bytes.
+        least: required speed-up of the champion over each baseline, by name of the baseline.
+        within_us: required maximum time of the champion in µs.
+        least_share: required minimum ratio of the champion's bandwidth to that of a copy with cold caches.
     """
 
     family: str
@@ -39,7 +39,7 @@ class Match:
 
     @property
     def name(self) -> str:
-        """File name of the contest's results, without suffix."""
+        """File name of the contest's result, without suffix."""
         return f"{self.family}-{self.problem}-{self.cache}-{self.launch}"
 
 
@@ -49,11 +49,11 @@ class Effort:
 
     Attributes:
         trials, minutes: budget of the search.
-        sample: random configs of the whole space; with 0 the median config is not compared.
-        rounds: interleaved samples of every contestant; half as many in the cache mode that does not rank.
+        sample: number of random configs of the whole space. With 0, the median config is not compared.
+        rounds: number of interleaved samples of each contestant. The second cache mode gets half as many.
         device: device kind, ``cpu`` or ``cuda``.
-        from_default: True if searches start with the default alone.
-        champions: folder of stored results, which replace searches.
+        from_default: True if searches start only with the default config.
+        champions: folder of stored results, which are used instead of searches.
     """
 
     trials: int
@@ -67,7 +67,7 @@ class Effort:
 
 
 def search(match: Match, effort: Effort, folder: Path) -> SearchView:
-    """Run the user's command on a new database with an empty cache."""
+    """Search with the user's command, on a new database with an empty cache. Return the search's view."""
     place = _place(match, folder)
     place.mkdir()
     budget = ["--trials", str(effort.trials), "--minutes", str(effort.minutes), "--seed", str(effort.seed)]
@@ -83,7 +83,7 @@ def search(match: Match, effort: Effort, folder: Path) -> SearchView:
 
 
 def trials_of(view: SearchView, match: Match, folder: Path) -> list[TrialView]:
-    """Return every trial of the result of `search`."""
+    """Return all trials of a search that `search` ran."""
     command = [sys.executable, "-m", "evo", "trials", str(view.id), "--json", "--limit", "1000000"]
     command += ["--db", str(database_of(match, folder))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,7 +1,7 @@
-"""Candidates per minute of short searches compared with long ones: ``make bench-short``.
+"""Compares the candidates per minute of short and long searches: ``make bench-short``.
 
-Each search once starts, times baselines and counts the space. A short search should not spend its budget on these
-steps.
+Starting, timing baselines and counting the space occur once per search. They should not use up the budget of a short
+search.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tests.bench.strategy.tables import table
 PROBLEMS = {"cpu": "softmax:rows=1024,cols=1024", "cuda": "sdpa:B=2,H=8,S=512,D=64"}
 LEAST_SHARE = 0.6
 POLICY = {"confirm_processes": 1, "confirm_samples": 10, "final_challengers": 1}
-"""Of confirmations, which follow the budget and are not counted, as little as possible."""
+"""Policy with a minimum of confirmation, because confirmations follow after the budget and are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ def pace(family: str, problem: str, device: str, minutes: float, folder: Path) -
     """Run one search with the user's command, on a new database with an empty cache.
 
     Raises:
-        CalledProcessError: the command fails; the message contains its output.
+        CalledProcessError: the command fails. The message contains its output.
     """
     policy = folder / "policy.json"
     policy.write_text(json.dumps(POLICY))
@@ -49,7 +49,7 @@ def pace(family: str, problem: str, device: str, minutes: float, folder: Path) -
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a table; status 1 if the short search is slower than `LEAST_SHARE` of the long one."""
+    """Print a table. Return status 1 if the short search's rate is below `LEAST_SHARE` of the long search's rate."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.short", description=__doc__)
     parser.add_argument("problem", nargs="?", metavar="FAMILY:PROBLEM", help="default: one of each device")
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")

@@ -1,7 +1,7 @@
-"""Contests in parallel, one per GPU with a share of the cores: ``python -m tests.bench.side_by_side``.
+"""Runs contests in parallel, one per GPU with a share of the cores: ``python -m tests.bench.side_by_side``.
 
-Other options, such as ``--sample`` and ``--append``, are passed to `tests.bench.gpu`. A table is printed when its
-contest has ended. With ``--within`` no contest starts that would end too late.
+Further options, such as ``--sample`` and ``--append``, are passed to `tests.bench.gpu`. The table of each contest is
+printed at its end. With ``--within``, contests that would end too late are not started.
 """
 
 import argparse
@@ -27,7 +27,7 @@ class Place:
 
     Attributes:
         gpu: value of ``CUDA_VISIBLE_DEVICES``.
-        cores: cores that no other contest uses.
+        cores: cores that only this contest uses.
     """
 
     gpu: str
@@ -35,17 +35,17 @@ class Place:
 
 
 def places(gpus: Sequence[str], cores: Sequence[int]) -> list[Place]:
-    """Return one place per GPU, each with an equal share of neighbouring cores."""
+    """Return a place for each GPU, with equally many neighbouring cores."""
     share = max(1, len(cores) // max(1, len(gpus)))
     return [Place(gpu, frozenset(cores[index * share :][:share])) for index, gpu in enumerate(gpus)]
 
 
 class Queue:
-    """Contests by number, the longest first.
+    """Queue of contest numbers, longest contest first.
 
     Args:
-        seconds: duration of each contest, by its number.
-        ends_at: contests that would end later are not returned; by `clock`.
+        seconds: duration of each contest in seconds, by number.
+        ends_at: time of `clock` in seconds. Contests that would end later are not returned.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Queue:
 
 
 def hold(place: Place, number: int, passed_on: Sequence[str]) -> int:
-    """Run one contest in its own process; print its output and return its exit status."""
+    """Run a contest in a separate process, print its output, and return its exit status."""
     command = [sys.executable, "-m", "tests.bench.gpu", "--first", str(number), "--last", str(number + 1), *passed_on]
     done = subprocess.run(
         command,
@@ -84,7 +84,7 @@ def hold(place: Place, number: int, passed_on: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all contests; status 1 if a condition is not met or a contest was omitted."""
+    """Run all contests. Return status 1 if a required result is missed or a contest was not run."""
     options, passed_on = _parser().parse_known_args(arguments)
     numbers = options.contest or range(len(MATCHES))
     minutes = {number: options.minutes or MATCHES[number].minutes for number in numbers}

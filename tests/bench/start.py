@@ -1,8 +1,8 @@
-"""Time from the command to the first measured candidate, by stage: ``make bench-start``.
+"""Measures the time from the command to the first measured candidate, by stage: ``make bench-start``.
 
-Each search runs as a user's command, with a new database. The first search of a problem has an empty cache of binaries,
-references and surveys (*cold*); later searches use this cache (*warm*). A search is ended once its first candidate has
-a time. Modules are compiled to bytecode beforehand, as by an installation.
+Each search runs with the user's command and a new database, and ends when its first candidate was timed. The first
+search of a problem starts with an empty cache (*cold*), later searches use this cache (*warm*). Modules are compiled to
+bytecode in advance, as by an installation.
 """
 
 import argparse
@@ -65,13 +65,13 @@ class Start:
 
     Attributes:
         worker_s: time from the command until the worker has registered.
-        space_s: time until the search is stored, including the building of its space.
+        space_s: time until the search is stored, including the enumeration of its space.
         lease_s: time until the worker gets its first job.
-        baselines_s: time of baselines performed before the first candidate.
-        build_s, verify_s, measure_s: times of the first measured candidate; `verify_s` includes its references.
-        other_s: the rest: waiting for builds, failed candidates, delivery.
+        baselines_s: time of the baselines that ran before the first candidate.
+        build_s, verify_s, measure_s: times of the first measured candidate. `verify_s` includes the reference results.
+        other_s: remaining time: waiting for builds, failed candidates, and delivery.
         total_s: time from the command until the first candidate's time is stored.
-        failed: candidates that ended before it without a time.
+        failed: number of candidates that ended before it without a time.
     """
 
     worker_s: float
@@ -87,14 +87,14 @@ class Start:
 
 
 class NoCandidate(RuntimeError):
-    """The search measured no candidate within the time limit; the message states the reason."""
+    """The search measured no candidate in time. The message states the reason."""
 
 
 def timed(family: str, problem: str, device: str, folder: Path, cache: Path) -> Start:
     """Run one search until its first candidate is measured.
 
     Raises:
-        NoCandidate: no candidate was measured within `LONGEST_S`, or the command ended.
+        NoCandidate: no candidate was measured within `LONGEST_S`, or the command ended before.
     """
     database, log = folder / "start.db", folder / "output.txt"
     command = [sys.executable, "-m", "evo", "search", family, "--problem", problem, "--device", device]
@@ -123,7 +123,7 @@ def _compile_modules() -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Cancel the search, as pressing Ctrl-C twice does."""
+    """Cancel the search, like pressing Ctrl-C twice."""
     for _ in range(2):
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
@@ -136,7 +136,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _measured(database: Path) -> bool:
-    """Return True once a candidate has a time. Only reads the database, so the service is not disturbed."""
+    """Return True if a candidate was timed. The database is opened only for reading."""
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             return connection.execute("SELECT 1 FROM trials WHERE time_us IS NOT NULL LIMIT 1").fetchone() is not None
@@ -145,7 +145,7 @@ def _measured(database: Path) -> bool:
 
 
 def stages(database: Path, begun: datetime) -> Start:
-    """Return the stages of the search in a database, whose command began at `begun`.
+    """Return the stages of the search in a database. Its command began at `begun`.
 
     Raises:
         NoCandidate: the search measured no candidate.
@@ -163,7 +163,7 @@ def stages(database: Path, begun: datetime) -> Start:
 
 
 def confirmations_s(database: Path) -> list[float]:
-    """Return how many seconds each confirmation took, from its lease to its result."""
+    """Return the seconds from lease to result of each confirmation."""
     store = Database.open(database)
     try:
         with store.read() as session:
@@ -202,7 +202,7 @@ def _is_measured(report: object) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a table; status 1 if a search measured nothing."""
+    """Print a table. Return status 1 if a search measured no candidate."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.start", description=__doc__)
     parser.add_argument("problems", nargs="*", metavar="FAMILY:PROBLEM", help="default: some of each device")
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")

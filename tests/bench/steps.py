@@ -1,4 +1,4 @@
-"""The steps of a family's ``ladder.toml``: a config, changed step by step."""
+"""Reads the steps of a family's ``ladder.toml``: a config that is changed step by step."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ FILE = "ladder.toml"
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step.
+    """A step of a ladder.
 
     Attributes:
-        change: settings that differ from `before`.
+        change: values of tunables that differ from the step `before`.
         before: name of the step with which this step is compared; None for the first step.
-        aside: True if the next step does not build on this step.
-        on_l4_us: time of a hand-written kernel with the same optimisations on an L4, if known.
+        aside: True if the next step does not build on it.
+        on_l4_us: time in µs of a hand-written kernel with these optimisations on an L4; None if unknown.
     """
 
     name: str
@@ -32,13 +32,13 @@ class Step:
 
 
 def steps(package: Package) -> tuple[Step, ...]:
-    """Return the steps in order.
+    """Return the steps of a family, in order.
 
     Raises:
-        NotFound: the family has no ladder.
+        NotFound: the family has no ``ladder.toml``.
     """
     if FILE not in package.files:
-        raise NotFound(f"{package.family.name} has no {FILE} that says what its steps are")
+        raise NotFound(f"{package.family.name} has no {FILE} with the steps")
     return tuple(_steps(tomllib.loads(package.files[FILE].decode("utf-8"))["steps"]))
 
 

@@ -1,9 +1,9 @@
-"""Configs per minute of a real search and of Kernel Tuner, with the same template, space and GPU, alternately.
+"""Compares the configs per minute of a search and of Kernel Tuner, with the same template, space and GPU.
 
-``python -m tests.bench.throughput`` or ``make bench-throughput``. A trial of the search is compiled for every case,
-verified on all cases, and timed hot and cold. Kernel Tuner compiles one kernel and times it seven times (its default),
-without checking correctness. Both tools start with empty caches. Kernel Tuner gets the configs that it can launch:
-configs without tensor maps and warpgroup products.
+``python -m tests.bench.throughput`` or ``make bench-throughput`` runs both alternately, with empty caches. A trial of
+the search is compiled for all cases, verified on all cases, and timed hot and cold. Kernel Tuner compiles one kernel
+and times it seven times (its default), without checking results. It gets only configs that it can launch: those without
+tensor maps and warpgroup products.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TELL_EVERY_S = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print each rate as soon as it is known; status 1 if a measurement fails or a condition is not met."""
+    """Print each rate as soon as it is known. Return status 1 if a run fails or a required rate is missed."""
     options = _parser().parse_args(arguments)
     if options.turns < 1:
         print(f"bench-throughput: --turns is at least 1, not {options.turns}", file=sys.stderr)
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
 def _ours(problem: str, minutes: float, folder: Path) -> tuple[float, float]:
     """Return trials per minute between the first and the last trial, and trials per minute of the whole command.
 
-    The command also starts a service and a worker, times the baselines and confirms the best in new processes.
+    The command also starts a service and a worker, times the baselines and confirms the best configs.
     """
     begun = time.monotonic()
     match = Match(family=FAMILY, problem=problem)
@@ -83,10 +83,10 @@ def _ours(problem: str, minutes: float, folder: Path) -> tuple[float, float]:
 
 
 def _theirs(problem: str, minutes: float, folder: Path) -> float:
-    """Return Kernel Tuner's configs per minute from the first config on, measured in a process of its own.
+    """Return Kernel Tuner's configs per minute from the first config on, measured in a separate process.
 
     Raises:
-        BenchError: Kernel Tuner failed, tried no config, or did not end; the message states the reason.
+        BenchError: Kernel Tuner failed, tried no config, or did not end.
     """
     empty = os.environ | {"CUPY_CACHE_DIR": str(folder / "cupy"), "CUDA_CACHE_PATH": str(folder / "driver")}
     empty["PYTHONFAULTHANDLER"] = "1"  # Kernel Tuner once ended with a segmentation fault and no message
@@ -104,7 +104,7 @@ def _theirs(problem: str, minutes: float, folder: Path) -> float:
 
 
 def _as_kernel_tuner(options: argparse.Namespace) -> None:
-    """Entry point of the process of `_theirs`; the last line of its output is the rate, or the error."""
+    """Run Kernel Tuner in the process of `_theirs`. The last line of output is the rate or the error."""
     try:
         _say(str(_kernel_tuner(options.problem, 60 * options.minutes)))
     except Exception as error:
@@ -118,7 +118,7 @@ def _say(text: str) -> None:
 
 
 def _kernel_tuner(problem_text: str, seconds: float) -> float:
-    """Return configs per minute of Kernel Tuner's random sampling through its CuPy backend."""
+    """Return the configs per minute of Kernel Tuner's random sampling with its CuPy backend."""
     from constraint import FunctionConstraint
     from kernel_tuner import tune_kernel
     from kernel_tuner.backends.cupy import CupyFunctions
@@ -156,9 +156,10 @@ def _kernel_tuner(problem_text: str, seconds: float) -> float:
 
 
 def plain(candidate: Candidate, gpu: Device) -> bool:
-    """Return True if a kernel takes only arrays and runs on any GPU of its architecture.
+    """Return True if Kernel Tuner can launch a kernel: it takes only arrays, and runs on all GPUs of its architecture.
 
-    Kernel Tuner passes no tensor maps (the driver then reads beyond its arguments) and cannot compile for ``sm_90a``.
+    Kernel Tuner passes no tensor maps, so that the driver would read beyond its arguments. It cannot compile for
+    ``sm_90a``.
     """
     return not _launch(candidate).tensor_maps and candidate.target(gpu.architecture) == gpu.architecture
 
@@ -194,7 +195,7 @@ def _arguments(candidate: Candidate) -> list[Any]:
 
 
 def _allow_large_shared_memory(backend: Any, gpu: Device) -> None:
-    """Request large shared memory: Kernel Tuner's 48 KB are too little for half of the space."""
+    """Allow more shared memory than Kernel Tuner's 48 KB, which are too little for half of the space."""
     most, compile_as_it_is = int(gpu.limits["shared_memory_bytes"]), backend.compile
 
     def compile_and_allow(self: Any, instance: Any) -> Any:

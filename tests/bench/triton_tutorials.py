@@ -1,15 +1,14 @@
-"""Triton's own tutorials: imported unedited, searched, and timed against what ``@triton.autotune`` chooses.
+"""Imports Triton's tutorials unedited, searches them, and compares with the choice of ``@triton.autotune``.
 
     python -m tests.bench.triton_tutorials FOLDER [--seconds 60] [--compile-only] [NAME …]
 
-FOLDER holds files of ``python/tutorials`` of Triton's repository, as they are: 01-vector-add.py, 02-fused-softmax.py,
-03-matrix-multiplication.py, 05-layer-norm.py, 06-fused-attention.py. Each tutorial is imported by ``kernel-evo
-import``.
-This module contains the decisions that the import leaves to a person: shapes, dtypes, tolerances and the reference. The
-tutorial's own call is a baseline of the search, so it is timed in the same process, interleaved, by the same protocol.
+FOLDER contains unchanged files of ``python/tutorials`` of Triton's repository: 01-vector-add.py, 02-fused-softmax.py,
+03-matrix-multiplication.py, 05-layer-norm.py, 06-fused-attention.py. Each file is imported by ``kernel-evo import``.
+This module defines what the import leaves to a person: shapes, dtypes, tolerances and the reference. The tutorial's own
+call is a baseline of the search, so it is timed in the same process, interleaved, with the same protocol.
 ``@triton.autotune`` chooses its config once before the search, in a separate process, because it compiles and times
-dozens of configs, which takes longer than a worker waits for a baseline. If a tutorial has no ``@triton.autotune``, the
-baseline is the launch that the tutorial chooses by its own rule.
+dozens of configs, which takes longer than a worker waits for a baseline. In tutorials without ``@triton.autotune``, the
+baseline is the launch that the tutorial computes itself.
 
 The benchmark needs a GPU, PyTorch and Triton; with ``--compile-only``, it needs only Triton.
 """
@@ -97,13 +96,13 @@ def normal(rng, *shape, dtype=np.float16):
 
 @dataclass(frozen=True, kw_only=True)
 class Tutorial:
-    """One tutorial, and what a person decides after the import.
+    """A tutorial, with the values that a person adds after the import.
 
     Attributes:
-        fields: default of each problem field.
-        arguments: shape, dtype and ``(rel_l2, max_abs)`` by name.
+        fields: default values by problem field.
+        arguments: shape, dtype and tolerance ``(rel_l2, max_abs)`` by argument.
         table: keys of ``[triton]`` to change.
-        python: ``inputs``, ``reference`` and ``call``, the tutorial's own launch.
+        python: source text of ``inputs``, ``reference`` and ``call``, which is the tutorial's own launch.
     """
 
     file: str
@@ -316,7 +315,7 @@ def call(problem, tensors, names):
 
 
 def family_of(tutorial: Tutorial, files: Path, folder: Path) -> Path:
-    """Import a tutorial, fill in shapes, dtypes, tolerances and reference, and return the family's folder."""
+    """Import a tutorial, add the values of the person, and return the family's folder."""
     place, _ = write_imported(files / tutorial.file, folder, entry=tutorial.entry, reference=None)
     document = tomllib.loads((place / "family.toml").read_text(encoding="utf-8"))
     for name, default in tutorial.fields.items():
@@ -346,7 +345,7 @@ def _fits(config: Mapping[str, Any], tunables: Mapping[str, list[Any]]) -> bool:
 
 
 def compare(name: str, files: Path, folder: Path, seconds: float) -> tuple[str, float | None]:
-    """Search one tutorial; return a line of the table, and the speed-up over the tutorial's own choice."""
+    """Search a tutorial. Return a line of the table, and the speed-up over the tutorial's choice, if known."""
     place = family_of(TUTORIALS[name], files, folder / name)
     choose(place)
     effort = Effort(trials=100_000, minutes=seconds / 60, sample=0, rounds=0, seed=0, device="cuda")
@@ -358,7 +357,7 @@ def choose(place: Path) -> None:
     """Let the tutorial choose its config for the family's problem, and store the config next to the reference.
 
     Raises:
-        BenchError: the tutorial fails or takes too long; the message has its last line of output.
+        BenchError: the tutorial fails or takes too long. The message contains its last line of output.
     """
     problem = json.dumps(dict(find(str(place)).family.problem("", "cuda")))
     code = "import json, sys; import reference; reference.choose(json.loads(sys.argv[1]))"
@@ -389,7 +388,7 @@ def _line(name: str, found: SearchView) -> tuple[str, float | None]:
 
 
 def compiled(name: str, files: Path, folder: Path) -> str:
-    """Compile the default config of one tutorial for three architectures."""
+    """Compile the default config of a tutorial for three architectures, and return a line of the table."""
     from tests.integration.test_kernels_compile import Workshop
     from workers.backends.cuda.compilers.compiler import CudaCompiler
 

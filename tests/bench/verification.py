@@ -1,8 +1,8 @@
-"""Cost of verification: the same search with this source tree and with another commit's, alternately.
+"""Compares the trials per second of a search with this source tree and with a commit: the cost of verification.
 
-``python -m tests.bench.verification COMMIT`` (``make bench-verification ARGS=COMMIT``) prints the trials per second of
-each search, and the ratio of each pair. Both trees start with empty databases and compile caches. Without a repository,
-COMMIT is a folder with the files of the other commit.
+``python -m tests.bench.verification COMMIT`` (``make bench-verification ARGS=COMMIT``) searches with both trees
+alternately, with empty databases and compile caches. It prints the trials per second of each search, and the ratio of
+each pair. Without a repository, COMMIT is a folder with the files of the commit.
 """
 
 import argparse
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent.parent.parent
 
 
 def unpack(commit: str, folder: Path) -> Path:
-    """Unpack a commit into `folder` and return it; return `commit` itself if it is a folder."""
+    """Unpack a commit into `folder`, and return the folder. If `commit` is a folder, return it."""
     if (given := Path(commit)).is_dir():
         return given.resolve()
     folder.mkdir()
@@ -30,10 +30,10 @@ def unpack(commit: str, folder: Path) -> Path:
 
 
 def trials_per_s(tree: Path, search: Sequence[str], folder: Path) -> float:
-    """Run one search to its end and return its ended trials per second, start and confirmations included."""
+    """Run a search, and return its ended trials per second, including start and confirmations."""
     folder.mkdir()
     command = [sys.executable, "-m", "evo", "search", *search, "--db", str(folder / "bench.db"), "--json"]
-    libraries = filter(None, (str(tree), os.environ.get("PYTHONPATH")))  # the tree's own modules come first
+    libraries = filter(None, (str(tree), os.environ.get("PYTHONPATH")))  # modules of the tree take precedence
     own = {
         "PYTHONPATH": os.pathsep.join(libraries),
         "XDG_CACHE_HOME": str(folder / "cache"),

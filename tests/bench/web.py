@@ -1,7 +1,7 @@
-"""Page benchmark: `make bench-web`. Runs two measurements; exits with status 1 if either misses its limit.
+"""Benchmark of pages: ``make bench-web``. The exit status is 1 if one of two measurements misses its limit.
 
-The first is the service's time for each page of a search with 100,000 trials (`tests.bench.pages`). The second watches
-a page in Chromium while a hundred trials end every second (`tests.bench.web_stream`).
+The first measures the service's time for each page of a search with 100,000 trials (`tests.bench.pages`). The second
+watches a page in Chromium while a hundred trials per second end (`tests.bench.web_stream`).
 """
 
 import sys

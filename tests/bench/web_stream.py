@@ -1,9 +1,8 @@
-"""Responsiveness of a watched page while a hundred trials end every second: part of `make bench-web`.
+"""Measures how a watched page responds while a hundred trials per second end: part of ``make bench-web``.
 
-A browser shows a search while trials are written into its database at a steady rate, with their events. The page's Long
-Tasks (the browser's measure of a blocked main thread, from 50 ms on) and the moments when it showed new trial counts
-are read back from it. The browser's trace gives the processor time of its tasks, which is more reliable on a busy
-machine.
+A browser shows a search while trials and their events are stored at a steady rate. The page reports its Long Tasks
+(tasks that block the main thread for at least 50 ms), and the times at which it showed new trial counts. The browser's
+trace contains the processor time of tasks, which is more reliable on a busy machine.
 """
 
 import itertools
@@ -46,7 +45,7 @@ window.longTasks.length = 0;
 
 
 def stream(database: Database, search: int, written: dict[int, float]) -> None:
-    """Write trials at the rate, each batch in its own transaction."""
+    """Store trials at a steady rate, and record in `written` when each batch was stored."""
     made = itertools.islice(trials(BEFORE + PER_S * SECONDS), BEFORE, None)
     began = time.monotonic()
     for place in itertools.count(1):
@@ -60,7 +59,7 @@ def stream(database: Database, search: int, written: dict[int, float]) -> None:
 
 
 def delays_s(written: dict[int, float], shown: list[tuple[float, int]]) -> list[float]:
-    """Return for each shown trial the seconds from writing to showing, sorted."""
+    """Return the seconds from storing to showing for each shown trial, sorted."""
     found = []
     for number, at in written.items():
         seen = next((moment for moment, ended in shown if ended > number), None)
@@ -69,7 +68,7 @@ def delays_s(written: dict[int, float], shown: list[tuple[float, int]]) -> list[
 
 
 def cpu_ms(trace: bytes) -> list[float]:
-    """Return the processor time of every task of the page's main thread, the longest first."""
+    """Return the processor times in ms of the tasks of the page's main thread, longest first."""
     events = json.loads(trace)["traceEvents"]
     mains = {
         (event["pid"], event["tid"])
@@ -81,7 +80,7 @@ def cpu_ms(trace: bytes) -> list[float]:
 
 
 def watch(page: Page, url: str, search: int, database: Database) -> tuple[list[float], list[float], int]:
-    """Watch the page during the stream; return long tasks in ms, delays in s, and the number of trials never shown."""
+    """Watch the page during the stream. Return Long Tasks in ms, delays in s, and the number of trials never shown."""
     page.add_init_script(WATCH)
     page.goto(f"{url}/searches/{search}")
     page.wait_for_timeout(2_000)

@@ -51,7 +51,7 @@ def test_zoo_run_continues_with_the_stored_results(tmp_path: Path) -> None:
     later.add(row(0.7))
     assert Results(path).row(("softmax", "rows=8", "hot")) == row(0.7)
     path.write_text("{}\n")
-    with pytest.raises(SystemExit, match="holds no results of bench-zoo"):
+    with pytest.raises(SystemExit, match="contains no results of bench-zoo"):
         Results(path)
 
 

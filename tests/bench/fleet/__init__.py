@@ -1,1 +1,1 @@
-"""Many simulated workers with several service processes on PostgreSQL: `make bench-fleet`."""
+"""Benchmark of a fleet: simulated workers, several service processes, PostgreSQL (``make bench-fleet``)."""

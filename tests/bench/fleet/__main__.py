@@ -1,6 +1,6 @@
 """Fleet benchmark: ``python -m tests.bench.fleet [capacity] [latency] [stored] [cores]``.
 
-Ends with status 1 if a limit below is missed; see docs/results.
+The exit status is 1 if a limit is missed. docs/results contains results.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _part(part: str, server: postgresql.Server, options: Namespace) -> list[str]:
-    """Run one benchmark of the fleet and return the missed limits."""
+    """Run one part of the benchmark, and return the missed limits as text."""
     match part:
         case "stored":
             growth = cost_by_stored(server)
@@ -70,7 +70,7 @@ def _part(part: str, server: postgresql.Server, options: Namespace) -> list[str]
 
 
 def _by_cores(cores: Sequence[int], server: postgresql.Server, options: Namespace) -> None:
-    """Measure capacity on one core, on two, and so on; services, database and simulated workers share the cores."""
+    """Measure the capacity on each number of cores, which services, database and simulated workers share."""
     rates = []
     for count in range(1, len(cores) + 1):
         _keep_to(cores[:count], server)
@@ -87,7 +87,7 @@ def _keep_to(cores: Sequence[int], server: postgresql.Server) -> None:
 
 
 def _run(measure: Measure, server: postgresql.Server, options: Namespace) -> float:
-    """Run a measurement with a new database and new services, and audit the database afterwards."""
+    """Run a measurement with a new database and new services, audit the database, and return the measured value."""
     location = server.lend()
     with tempfile.TemporaryDirectory() as folder:
         with services(location, Path(folder), options.services) as running:
@@ -135,7 +135,7 @@ async def _registered(wire: Wire, count: int) -> list[Worker]:
 
 
 async def _capacity(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> float:
-    """Measure jobs per second: all workers claim and report in batches without pause, and send heartbeats."""
+    """Return jobs per second if all workers claim and report batches without pause, and send heartbeats."""
     tally = workers[0].tally
     until_s = time.monotonic() + options.warm_up + options.seconds
     busy = [asyncio.create_task(worker.work(until_s, batch=options.batch)) for worker in workers]
@@ -161,7 +161,7 @@ async def _capacity(workers: Sequence[Worker], server: postgresql.Server, option
 
 
 async def _beat(workers: Sequence[Worker], until_s: float) -> None:
-    """Send a heartbeat of every worker every 20 seconds, a third of a lease."""
+    """Send a heartbeat of every worker every 20 seconds, which is a third of the duration of a lease."""
     for index in range(10**9):
         if time.monotonic() > until_s:
             return
@@ -171,7 +171,7 @@ async def _beat(workers: Sequence[Worker], until_s: float) -> None:
 
 
 async def _latency(workers: Sequence[Worker], server: postgresql.Server, options: Namespace) -> float:
-    """Measure the 99th percentile of latency at a fixed rate of claims; each claims one job and reports at once."""
+    """Return the 99th percentile of latency in ms at a fixed rate of claims, each followed by a report."""
     tally, per_s = workers[0].tally, options.per_second
 
     async def once(worker: Worker) -> None:
@@ -220,7 +220,7 @@ def _cpu_s(server: postgresql.Server) -> dict[str, float]:
 
 
 def _spent_s(process: psutil.Process) -> float:
-    """Return the processor seconds of a process and its ended children, e.g. PostgreSQL's connections."""
+    """Return a process's processor seconds, including ended child processes such as PostgreSQL's connections."""
     with contextlib.suppress(psutil.NoSuchProcess):
         times = process.cpu_times()
         ended = 0.0 if process.pid == os.getpid() else times.children_user + times.children_system

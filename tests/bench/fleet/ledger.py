@@ -1,4 +1,4 @@
-"""Audit of a database: each trial has ended exactly once."""
+"""Audits a database: every trial must have ended exactly once."""
 
 from sqlalchemy import Connection, text
 
@@ -33,6 +33,6 @@ CHECKS = {
 
 
 def wrong(connection: Connection) -> dict[str, int]:
-    """Return the number of rows that violate each violated rule."""
+    """Return the number of violations by rule. Rules without violations are omitted."""
     found = {rule: len(connection.execute(text(query)).fetchall()) for rule, query in CHECKS.items()}
     return {rule: count for rule, count in found.items() if count}

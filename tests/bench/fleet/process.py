@@ -1,6 +1,6 @@
-"""A simulated worker in its own process, on a bad network: ``python -m tests.bench.fleet.process NUMBER SEED URL…``.
+"""A simulated worker in a process, on a bad network: ``python -m tests.bench.fleet.process NUMBER SEED URL…``.
 
-Prints a line of JSON for each acknowledged result: attempt and status.
+It prints a JSON line with attempt and status for each acknowledged result.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ DROPPED = 0.05
 
 
 class BadWire(Wire):
-    """A connection that loses and delays messages."""
+    """Connections that lose and delay messages at random."""
 
     def __init__(self, urls: Sequence[str], rng: random.Random) -> None:
         super().__init__(urls)
@@ -38,7 +38,7 @@ class BadWire(Wire):
 
 
 async def main(number: int, seed: int, urls: Sequence[str]) -> None:
-    """Register, then claim jobs and report them until the reports are acknowledged, again and again until killed."""
+    """Register, and then claim and report jobs until the process is killed. Reports are repeated until acknowledged."""
     rng = random.Random(seed)
     worker = Worker(number, BadWire(urls, rng), Tally())
     await patiently(worker.register)
@@ -58,7 +58,7 @@ async def _deliver(worker: Worker, leases: Sequence[dict[str, Any]]) -> None:
 
 
 async def patiently(request: Callable[[], Awaitable[Any]]) -> Any:
-    """Repeat a request until there is an answer."""
+    """Repeat a request until it is answered, and return the answer."""
     while True:
         try:
             return await request()

@@ -1,4 +1,4 @@
-"""Searches for the simulated workers: a large space without anything to compile."""
+"""Starts searches for simulated workers, on a large space whose configs need no compilation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ FAMILY: dict[str, Any] = {
 async def begin(
     wire: Wire, count: int, *, strategy: str, trials: int | None = None, policy: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Start `count` searches. A worker must have registered."""
+    """Start `count` searches, and return their ids. A worker must already be registered."""
     await wire.ask("PUT", f"/families/{DIGEST}", {"name": "simulated", "document": FAMILY, "location": None})
     ids = []
     for seed in range(count):

@@ -1,4 +1,4 @@
-"""Cost of a claim and a report with a thousand stored trials, and with a million."""
+"""Compares the cost of a claim and a report with a thousand and with a million stored trials."""
 
 import statistics
 import time
@@ -46,10 +46,11 @@ WHERE j.state = 'done' AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.job_id =
 
 
 def cost_by_stored(server: Server) -> float:
-    """Measure claims and reports on both databases in pairs, so that other load affects both alike.
+    """Measure claims and reports on both databases alternately, so that load from outside affects both equally.
 
     Returns:
-        The cost with a million trials divided by the cost with a thousand: the larger ratio of claims and reports.
+        The cost with a million trials divided by the cost with a thousand trials, for claims or reports, whichever is
+            larger.
     """
     stages = [_filled(server.lend(), stored) for stored in STORED]
     searches = [_begun(stage) for stage in stages]
@@ -88,7 +89,7 @@ def _step(stage: Stage) -> tuple[float, float]:
 
 
 def _store(location: Location, trials: int) -> None:
-    """Fill the database with finished searches of this many trials in total."""
+    """Store finished searches with `trials` trials in total."""
     stage = Stage(location)
     stage.register_family(FAMILY, DIGEST)
     stage.register_worker()

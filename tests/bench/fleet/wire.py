@@ -1,4 +1,4 @@
-"""A lightweight HTTP client: a thousand simulated workers use little processor time."""
+"""A lightweight HTTP client, with which a thousand simulated workers use little processor time."""
 
 import asyncio
 import json
@@ -20,17 +20,18 @@ class Refused(Exception):
 
 
 class Wire:
-    """Connections to several service processes, used alternately as by a round-robin proxy."""
+    """Connections to several service processes, which are used in turn, as by a round-robin proxy."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._ports = cycle([int(url.rpartition(":")[2]) for url in urls])
         self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter, float]]] = {}
 
     async def ask(self, method: str, path: str, body: object) -> Any:
-        """Return the JSON of an answer.
+        """Send a request and return its JSON answer.
 
         Raises:
-            Refused, OSError, asyncio.IncompleteReadError: an error status, or no answer.
+            Refused: the answer has an error status.
+            OSError, asyncio.IncompleteReadError: there is no complete answer.
         """
         port = next(self._ports)
         content = json.dumps(body).encode()

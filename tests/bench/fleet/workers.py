@@ -1,4 +1,4 @@
-"""Simulated workers claim jobs in batches and report at once; the reported time depends on the config."""
+"""Simulated workers, which claim jobs in batches and report them at once. The reported time depends on the config."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ class Tally:
     """Latencies and statuses that the simulated workers observed.
 
     Attributes:
-        claims_ms, reports_ms: durations of the answers, without claims that waited for work.
+        claims_ms, reports_ms: durations of requests in ms, except claims that waited for work.
         statuses: number of reported results by status.
     """
 
@@ -34,7 +34,7 @@ class Tally:
 
 
 def report(job: dict[str, Any]) -> dict[str, Any]:
-    """Return a simulated report of a job: a config always has the same time."""
+    """Return a simulated report of a job. Equal configs have equal times."""
     if job["kind"] == "evaluate":
         return {"kind": "evaluate", "outcome": {"kind": "measured", "timing": _timing(job["config"])}}
     if job["kind"] == "baseline":
@@ -81,7 +81,7 @@ class Worker:
         return leases
 
     async def hand_in(self, leases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Report all results; return the service's answers."""
+        """Report the results of all leases, and return the service's answers."""
         results = [
             {"attempt_id": lease["attempt_id"], "token": lease["token"], "report": report(lease["job"])}
             for lease in leases
@@ -98,7 +98,7 @@ class Worker:
         await self._wire.ask("POST", f"/workers/{self.id}/heartbeat", body)
 
     async def work(self, until_s: float, *, batch: int) -> None:
-        """Claim and report jobs without pause until the time is up; held jobs are reported before the end."""
+        """Claim and report jobs without pause until `until_s`. Jobs that are still leased are then reported."""
         while time.monotonic() < until_s:
             leases = await self._patiently(self.claim(batch, wait_s=5.0))
             while leases and await self._patiently(self._handed(leases)) is None:
@@ -109,7 +109,7 @@ class Worker:
         return True
 
     async def _patiently(self, request: Any) -> Any:
-        """Return the answer, or None after a transient error."""
+        """Return the answer to a request; None after a transient error."""
         try:
             return await request
         except (Refused, OSError, asyncio.IncompleteReadError) as error:

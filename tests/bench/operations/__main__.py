@@ -1,8 +1,8 @@
-"""Ten operations optimised only with ``brief`` and ``submit``, as by an external proposer: ``make bench-operations``.
+"""Optimises ten operations only with ``brief`` and ``submit``, like an external proposer: ``make bench-operations``.
 
-Five problems resemble KernelBench's first level, and five are fused operations of language models. Each problem has a
-naive variant and a variant with tunables. The table compares the best kernel with eager PyTorch, with torch.compile,
-with the naive variant, and with the submitted variant before tuning.
+Five problems are similar to those of KernelBench's level 1. Five are fused operations of language models. Each problem
+has a naive variant and a variant with tunables. The table compares the best kernel with eager PyTorch, torch.compile,
+the naive variant, and the variant before tuning.
 """
 
 import argparse

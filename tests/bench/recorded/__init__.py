@@ -1,1 +1,1 @@
-"""Reduced spaces of built-in families, fully measured on a GPU: ``python -m tests.bench.recorded --help``."""
+"""Measures all configs of reduced spaces of built-in families: ``python -m tests.bench.recorded --help``."""

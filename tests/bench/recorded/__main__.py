@@ -1,7 +1,7 @@
-"""Measure reduced spaces of built-in families completely: ``python -m tests.bench.recorded --to FOLDER``.
+"""Measures all configs of reduced spaces of built-in families: ``python -m tests.bench.recorded --to FOLDER``.
 
-An interrupted recording continues when the command is repeated with the same folder. With several GPUs, run one command
-per GPU, each with its spaces and its share of the cores.
+An interrupted recording continues if the command is repeated with the same folder. With several GPUs, run one command
+per GPU, each with different spaces and different cores.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from workers.system.scratch import scratch
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Record until every config is measured or the time is up; status 2 without a device."""
+    """Measure until all configs are recorded or the time is over. Return status 2 if there is no device."""
     options = _parser().parse_args(arguments)
     until_s = time.monotonic() + 60 * options.minutes
     chosen = [each for each in definitions(options.definitions) if not options.only or each.name in options.only]

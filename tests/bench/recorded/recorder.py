@@ -1,4 +1,7 @@
-"""Measures every config of reduced spaces on one device. Builds run ahead on all cores, so timing never waits."""
+"""Measures all configs of reduced spaces on one device.
+
+Configs are built in advance on all cores, so that the device does not wait for builds.
+"""
 
 import json
 import time
@@ -43,7 +46,7 @@ OUTCOMES: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Result of one config, as one line of an unfinished recording."""
+    """Result of one config, stored as a line of a recording."""
 
     config: Config
     outcome: Outcome
@@ -66,10 +69,11 @@ class Line:
 
 
 class Record:
-    """One reduced space in progress, in a file of lines: a header about space and device, then a line per config.
+    """Recording of one reduced space, in a file: a header with space and device, then a line for each measured config.
 
     Args:
-        seed: seed of the random order of configs. An interrupted recording is a uniform random subset of the space.
+        seed: seed of the order of configs, which is random so that an interrupted recording is a random subset of the
+            space.
         scratch: folder for sources and binaries of this process.
         cache: the worker's cache folder.
     """
@@ -92,7 +96,7 @@ class Record:
 
     @cached_property
     def header(self) -> Mapping[str, Any]:
-        """Return the header."""
+        """Return the content of the file's first line."""
         return {
             "name": self.reduced.name,
             "family": self.reduced.family,
@@ -109,7 +113,7 @@ class Record:
         }
 
     def due(self) -> list[Config]:
-        """Return the unmeasured configs in random order. Create the file if it is missing."""
+        """Return the configs without a line, in random order. The file is created if it is missing."""
         done: set[str] = set()
         if self.path.exists():
             lines = self.path.read_text().splitlines()[1:]
@@ -124,7 +128,7 @@ class Record:
         """Verify a config on the timed inputs, time it, and append its line.
 
         Raises:
-            UnfitError: the device fails a known kernel.
+            UnfitError: a known-good kernel fails on the device.
         """
         begun = time.perf_counter()
         verify_s = 0.0
@@ -161,9 +165,9 @@ class Record:
 
 
 def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: float) -> int:
-    """Measure remaining configs until a time of the monotonic clock; return the number of configs measured.
+    """Measure remaining configs until `until_s` of the monotonic clock. Return the number of measured configs.
 
-    The spaces alternate in proportion to their remaining configs, so that all of them finish together.
+    Spaces take turns in proportion to their remaining configs, so that all of them are complete at about the same time.
     """
     measured, trouble = 0, 0
     ahead: deque[tuple[Record, Config, Future[Built]]] = deque()
@@ -192,7 +196,7 @@ def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: f
 
 
 def in_turns(due: Mapping[int, Sequence[Config]]) -> Iterator[tuple[int, Config]]:
-    """Yield (index of the list, config): each list's configs in order, spread evenly over the sequence."""
+    """Yield the configs of all lists with the key of their list, each list spread evenly over the sequence."""
     shares = [
         ((position + 0.5) / len(configs), place, position)
         for place, configs in due.items()

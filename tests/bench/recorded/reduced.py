@@ -1,4 +1,4 @@
-"""Reduced spaces: a family's space with fewer values of some tunables and the default of all others."""
+"""Reduced spaces: a family's space with some values of some tunables, and the defaults of the remaining tunables."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ class Reduced:
 
     Attributes:
         name: unique name of the recording.
-        problem: the problem as written on the command line.
-        tunables: values by tunable; other tunables have only their defaults.
+        problem: the problem in the form of the command line.
+        tunables: values by tunable. Tunables that are not listed have only their defaults.
     """
 
     name: str
@@ -31,10 +31,11 @@ class Reduced:
     tunables: Mapping[str, Sequence[Value]]
 
     def space(self, family: Family, device: Device) -> Space:
-        """Return the valid configs on a device.
+        """Return the space of the valid configs on a device.
 
         Raises:
-            InvalidInput: the family has no such tunable or value; names ``kept.<it>``.
+            InvalidInput: the family does not have a listed tunable or value. The field is ``kept.`` and the tunable's
+                name.
         """
         defaults: dict[str, Sequence[Value]] = {
             tunable.name: (tunable.values[tunable.default_index],)
@@ -45,6 +46,6 @@ class Reduced:
 
 
 def definitions(path: Path = DEFINITIONS) -> tuple[Reduced, ...]:
-    """Return the reduced spaces of a TOML file."""
+    """Return the reduced spaces that a TOML file defines."""
     tables: list[dict[str, Any]] = tomllib.loads(path.read_text())["spaces"]
     return tuple(Reduced(**table) for table in tables)

@@ -1,6 +1,6 @@
-"""Writes the lines of a recording in common formats: ``python -m tests.bench.recorded.write --help``.
+"""Converts recordings to common formats: ``python -m tests.bench.recorded.write --help``.
 
-Writes a compressed Kernel Tuner cache and T4 results of each space. Equal lines give equal files.
+For each space, it writes a compressed Kernel Tuner cache and T4 results. Equal recordings give equal files.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from tests.bench.recorded.reduced import DEFINITIONS, Reduced, definitions
 
 
 def documents(path: Path, reduced: Reduced, *, prefix: str) -> dict[str, dict[str, Any]]:
-    """Convert a file of lines to documents by file name.
+    """Return the documents of a recording by file name.
 
-    Tunables with one value are left out of the configs and stated once, as ``fixed``.
+    Tunables with a single value are stored once under ``fixed``, not in each config.
     """
     first, *rest = path.read_text().splitlines()
     header: dict[str, Any] = json.loads(first)
@@ -69,7 +69,7 @@ def _numbers(problem: str) -> list[str]:
 
 
 def write(document: Mapping[str, Any], path: Path) -> None:
-    """Write one compressed file, with the same bytes for the same document."""
+    """Write a compressed file. Equal documents give equal bytes."""
     content = json.dumps(document, separators=(",", ":")).encode()
     with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         packed.write(content)

@@ -1,1 +1,1 @@
-"""Quality of strategies on recorded spaces, compared with other tuners: ``make bench-strategy``."""
+"""Compares strategies with further tuners on recorded spaces: ``make bench-strategy``."""

@@ -1,4 +1,4 @@
-"""``python -m tests.bench.strategy``: prints every table; archived runs are reused."""
+"""Compares strategies and tuners; archived runs are reused: ``python -m tests.bench.strategy``."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # proposals are timed by processor time: one thread
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread, because proposals are timed by processor time
 
 from evo.errors import EvoError, InvalidInput
 from tests.bench.strategy import asking, report, tournament
@@ -27,7 +27,11 @@ QUICK_LENGTHS = (100, 1_000, 2_000)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run, print the tables; status 1 if a condition is not met, 2 for invalid arguments."""
+    """Run the comparisons and print their tables.
+
+    Returns:
+        Exit status: 1 if a required result is missed, 2 for invalid arguments.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -84,7 +88,7 @@ def _spaces(folder: Path, prefix: str | None) -> list[Path]:
     """Return the recordings of a folder.
 
     Raises:
-        InvalidInput: there are none, or one cannot be read.
+        InvalidInput: the folder contains no recordings, or a recording cannot be read.
     """
     there = list(paths(folder))
     chosen = [path for path in there if path.name.startswith(prefix or "")]
@@ -101,10 +105,13 @@ def _spaces(folder: Path, prefix: str | None) -> list[Path]:
 
 
 def _chosen(names: Sequence[str] | None, quick: bool) -> list[Contestant]:
-    """Return the named contestants, or all except variants; a quick run excludes slow ones.
+    """Return the named contestants or, without names, all except variants.
+
+    Args:
+        quick: True to exclude slow contestants.
 
     Raises:
-        InvalidInput: a name is unknown.
+        InvalidInput: a contestant does not exist.
     """
     variants = {each.name for each in [*report.ours.variants(), *report.ours.steps(), *report.ours.crowded()]}
     everybody = [each for each in tournament.contestants().values() if each.name not in variants]

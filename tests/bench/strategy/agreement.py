@@ -1,4 +1,4 @@
-"""Compares our calculation of random search with the calculation of the package `autotuning-methodology`."""
+"""Checks the calculated result of random search against the package `autotuning-methodology`."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,10 +13,10 @@ EVALUATIONS = np.arange(1, 201)
 
 
 def check_baseline(grounds: Sequence[Ground]) -> str:
-    """Compare both calculations; return a line for the report.
+    """Compare both calculations. Return a line for the report.
 
     Raises:
-        AssertionError: they disagree.
+        AssertionError: the calculations disagree.
     """
     if not find_spec("autotuning_methodology"):
         return "The calculated random search was not compared: `autotuning-methodology` is not installed.\n"

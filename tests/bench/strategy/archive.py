@@ -1,7 +1,7 @@
-"""Archive of runs on disk: equal runs are never repeated, and an interrupted benchmark continues.
+"""Stores runs on disk, so that equal runs are not repeated and an interrupted benchmark can continue.
 
-``python -m tests.bench.strategy.archive FOLDER NAME`` stores the runs of a contestant in the repository, because
-repeating them would take hours.
+``python -m tests.bench.strategy.archive FOLDER NAME`` stores the runs of a contestant in the repository, because it
+would take hours to repeat them.
 """
 
 import gzip
@@ -21,11 +21,11 @@ PLAYED = Path(__file__).resolve().parents[2] / "data" / "played"
 
 
 class Archive:
-    """One file of JSON lines for each contestant, space and course; a line per seed.
+    """Files of JSON lines, one per contestant, space and course, with a line per seed.
 
     Args:
         folder: folder of the archive, created when the first run is stored.
-        played: folder of published, compressed runs, which is only read.
+        played: folder of published, compressed runs. It is only read.
     """
 
     def __init__(self, folder: Path, played: Path = PLAYED) -> None:
@@ -33,7 +33,7 @@ class Archive:
         self._played = played
 
     def runs(self, contestant: Contestant, ground: Ground, course: Course) -> dict[int, Run]:
-        """Return the runs by seed. A truncated line, left by a killed benchmark, is skipped."""
+        """Return the stored runs by seed. Lines that a killed benchmark left incomplete are skipped."""
         place = _place(contestant, ground, course)
         lines = _by_seed(self._played / f"{place}.gz") | _by_seed(self._folder / place)
         documents = {seed: json.loads(line) for seed, line in lines.items()}
@@ -48,13 +48,13 @@ class Archive:
 
 
 def publish(folder: Path, contestant: str, played: Path = PLAYED) -> Iterator[Path]:
-    """Compress all runs of a contestant, ordered by seed; return the files written."""
+    """Write the compressed runs of a contestant, sorted by seed. Yield the written files."""
     for source in sorted(folder.glob(f"{_slug(contestant)}-*/*.jsonl")):
         path = played / source.parent.name / f"{source.name}.gz"
         lines = _by_seed(path) | _by_seed(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         ordered = "".join(f"{lines[seed]}\n" for seed in sorted(lines))
-        path.write_bytes(gzip.compress(ordered.encode(), mtime=0))  # equal runs give equal bytes
+        path.write_bytes(gzip.compress(ordered.encode(), mtime=0))  # no time stamp: equal runs give equal bytes
         yield path
 
 
@@ -68,7 +68,7 @@ def _slug(name: str) -> str:
 
 
 def _by_seed(path: Path) -> dict[int, str]:
-    """Return the readable lines of a file, compressed or not."""
+    """Return the complete lines of a plain or compressed file, by seed."""
     if not path.exists():
         return {}
     content = path.read_bytes()

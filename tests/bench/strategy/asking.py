@@ -1,4 +1,4 @@
-"""Cost of a proposal as the history grows, on three kinds of spaces, compared with Optuna's TPE."""
+"""Measures how the cost of a proposal grows with the history, on three kinds of spaces, and for Optuna's TPE."""
 
 import gc
 import math
@@ -27,7 +27,7 @@ FAILING = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Processor time of one proposal after a number of ended trials, including the time to record the last result."""
+    """Processor time of a proposal after a number of ended trials, including the time to record the last result."""
 
     trials: int
     median_ms: float
@@ -35,20 +35,20 @@ class Cost:
 
 
 def listed() -> Space:
-    """Return a space of 839,808 valid configs, all in memory."""
+    """Return a space of 839,808 valid configs that are enumerated."""
     sizes = (4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 3)
     constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 4", "constraints"), because="it has to fit")
     return Space([Tunable(name=f"T{index}", values=range(size)) for index, size in enumerate(sizes)], [constraint])
 
 
 def drawn() -> Space:
-    """Return a space of 10^12 points, a third of them valid: too many to list."""
+    """Return a space that is too large to enumerate, with 10^12 points of which a third are valid."""
     constraint = Constraint(expression=Expression.parse("T0 + T1 + T2 <= 11", "constraints"), because="it has to fit")
     return Space([Tunable(name=f"T{index}", values=range(10)) for index in range(12)], [constraint])
 
 
 def named() -> Space:
-    """Return a space of 10^6 configs: three tunables with a hundred unordered values each, all in memory."""
+    """Return an enumerated space of 10^6 configs: three tunables with a hundred unordered values each."""
     return Space([Tunable(name=f"T{index}", values=[f"v{value}" for value in range(100)]) for index in range(3)])
 
 
@@ -56,7 +56,7 @@ SPACES: dict[str, Callable[[], Space]] = {"listed": listed, "drawn": drawn, "nam
 
 
 def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost]:
-    """Time a built-in strategy on histories of random configs, some of them failed."""
+    """Return the costs of a built-in strategy on histories of random configs, some of which failed."""
     rng = np.random.default_rng(0)
     configs = space.sample(rng, lengths[-1] + ASKS * len(lengths))
     strategy, history = build(name, Context(space=space)), History()
@@ -65,13 +65,13 @@ def ours(name: str, space: Space, lengths: Sequence[int] = LENGTHS) -> list[Cost
         while len(history.finished) < length:
             key_config = configs[len(history.asked)]
             _end(history, history.ask(Proposal(config=key_config, origin="random")), space)
-        strategy.propose(history, np.random.default_rng(0))  # reads the history
+        strategy.propose(history, np.random.default_rng(0))  # the first call reads the history
         costs.append(_timed(length, ASKS, partial(_asked, strategy, history, space)))
     return costs
 
 
 def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
-    """Time Optuna's TPE on as many trials of twelve integers."""
+    """Return the costs of Optuna's TPE on equally many trials of twelve integers."""
     import optuna
     from optuna.distributions import IntDistribution
 
@@ -100,7 +100,7 @@ def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
 
 
 def growth(costs: Sequence[Cost]) -> float:
-    """Return the exponent of the median's growth from 1,000 trials on: 1 is linear."""
+    """Return the exponent with which the median grows from 1,000 trials on. 1 means linear growth."""
     late = [cost for cost in costs if cost.trials >= 1_000]
     x, y = (np.log([getattr(cost, name) for cost in late]) for name in ("trials", "median_ms"))
     return float(np.polyfit(x, y, 1)[0]) if len(late) > 1 else math.nan

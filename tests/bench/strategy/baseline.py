@@ -1,7 +1,8 @@
 """Calculates the expected result of random search, and the end of the time axis.
 
-Willemsen et al., *A methodology for comparing optimization algorithms for auto-tuning* (2024): with N times sorted
-slowest first, the best of M draws without repetition is expected at rank M (N + 1) / (M + 1).
+With N times sorted slowest first, the expected rank of the best of M draws without repetition is M (N + 1) / (M + 1).
+
+Source: Willemsen et al., *A methodology for comparing optimization algorithms for auto-tuning* (2024).
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ SHARE = 0.9
 
 
 def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
-    """Return the expected best time after these numbers of evaluations, which may be fractional."""
+    """Return the expected best times in µs after numbers of evaluations, which may be fractional."""
     count = len(falling_us)
     below, above = np.floor(evaluations), np.ceil(evaluations)
     part = evaluations - below
@@ -21,14 +22,14 @@ def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
 
 
 def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
-    """Return the number of evaluations until random search has covered this share of the gap from median to optimum."""
+    """Return the evaluations in which random search covers `share` of the way from the median to the optimum."""
     goal = np.median(falling_us) + share * (falling_us[-1] - np.median(falling_us))
     curve = expected_us(falling_us, np.arange(1.0, len(falling_us) + 1))
     return int(np.argmax(curve <= goal)) + 1
 
 
 def horizon_s(ground: Ground, workers: int, share: float = SHARE) -> float:
-    """Return the seconds that `workers` need for those evaluations, at the average cost per evaluation."""
+    """Return the seconds in which `workers` workers make these evaluations at the average cost."""
     return evaluations_until(ground.falling_us, share) * ground.mean_cost_s / workers
 
 

@@ -1,8 +1,9 @@
-"""``python -m tests.bench.strategy.built``: value of a build's figures for ranking configs before they are timed.
+"""Measures how build resources help to rank configs before timing: ``python -m tests.bench.strategy.built``.
 
-Recorded searches are replayed in order. A surrogate learns from the first trials, once with the figures as further axes
-and once without, and ranks the next eight trials. This simulates a worker that builds eight configs for each config
-that it measures. The result is the time of the config that is ranked first.
+Recorded searches are replayed in order. A surrogate learns from the first trials, with and without the build resources
+(registers, shared memory, …) as additional axes. It then ranks the following trials in groups of eight, which simulates
+a worker that builds eight configs for each measured config. The compared result is the time of the config that is
+ranked first.
 """
 
 import gzip
@@ -33,8 +34,8 @@ class Log:
 
     Attributes:
         points: coordinates of the configs, shape (n, coordinates).
-        names: True for a coordinate whose values are names.
-        figures: figures of the builds that vary, each scaled logarithmically to 0..1; shape (n, figures).
+        names: True for coordinates with names as values; shape (coordinates,).
+        figures: build resources that vary, each scaled logarithmically to 0..1; shape (n, resources).
     """
 
     name: str
@@ -46,9 +47,10 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Ratio of two times of the config ranked first of eight: with the figures and without them. Below 1, figures help.
+    """Time of the config ranked first of eight with build resources, divided by its time without them.
 
     Attributes:
+        ratio: the ratio of the two times. Below 1, build resources help.
         error: standard error of the ratio's logarithm over the windows; None for a single window.
     """
 
@@ -57,7 +59,7 @@ class Gain:
 
 
 def load(path: Path) -> Log:
-    """Read one of the files of `FOLDER`."""
+    """Read a file of `FOLDER`."""
     document = json.loads(gzip.decompress(path.read_bytes()))
     names, trials = document["tunables"], document["trials"]
     columns = list(zip(*trials, strict=True))
@@ -80,7 +82,7 @@ def load(path: Path) -> Log:
 
 
 def gain(log: Log) -> Gain:
-    """Return the gain over all windows of the log."""
+    """Return the ratio over all windows of the log."""
     whole = np.concatenate([log.points, log.figures], axis=1)
     names = np.append(log.names, np.zeros(log.figures.shape[1], dtype=np.bool_))
     known = range(FIRST, len(log.times_us) - NEXT + 1, STRIDE)
@@ -90,7 +92,7 @@ def gain(log: Log) -> Gain:
 
 
 def _chosen(log: Log, points: Points, names: Flags, count: int) -> float:
-    """Return the mean log time of the config ranked first, after learning from this many trials."""
+    """Return the mean log time of the config ranked first after learning from `count` trials."""
     known = np.argsort(log.times_us[:count])[:TRAINED]
     values = slowness(log.times_us[known])
     judged = slice(count, count + NEXT)

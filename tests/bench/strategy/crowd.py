@@ -1,4 +1,4 @@
-"""Number of trials until a config reaches 95 % of the optimum's speed, with one worker and with many workers."""
+"""Measures the trials until a config is within 5 % of the optimum's speed, with one worker and with 32 workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,13 +25,13 @@ COURSES: Sequence[tuple[int, Clock]] = ((1, "steps"), (WORKERS, "steps"), (WORKE
 
 @dataclass(frozen=True, kw_only=True)
 class Crowd:
-    """Results with a number of workers: for each space, the median over the seeds.
+    """Results with a number of workers, as medians over the seeds for each space.
 
-    A median is infinite if half of the runs did not reach the goal.
+    A median is infinite if at least half of the runs did not reach the goal.
 
     Attributes:
-        trials: ended trials until a config reached the goal.
-        clock: duration until then, in steps or recorded seconds.
+        trials: numbers of ended trials until a config reached the goal.
+        clock: durations until a config reached the goal, in steps or recorded seconds.
     """
 
     trials: Sequence[float]
@@ -40,7 +40,7 @@ class Crowd:
 
 @dataclass(frozen=True, kw_only=True)
 class Crowding:
-    """Results of a contestant with one worker, with 32 synchronous workers, and with 32 workers in recorded time."""
+    """Results of a contestant with one worker, 32 synchronous workers, and 32 workers on recorded durations."""
 
     alone: Crowd
     in_step: Crowd
@@ -48,19 +48,19 @@ class Crowding:
 
     @property
     def growth(self) -> float:
-        """Return the number of trials of 32 synchronous workers divided by the number of one worker."""
+        """The number of trials with 32 synchronous workers divided by the number with one worker."""
         return growth(self.alone, self.in_step)
 
 
 def growth(alone: Crowd, together: Crowd) -> float:
-    """Return the geometric mean of the ratio over the spaces where one worker reaches the goal."""
+    """Return the ratio of trials, as geometric mean over the spaces in which one worker reaches the goal."""
     pairs = np.array([alone.trials, together.trials])
     one, many = pairs[:, np.isfinite(alone.trials)]
     return float(np.exp(np.mean(np.log(many / one)))) if len(one) else float("nan")
 
 
 def total_growth(alone: Crowd, together: Crowd) -> float:
-    """Return the ratio of the trials summed over all spaces; NaN if the goal of a space was not reached."""
+    """Return the ratio of the trials summed over all spaces; NaN if the goal was not reached in a space."""
     many, one = sum(together.trials), sum(alone.trials)
     return many / one if np.isfinite(many + one) else float("nan")
 

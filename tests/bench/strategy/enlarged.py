@@ -1,9 +1,9 @@
-"""``python -m tests.bench.strategy.enlarged``: searches of a whole space with modelled times, from the default.
+"""Searches whole spaces with modelled times from the default config: ``python -m tests.bench.strategy.enlarged``.
 
-Recorded spaces are small: a few thousand configs of the tunables that matter. A user's space has about 10^18 points,
-and its best region is behind a valley. Here the space is the family's whole space. The time of a config is the time of
-the nearest recorded config, multiplied by a factor for each tunable that was not recorded and differs from its recorded
-value. The factors are synthetic, so the results compare strategies and say nothing about a device.
+Recorded spaces are small: they have a few thousand configs of the important tunables. A family's whole space has about
+10^18 points, and its best region can be reached only through slower configs. This benchmark searches the whole space.
+The time of a config is the time of the nearest recorded config, multiplied by a factor for each tunable that was not
+recorded and differs from its recorded value. The factors are synthetic, so the results compare strategies, not devices.
 """
 
 import argparse
@@ -47,13 +47,13 @@ SCATTER = 0.15
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Enlarged:
-    """A whole space, with the recorded times of a subset of its configs.
+    """A family's whole space, with the recorded times of some of its configs.
 
     Attributes:
-        columns: column of each recorded tunable in the whole space.
-        ranks: for each recorded tunable, the recorded rank that represents each value.
-        names: True for a recorded tunable without order; its value must match if a recorded config has the value.
-        factors: for every other tunable, the factor of each rank.
+        columns: columns of the recorded tunables in the whole space.
+        ranks: for each recorded tunable, the recorded rank that represents each value of the whole space.
+        names: True for recorded tunables with unordered values. Such a value must be equal if a recorded config has it.
+        factors: for each tunable that was not recorded, the factor of each rank.
     """
 
     ground: Ground
@@ -82,7 +82,7 @@ class Enlarged:
 
 @cache
 def enlarged(name: str) -> Enlarged:
-    """Return the whole space of the recording with this name."""
+    """Return the whole space of the family of a recording."""
     definition = next(each for each in definitions() if each.name == name)
     family = find(definition.family).family
     space = family.space(family.problem(definition.problem, "cuda"), known("sm_90"), Objective())
@@ -103,7 +103,7 @@ def enlarged(name: str) -> Enlarged:
 
 
 def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
-    """Return for each value the rank of the same recorded value, else of the nearest recorded number."""
+    """Return, for each value, the rank of the equal or nearest recorded value."""
     found = []
     for value in tunable.values:
         if value in recorded.values:
@@ -115,7 +115,7 @@ def _nearest(tunable: Tunable, recorded: Tunable) -> np.ndarray:
 
 
 def _factors(tunable: Tunable) -> Floats:
-    """Return 1 for the recorded default, and for each other value a factor that is the same in every run."""
+    """Return the factor of each value: 1 for the recorded default, and a constant pseudo-random factor otherwise."""
     found = np.ones(len(tunable.values))
     for rank, value in enumerate(tunable.values):
         if rank != tunable.default_index:
@@ -125,7 +125,7 @@ def _factors(tunable: Tunable) -> Floats:
 
 
 def ratios(strategy: str, trials: int, run: tuple[str, int]) -> Floats:
-    """Return the best time relative to the recorded optimum after each trial of one search."""
+    """Return the best time after each trial of a search, divided by the recorded optimum."""
     name, seed = run
     ground = enlarged(name)
     space = ground.search_space.space

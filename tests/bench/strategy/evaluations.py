@@ -1,4 +1,4 @@
-"""Evaluation axis: distance from the optimum by number of evaluations."""
+"""Compares contestants by number of evaluations: how close to the optimum is the best config?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,16 +23,16 @@ class Standing:
     """Scores of one contestant.
 
     Attributes:
-        p100, p200: mean score over the spaces after 100 and 200 evaluations.
-        p200_by_space: score after 200 evaluations of each space.
-        trials_by_space: mean number of evaluations to the optimum; 200 for a run that took more.
-        ratios: median of best/optimum over all runs after 50, 100 and 200 evaluations.
-        mean_ratio: mean of best/optimum over all runs after 200 evaluations.
-        harsh_ratio: mean over the spaces of each space's median of best/optimum after 200 evaluations.
-        least_distinct: distinct valid evaluations of the shortest run, 200 at most.
-        whole: True if each run has 200 evaluations, or evaluated the whole space.
-        asks: proposals per evaluation.
-        draws: resampled values of p100 and p200.
+        p100, p200: mean scores over the spaces after 100 and 200 evaluations.
+        p200_by_space: score after 200 evaluations for each space.
+        trials_by_space: mean number of evaluations until the optimum for each space. A longer run counts as 200.
+        ratios: median over all runs of the best time divided by the optimum, after 50, 100 and 200 evaluations.
+        mean_ratio: mean over all runs of this ratio after 200 evaluations.
+        harsh_ratio: mean over the spaces of the median of this ratio after 200 evaluations.
+        least_distinct: number of different valid configs in the run with the fewest of them; at most 200.
+        whole: True if each run has 200 evaluations or has evaluated the whole space.
+        asks: number of proposals per evaluation.
+        draws: bootstrap samples of p100 and p200, by name.
     """
 
     seeds: int
@@ -51,7 +51,10 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class CourseOf:
-    """Course of 200 evaluations, continued until random search covers the share; the time axis reuses the runs."""
+    """Course of at least 200 evaluations, until random search covers the share.
+
+    The comparison by time uses the same runs.
+    """
 
     share: float
 
@@ -60,7 +63,7 @@ class CourseOf:
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> tuple[Field, dict[str, Standing]]:
-    """Run and score the contestants; also return the runs for the time axis."""
+    """Run and score the contestants. Return their runs and scores."""
     whole = gather(effort, [each for each in contestants if not each.brief], CourseOf(share=effort.share))
     brief = gather(effort, [each for each in contestants if each.brief], lambda _: Course(trials=BUDGET))
     field = replace(whole, runs={**whole.runs, **brief.runs})
@@ -102,6 +105,6 @@ def _trials(ground: Ground, runs: Sequence[Run]) -> float:
 
 
 def lead(ours: Standing, theirs: Standing, score: str = "p200") -> Figure:
-    """Return the lead of one contestant over another, with the interval of the difference."""
+    """Return the difference of two contestants' scores, with its interval."""
     estimate = getattr(ours, score).estimate - getattr(theirs, score).estimate
     return figure(estimate, ours.draws[score] - theirs.draws[score])

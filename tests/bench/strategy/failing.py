@@ -1,7 +1,7 @@
-"""Value of a model of failures in spaces where most configs fail.
+"""Measures the value of a failure model in spaces in which most configs fail.
 
-Every recorded config gets a synthetic demand, like registers or shared memory: a randomly weighted sum of its values'
-ranks. The configs with the largest demands fail, but the best config never fails.
+Each recorded config gets a synthetic resource demand: a randomly weighted sum of the ranks of its values. Configs with
+the largest demands fail, but the best config never fails.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ SEED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Toll:
-    """Results of searches where most configs fail.
+    """Results of searches in a space in which most configs fail.
 
     Attributes:
-        p100: the score after 100 evaluations; random search is calculated over the configs that work.
-        failed: share of failed trials.
+        p100: score after 100 evaluations, with random search calculated over the configs that work.
+        failed: fraction of failed trials.
     """
 
     p100: float
@@ -43,7 +43,7 @@ class Toll:
 
 
 def barred(ground: Ground, share: float = FAIL) -> Ground:
-    """Return the recording with this share of its configs failing."""
+    """Return the recording with a fraction `share` of its configs failing."""
     rng = np.random.default_rng(SEED)
     ranks = np.array([ground.space.encode(entry.config) for entry in ground.entries])
     spans = np.maximum(ranks.max(axis=0), 1)
@@ -64,7 +64,7 @@ def barred(ground: Ground, share: float = FAIL) -> Ground:
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Toll]]:
-    """Return the results of the default with and without its failure model, by space."""
+    """Return the results with and without failure model, by space."""
     factories = {strategy: STRATEGIES[strategy], PIECE: VARIANTS[PIECE]}
     hard = [barred(ground) for ground in grounds]
     course = Course(clock="steps", trials=TRIALS)

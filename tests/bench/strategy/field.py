@@ -15,12 +15,12 @@ from tests.bench.strategy.tournament import Match, play
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """Number of runs, and where they are stored.
+    """Extent of a comparison, and the archive of runs.
 
     Attributes:
-        seeds: repetitions of each contestant on each space; slow contestants run only a share of the seeds.
-        processes: number of processes; with 0 only stored runs are read.
-        share: share of the way to the optimum that random search covers by the end of the time axis.
+        seeds: number of runs of each contestant on each space. Slow contestants run only a share of them.
+        processes: number of processes. With 0, only stored runs are read.
+        share: fraction of the way to the optimum that random search has covered at the end of the time axis.
     """
 
     archive: Archive
@@ -36,18 +36,21 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """Runs by contestant, then by space in the order of `grounds`; only contestants with two runs on each space."""
+    """Runs by contestant, and by space in the order of `grounds`. Contestants have at least two runs on each space."""
 
     grounds: Sequence[Ground]
     runs: Mapping[str, Sequence[Sequence[Run]]]
 
     def curves(self, name: str, curve: Callable[[int, Run], Floats]) -> list[Floats]:
-        """Return one array per space, seeds first; `curve` gets the space's position and a run."""
+        """Return one array per space, with seeds on the first axis. `curve` gets the space's index and a run."""
         return [np.array([curve(index, run) for run in runs]) for index, runs in enumerate(self.runs[name])]
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
-    """Run the missing runs and return all runs. Without processes, return only contestants with complete archives."""
+    """Run what the archive lacks, and return all runs.
+
+    Without processes, only contestants with all runs are returned.
+    """
     grounds = effort.grounds
     wanted = {each.name: tuple(range(max(2, round(effort.seeds * each.share)))) for each in contestants}
     if effort.processes:

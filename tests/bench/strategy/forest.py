@@ -1,17 +1,17 @@
-"""Helion's LFBO tree search on recorded spaces, written from its description: a classifying forest leads the search.
+"""Helion's LFBO tree search on recorded spaces: a random forest of classifiers guides the search.
 
-Helion (pytorch/helion, `helion.autotuner.LFBOTreeSearch`, 2026-08) measures random configs, labels the fastest tenth as
-good, and fits a random forest that tells good from bad; good configs weigh more the faster they are. Each generation
-starts at the best configs (*copies*). A neighbour of a config is made by following the config's path through one tree:
-every tunable on the path gets the nearby value that this tree rates best. A tenth of the neighbours is measured. They
-are chosen by the rating of the whole forest, reduced by their similarity to neighbours already chosen. A copy ends once
-it has not improved in two generations.
+The search is written from the description of `helion.autotuner.LFBOTreeSearch` (pytorch/helion, 2026-08). It measures
+random configs, labels the fastest tenth as good, and fits a random forest that predicts this label. Faster good configs
+have larger weights. Each generation starts at the best configs (*copies*). A neighbour of a config is created by
+following the config's path through one tree, and by giving each tunable on the path the nearby value that the tree
+rates best. A tenth of the neighbours is measured. They are chosen by the rating of the whole forest, minus their
+similarity to neighbours that are already chosen. A copy ends when it has not improved in two generations.
 
 Source: Song et al., *A General Recipe for Likelihood-free Bayesian Optimization* (2022).
 
-There are three differences, all in favour of Helion's search. A neighbour that violates a constraint costs nothing and
-is replaced with a different neighbour. At least one neighbour is measured. Once all copies have ended, the search
-begins again with new random configs, and keeps the data of its forest.
+There are three differences from Helion, all in favour of this search. A neighbour that violates a constraint is
+replaced and costs nothing. At least one neighbour is measured. When all copies have ended, the search starts again with
+new random configs, and the forest keeps its data.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ Nodes = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Effort of one search: number of initial random configs, of copies, and of generations."""
+    """Extent of a search: numbers of initial random configs, copies and generations."""
 
     population: int
     copies: int
@@ -70,7 +70,7 @@ PROFILES = {
 
 
 class ForestPlayer:
-    """One search. Batches are proposed config by config; while a batch is incomplete, nothing else is proposed."""
+    """One search. Batches are proposed config by config, the next batch when the current batch has ended."""
 
     def __init__(self, ground: Ground, profile: Profile, seed: int) -> None:
         self._ground = ground
@@ -104,7 +104,7 @@ class ForestPlayer:
         self._told[place] = float(self._ground.times_us[place])
 
     def _search(self) -> Iterator[Sequence[int]]:
-        """Yield batches of configs to measure. The generator is resumed when all configs of the batch have results."""
+        """Yield batches of configs to measure. The generator is resumed when all configs of a batch have results."""
         while population := self._random(self._profile.population):
             yield population
             timed = [place for place in population if np.isfinite(self._told[place])]
@@ -130,7 +130,7 @@ class ForestPlayer:
         return list(places)
 
     def _fitted(self) -> "Forest | None":
-        """Return a forest fitted to all measured configs; None if all configs have the same label."""
+        """Return a forest fitted to all measured configs; None if all configs have equal labels."""
         places = list(self._told)
         times_us = np.array([self._told[place] for place in places])
         finite = np.isfinite(times_us)
@@ -147,7 +147,7 @@ class ForestPlayer:
         return Forest(self._encoding.of(rows), good, weights)
 
     def _neighbours(self, copy: "Copy", forest: "Forest | None", *, first: bool) -> list[int]:
-        """Return the neighbours of a copy's config that are measured in this generation."""
+        """Return the neighbours of a copy's config to measure in this generation."""
         base = self._encoding.rows[copy.place]
         found: list[int] = []
         for _ in range(ATTEMPTS * NEIGHBOURS):
@@ -166,7 +166,7 @@ class ForestPlayer:
         return self._new([new[index] for index in forest.select(points, count)])
 
     def _perturbed(self, base: Indices) -> Indices:
-        """Change one block size, the number of warps, and at most `RADIUS` other tunables by one step."""
+        """Return the config with one block size, the warps, and up to `RADIUS` further tunables changed by a step."""
         row, encoding = base.copy(), self._encoding
         changed = {int(self._rng.choice(encoding.blocks))} if encoding.blocks else set()
         changed |= {encoding.warps} if encoding.warps is not None else set()
@@ -184,7 +184,7 @@ class ForestPlayer:
             row[column] = self._rng.choice(near)
 
     def _descended(self, base: Indices, forest: "Forest") -> Indices:
-        """Give each tunable on the path through one tree the value nearby that the tree rates best."""
+        """Return the config with the best-rated nearby value of each tunable on its path through one tree."""
         encoding = self._encoding
         tree = int(self._rng.integers(TREES))
         point = encoding.of(base[None, :])
@@ -203,7 +203,7 @@ class ForestPlayer:
         return row
 
     def _goes_on(self, copy: "Copy", batch: Sequence[int]) -> bool:
-        """Move the copy to the best config of the batch; return False once it has not improved for too long."""
+        """Move the copy to the best config of the batch. Return False if it has not improved for too long."""
         best = min([copy.place, *batch], key=self._told.__getitem__)
         gain = abs(self._told[best] / self._told[copy.place] - 1)
         copy.place = best
@@ -214,20 +214,22 @@ class ForestPlayer:
 
 @dataclass(kw_only=True)
 class Copy:
-    """One of the concurrent local searches."""
+    """A local search. Several copies search concurrently."""
 
     place: int
     patience: int = PATIENCE
 
 
 class Encoding:
-    """Encodes configs for the forest: a tunable of numbers has one axis of ranks, a tunable of names one axis per name.
+    """Encodes configs for the forest.
+
+    A tunable of numbers has one axis of ranks, and a tunable of names has one axis per name.
 
     Attributes:
         rows: ranks of the values of each config, by index.
-        columns: the tunable of each axis.
+        columns: index of the tunable of each axis.
         movable: tunables with more than one value.
-        blocks, warps: tunables that Helion changes in every neighbour, recognised by their names.
+        blocks, warps: indices of the tunables that Helion changes in each neighbour. They are found by their names.
     """
 
     def __init__(self, ground: Ground) -> None:
@@ -255,7 +257,7 @@ class Encoding:
         return np.concatenate(axes, axis=1).astype(np.float64)
 
     def near(self, column: int, rank: int, radius: int) -> list[int]:
-        """Return the ranks of a tunable's other values: all names, but only numbers within the radius."""
+        """Return the ranks near a rank of a tunable: all further names, or numbers within the radius."""
         count = self._counts[column]
         span = range(max(0, rank - radius), min(count, rank + radius + 1)) if self._ordinal[column] else range(count)
         return [each for each in span if each != rank]
@@ -266,11 +268,11 @@ class Encoding:
 
 
 class Forest:
-    """A forest that predicts whether a config is good.
+    """A random forest that predicts whether a config is good.
 
     Args:
         points: shape (n, axes).
-        good: labels, shape (n,); both occur.
+        good: labels, shape (n,), with both values.
     """
 
     def __init__(self, points: Floats, good: npt.NDArray[np.bool_], weights: Floats) -> None:
@@ -282,17 +284,17 @@ class Forest:
         self._worth = [_share_of_good(tree.value) for tree in self._trees]
 
     def path(self, tree: int, point: Floats) -> list[int]:
-        """Return the axes that the tree compares on the path of a point, shape (1, axes), to its leaf."""
+        """Return the axes that a tree compares on the path of a point to its leaf. The point has shape (1, axes)."""
         found = self._trees[tree].decision_path(point.astype(np.float32)).indices
         return [int(axis) for axis in self._trees[tree].feature[found] if axis >= 0]
 
     def rated_by(self, tree: int, points: Floats) -> Floats:
-        """Return the probability of being good, according to one tree."""
+        """Return the probability that points are good, by one tree; shape (n,)."""
         leaves: Nodes = self._trees[tree].apply(points.astype(np.float32))
         return self._worth[tree][leaves]
 
     def select(self, points: Floats, count: int) -> list[int]:
-        """Choose points by their probability of being good, less their similarity to chosen points; return indices."""
+        """Return indices of points, chosen by probability of being good minus similarity to chosen points."""
         leaves: Nodes = self._model.apply(points)
         worth = np.mean([worth[leaves[:, tree]] for tree, worth in enumerate(self._worth)], axis=0)
         alike, chosen = np.zeros(len(points)), []
@@ -307,13 +309,13 @@ class Forest:
 
 
 def _share_of_good(value: Floats) -> Floats:
-    """Return the share of good configs in each node of a tree, from its ``value``, shape (nodes, 1, 2)."""
+    """Return the fraction of good configs in each node of a tree, from its ``value`` of shape (nodes, 1, 2)."""
     counts = value[:, 0, :]
     return np.asarray(counts[:, 1] / counts.sum(axis=1))
 
 
 def contestants() -> list[Contestant]:
-    """Return the contestants; none if scikit-learn is not installed."""
+    """Return the contestants. There are none if scikit-learn is not installed."""
     if not find_spec("sklearn"):
         return []
     source = Path(__file__).read_bytes()

@@ -23,7 +23,7 @@ class Function:
 
     Attributes:
         bounds: bounds of each parameter.
-        optimum: its minimum.
+        optimum: minimum of the function.
     """
 
     value: Callable[[Sequence[float]], float]
@@ -33,7 +33,7 @@ class Function:
 
 
 def branin(x: Sequence[float]) -> float:
-    """https://www.sfu.ca/~ssurjano/branin.html"""
+    """Return the Branin function (https://www.sfu.ca/~ssurjano/branin.html)."""
     a, b = x
     return (
         (b - 5.1 / (4 * math.pi**2) * a**2 + 5 / math.pi * a - 6) ** 2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(a) + 10
@@ -54,12 +54,12 @@ _P = 1e-4 * np.array(
 
 
 def hartmann(x: Sequence[float]) -> float:
-    """Six-dimensional, https://www.sfu.ca/~ssurjano/hart6.html; negative."""
+    """Return the six-dimensional Hartmann function (https://www.sfu.ca/~ssurjano/hart6.html)."""
     return -float(np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(-(_A * (np.asarray(x) - _P) ** 2).sum(axis=1)))
 
 
 def rosenbrock(x: Sequence[float]) -> float:
-    """https://www.sfu.ca/~ssurjano/rosen.html"""
+    """Return the Rosenbrock function (https://www.sfu.ca/~ssurjano/rosen.html)."""
     return sum(100 * (b - a * a) ** 2 + (1 - a) ** 2 for a, b in pairwise(x))
 
 
@@ -85,7 +85,7 @@ SAMPLERS: dict[str, Sampler] = {
 
 
 def compare(seeds: int) -> dict[str, dict[str, float]]:
-    """Return for each sampler and function the median distance of the best value from the optimum."""
+    """Return the median distance of the best value from the optimum, by sampler and function."""
     return {
         name: {
             what: float(np.median([_best(function, sampler, seed) - function.optimum for seed in range(seeds)]))
@@ -103,7 +103,7 @@ def _best(function: Function, sampler: Sampler, seed: int) -> float:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the multivariate option is experimental
+        warnings.simplefilter("ignore")  # Optuna warns that the multivariate option is experimental
         study = optuna.create_study(sampler=sampler(space, seed))
     study.optimize(objective, n_trials=function.trials)
     return study.best_value

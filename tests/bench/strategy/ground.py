@@ -1,4 +1,4 @@
-"""A recorded space as arrays: the valid configs, with the cost and the result of each."""
+"""A recorded space as arrays: valid configs with their costs and results."""
 
 import hashlib
 from collections.abc import Iterator
@@ -23,15 +23,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ground:
-    """One recorded space; a *place* is the index of a config in the recording.
+    """A recorded space. A *place* is the index of a config in the recording.
 
     Attributes:
-        digest: digest of the recording: equal digests mean equal places.
+        digest: digest of the recording. Recordings with equal digests have equal places.
         entries, keys: entry and key of the config at each place.
-        places: place of each key.
-        times_us: time of the config at each place; infinite for a failed config.
-        costs_s: sum of compile, verify and benchmark time of the config at each place.
-        falling_us: times of all measured configs, slowest first.
+        places: places by key.
+        times_us: time in µs of the config at each place; infinite for a failed config.
+        costs_s: seconds to compile, verify and time the config at each place.
+        falling_us: times in µs of all measured configs, slowest first.
     """
 
     name: str
@@ -50,16 +50,16 @@ class Ground:
 
     @property
     def mean_cost_s(self) -> float:
-        """Return the average cost of an evaluation, including failed evaluations."""
+        """The average cost of an evaluation in seconds, including failed evaluations."""
         return float(self.costs_s.mean())
 
     def place(self, config: Config) -> int | None:
-        """Return the index of a config in the recording; None if it breaks the space's constraints."""
+        """Return the index of a config in the recording; None if it violates the constraints."""
         return self.places.get(config_key(config))
 
 
 def of(recording: Recording) -> Ground:
-    """Return the arrays of a recording."""
+    """Return a recording as arrays."""
     entries, keys = list(recording.entries.values()), list(recording.entries)
     tunables = [Tunable(name=name, values=values) for name, values in recording.tunables.items()]
     times_us = np.array([_time_us(entry) for entry in entries])
@@ -89,9 +89,9 @@ def load(path: Path) -> Ground:
 
 
 def paths(folder: Path = SPACES) -> Iterator[Path]:
-    """Return the recording files of a folder, in order; the folder may also hold figures of an earlier run.
+    """Yield the recording files of a folder, in order. Result files of earlier runs are skipped.
 
-    T4 files are left out where the same recording is there in Kernel Tuner's form.
+    T4 files are skipped if the folder contains the recording in Kernel Tuner's format, too.
     """
     found = [path for path in (*folder.glob("*.json"), *folder.glob("*.json.gz")) if path.name != FIGURES]
     names = {path.name for path in found}

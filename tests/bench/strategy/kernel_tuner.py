@@ -1,8 +1,9 @@
-"""Kernel Tuner's strategies on a replaying runner, like its simulation mode, with any number of workers.
+"""Kernel Tuner's strategies on recorded spaces, with any number of workers.
 
-Kernel Tuner's simulation mode is not used, because it reads the cache file again for each run and evaluates nothing in
-parallel. Strategies, cost function, search space and budget are Kernel Tuner's. If a strategy submits several configs
-at once, they are evaluated in parallel, as with Kernel Tuner's parallel runner; other strategies use one worker.
+A replaying runner is used instead of Kernel Tuner's simulation mode, which reads the cache file again for each run and
+evaluates no configs in parallel. Strategies, cost function, search space and budget are those of Kernel Tuner. Configs
+that a strategy submits together are evaluated in parallel, as with its parallel runner. Strategies that submit one
+config at a time use one worker.
 """
 
 import hashlib
@@ -42,7 +43,7 @@ MOST_ASKS = 20_000
 
 
 def contestants() -> list[Contestant]:
-    """Return the contestants; none if Kernel Tuner is not installed."""
+    """Return the contestants. There are none if Kernel Tuner is not installed."""
     if not find_spec("kernel_tuner"):
         return []
     source = Path(__file__).read_bytes()
@@ -54,7 +55,7 @@ def contestants() -> list[Contestant]:
 
 
 def planned(course: Course) -> int:
-    """Return the budget passed to a strategy, which some use to plan their cooling."""
+    """Return the budget in evaluations that a strategy gets, e.g. to plan its cooling."""
     return max(course.trials, PLANNED)
 
 
@@ -82,7 +83,7 @@ def _play(name: str, ground: Ground, seed: int, course: Course) -> Run:
 
 
 class Replay:
-    """Replacement for a runner: looks up results, and keeps the simulated time."""
+    """Replaces Kernel Tuner's runner: looks up results, and counts the simulated time."""
 
     def __init__(self, ground: Ground, course: Course) -> None:
         self._ground = ground
@@ -95,7 +96,7 @@ class Replay:
         self._asks = 0
 
     def resume(self) -> None:
-        """Start counting the strategy's processor time."""
+        """Continue to count the strategy's processor time."""
         self._since = time.process_time()
 
     def played(self) -> Run:
@@ -109,14 +110,14 @@ class Replay:
         )
 
     def run(self, elements: Any, options: Any) -> list[dict[str, Any] | None]:
-        """Evaluate a batch as Kernel Tuner's runners do; None for configs beyond the budget."""
+        """Return the results of a batch, like Kernel Tuner's runners; None for configs beyond the budget."""
         self._think()
         results = [self._result(tuple(element), options) for element in self._side_by_side(elements)]
         self.resume()
         return results
 
     def add_strategy_time(self, seconds: float) -> None:
-        """Do nothing: `Replay` measures the strategy's processor time."""
+        """Do nothing, because `Replay` measures the strategy's processor time."""
 
     def available_parallelism(self) -> int:
         return self._course.workers
@@ -139,7 +140,7 @@ class Replay:
             self._now_s += spent_s
 
     def _side_by_side(self, elements: Any) -> Any:
-        """Distribute the configs over the workers, and set the clock to the end of the last evaluation."""
+        """Evaluate the configs in parallel on the workers, and set the clock to the end of the last evaluation."""
         self._idle = [self._now_s] * self._course.workers
         yield from elements
         self._now_s = max(self._now_s, *self._idle)
@@ -175,7 +176,7 @@ class Replay:
 
 
 class Budget:
-    """Replacement for Kernel Tuner's budget: the course decides when it is used up."""
+    """Replaces Kernel Tuner's budget. It is exhausted at the end of the course."""
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
@@ -201,11 +202,11 @@ class Budget:
         return max(0, self.max_fevals - len(self._replay._done))
 
     def add_evaluations(self, n: int = 1) -> None:
-        """Do nothing: `Replay` counts the evaluations."""
+        """Do nothing, because `Replay` counts the evaluations."""
 
 
 def _fresh(searchspace: Any) -> Any:
-    """Return the space with empty caches of neighbours, so that runs do not depend on earlier runs."""
+    """Return the space without cached neighbours, so that a run does not depend on earlier runs."""
     fresh = copy(searchspace)
     methods = tuple(fresh._Searchspace__neighbor_cache)
     fresh._Searchspace__neighbor_cache = {method: {} for method in methods}

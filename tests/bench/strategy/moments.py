@@ -1,4 +1,4 @@
-"""Time axis: recorded compile and benchmark time of each config, and the contestant's own time per proposal."""
+"""Compares contestants by time: the recorded cost of each evaluation plus the contestant's time per proposal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ WORKERS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """One contestant's score in time.
+    """Scores of one contestant by time.
 
     Attributes:
         alone: score with one worker.
-        together: score with eight workers; a contestant that proposes one config at a time uses one of them.
-        seeds: number of seeds with one worker and with eight.
-        asking_ms: median processor time of a proposal.
+        together: score with eight workers. A contestant that proposes one config at a time uses only one of them.
+        seeds: numbers of seeds with one worker and with eight workers.
+        asking_ms: median processor time of a proposal in ms.
     """
 
     alone: Figure
@@ -33,7 +33,7 @@ class Timing:
 
 
 def compare(effort: Effort, alone: Field, contestants: Sequence[Contestant]) -> dict[str, Timing]:
-    """Score the runs with one worker; run and score the contestants with eight workers."""
+    """Score the existing runs with one worker, and run and score the contestants with eight workers."""
     several = [each for each in contestants if each.parallel and each.name in alone.runs]
 
     def course(ground: Ground) -> Course:

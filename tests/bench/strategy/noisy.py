@@ -1,8 +1,8 @@
-"""Value of repeated measurement when times are noisy: recordings with noise, and some times far too short.
+"""Measures the value of confirmations if times are noisy and some times are far too short.
 
-The best config is confirmed every `Policy.challenge_every` trials, and the best three configs at the end. A
-confirmation finds the recorded time. With corrections, the strategy gets the recorded time; without corrections, it
-keeps the first time. Scores use the recorded times of the measured configs, not the noisy times.
+Noise is added to recorded times. The best config is confirmed every `Policy.challenge_every` trials, and three configs
+are confirmed at the end. A confirmation finds the recorded time. With corrections, the strategy gets the confirmed
+time; without corrections, it keeps the noisy time. Scores use the recorded times of the measured configs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ class Noise:
     Attributes:
         spread: standard deviation of the logarithm of a time.
         lucky: probability that a time is too short.
-        factor: factor of a time that is too short.
+        factor: factor of times that are too short.
     """
 
     spread: float
@@ -57,7 +57,7 @@ NOISES = {
 
 
 class NoisyPlayer(OurPlayer):
-    """A player that gets noisy times and, with `corrects`, the confirmed times."""
+    """A player that gets noisy times and, if `corrects` is True, confirmed times."""
 
     def __init__(self, ground: Ground, factory: Factory, seed: int, noise: Noise, *, corrects: bool) -> None:
         super().__init__(ground, factory, seed)
@@ -73,7 +73,7 @@ class NoisyPlayer(OurPlayer):
         self._challenge(ended=False)
 
     def champion_us(self) -> float:
-        """Return the fastest confirmed time after the end of the search; infinite if nothing was measured."""
+        """Return the fastest confirmed time in µs after the end of the search; infinite if nothing was measured."""
         while self._challenge(ended=True):
             pass
         return min(self._confirmed_us, default=float("inf"))
@@ -92,11 +92,11 @@ class NoisyPlayer(OurPlayer):
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyResults:
-    """Results of searches of one space.
+    """Results of searches with noisy times of one space.
 
     Attributes:
         p100, p200: scores after 100 and 200 evaluations.
-        champion: mean ratio of the champions' recorded times to the optimum.
+        champion: mean over the champions of the recorded time divided by the optimum.
     """
 
     p100: float
@@ -105,7 +105,7 @@ class NoisyResults:
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[NoisyResults]]:
-    """Return the results of the default strategy by noise and space: no noise, noise, and corrected noise."""
+    """Return results by noise and space: without noise, and with noise, with and without corrections."""
     factories = {"": STRATEGIES[strategy], f", {PIECE}": VARIANTS[PIECE]}
     return {
         f"{name}, {'corrected' if corrects else 'as told'}{piece}": [

@@ -1,9 +1,9 @@
-"""Optuna's samplers on a plain study, whose user learns only by trying which configs are valid.
+"""Optuna's samplers with a plain study, which finds out only by trying which configs are valid.
 
-A config that violates a constraint, or that was proposed before, costs no evaluation: its result is reported to the
-sampler, which proposes again. A violation is reported as 1.5 times the worst time so far, because most samplers keep
-proposing configs that are reported as failed. A repetition is reported as a violation or with its time; both ways are
-compared.
+A config that violates a constraint, or was proposed before, costs no evaluation: a result is reported to the sampler,
+which then proposes again. A violation is reported as 1.5 times the worst time so far, because most samplers keep
+proposing configs that are reported as failed. A repetition is reported either like a violation or with its time. Both
+ways are compared.
 """
 
 import hashlib
@@ -36,11 +36,11 @@ PATIENCE = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Entrant:
-    """A sampler and its use.
+    """A sampler, with options for its use.
 
     Attributes:
-        sampler: from a seed.
-        by_rank: True if numbers are sampled by rank instead of as a choice, for samplers that need an order.
+        sampler: returns the sampler for a seed.
+        by_rank: True if numbers are sampled as ordered ranks instead of as unordered choices.
         repeats_cost: True if a repetition is reported like a violation.
     """
 
@@ -88,7 +88,7 @@ class StudyPlayer:
         self._study.tell(self._pending.pop(place), self._value(place))
 
     def _value(self, place: int | None) -> float:
-        """Return the value to report for a config; None if the config failed."""
+        """Return the value to report for a config; None if it failed."""
         time_us = float("inf") if place is None else float(self._ground.times_us[place])
         if time_us < float("inf"):
             return time_us
@@ -96,7 +96,7 @@ class StudyPlayer:
 
 
 def contestants() -> list[Contestant]:
-    """Return the contestants whose packages are installed."""
+    """Return the contestants, except those whose packages are not installed."""
     found = [
         _contestant("Optuna TPE", Entrant(sampler=_tpe, by_rank=False, repeats_cost=False)),
         _contestant("Optuna TPE, repeats cost", Entrant(sampler=_tpe, by_rank=False)),
@@ -143,5 +143,5 @@ def _play(entrant: Entrant, ground: Ground, seed: int, course: Course) -> Run:
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings of experimental samplers and of one-valued tunables
+        warnings.simplefilter("ignore")  # Optuna warns of experimental samplers and of tunables with one value
         return Simulation(ground, StudyPlayer(ground, entrant, seed), course).play()

@@ -25,7 +25,7 @@ LIBRARIES = ("numpy", "scipy", "optuna")
 
 
 class OurPlayer:
-    """A `Search` in memory."""
+    """A player that uses a `Search` in memory."""
 
     def __init__(self, ground: Ground, factory: Callable[[Context], Strategy], seed: int) -> None:
         strategy = factory(Context(space=ground.space))
@@ -54,7 +54,7 @@ class OurPlayer:
 
 
 def contestants() -> list[Contestant]:
-    """Return each strategy by name."""
+    """Return the built-in strategies as contestants."""
     digest = _digest()
     return [_contestant(name, digest, factory) for name, factory in STRATEGIES.items()]
 
@@ -65,7 +65,7 @@ def variants() -> list[Contestant]:
 
 
 def steps() -> list[Contestant]:
-    """Return versions of the default strategy: with one component, with two components, and so on."""
+    """Return the default strategy with one component, with two components, and so on."""
     return _of_variants({name: factory for name, (_, factory) in STEPS.items()})
 
 
@@ -75,7 +75,7 @@ def _of_variants(factories: Mapping[str, Callable[[Context], Strategy]]) -> list
 
 
 def crowded() -> list[Contestant]:
-    """Return the default strategy without a component that matters only with many workers."""
+    """Return variants without a component that matters only with many workers."""
     return _of_variants(CROWDED)
 
 

@@ -1,4 +1,4 @@
-"""Interfaces of contestants: a player is asked for each config; a contestant runs a whole search."""
+"""Interfaces of contestants: a player proposes each config, a contestant runs a whole search."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from tests.bench.strategy.run import Course, Run
 
 
 class Player(Protocol):
-    """One search by ask and tell. A config is given by its index in the recording."""
+    """One search by ask and tell. Configs are identified by their index in the recording."""
 
     asks: int
 
     @property
     def full(self) -> bool:
-        """Return True while the player prefers a result to another proposal; never while nothing is pending."""
+        """Return True while the player should wait for a result; False if nothing is pending."""
         ...
 
     def ask(self) -> int | None:
@@ -29,14 +29,16 @@ class Player(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """A search method to be compared.
+    """A search method in a comparison.
 
     Attributes:
-        digest: digest of all code and settings that decide proposals: equal digests give equal runs except for time.
+        digest: digest of all code and settings that affect proposals. Equal digests give equal runs, except for
+            durations.
         play: runs one search on a space with a seed.
-        share: share of the seeds to run; below 1 for slow contestants.
-        brief: True if a run ends after the scored evaluations even if the time axis continues with its best.
-        parallel: True if it can propose several configs before a result.
+        share: fraction of the seeds to run; below 1 for slow contestants.
+        brief: True if a run ends after the scored evaluations. The comparison by time then continues with its best
+            config.
+        parallel: True if the contestant can propose several configs before it gets a result.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Value of other problems' results: each recorded problem of attention is searched with the others' results.
+"""Measures how results of similar problems help: each recorded attention problem is searched with those of the rest.
 
-The results come from searches with `LOGGED` trials. *Opposite* results are misleading: the fastest config has the
-longest time, the second fastest config has the second longest time, and so on.
+The results are from searches of `LOGGED` trials. *Opposite* results are misleading: the fastest config gets the slowest
+time, the second fastest config gets the second slowest time, and so on.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,11 +35,11 @@ NOTHING_YET = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Descent:
-    """Ratio of the best time to the optimum, by number of trials.
+    """Best time divided by the optimum, by number of trials.
 
     Attributes:
-        means: geometric means over problems and seeds, at `MOMENTS`.
-        worst: largest ratio of all runs at the end.
+        means: geometric means over problems and seeds after the numbers of trials in `MOMENTS`.
+        worst: largest ratio of all runs after the last trial.
     """
 
     means: Sequence[float]
@@ -48,7 +48,7 @@ class Descent:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Place:
-    """A recorded problem: all its results, and the recording as a space."""
+    """A recorded problem, with all its results and its space."""
 
     ground: Ground
     whole: Earlier
@@ -62,7 +62,7 @@ def nothing(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 def champions(here: Place, others: Sequence[Earlier]) -> Context:
-    """Return a context whose warm starts are the fastest valid configs of the other problems."""
+    """Return a context with the fastest valid configs of the problems in `others` as warm starts."""
     best = [min(each.results, key=lambda result: result[1])[0] for each in others]
     default = here.ground.space.default()
     configs = [{name: each.get(name, default[name]) for name in here.ground.space.names} for each in best]
@@ -70,13 +70,13 @@ def champions(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 def advised(here: Place, others: Sequence[Earlier]) -> Context:
-    """Return a context with the champions as warm starts and predicted configs as advice, as the service creates it."""
+    """Return a context with these warm starts, and with predicted configs as advice, like the service."""
     configs = predicted(here.ground.space, here.whole.problem, others, PREDICTED)
     return replace(champions(here, others), advice=configs)
 
 
 def misled(here: Place, others: Sequence[Earlier]) -> Context:
-    """Return a context whose advice is predicted from opposite results."""
+    """Return a context with advice that is predicted from opposite results."""
     configs = predicted(here.ground.space, here.whole.problem, [opposite(each) for each in others], PREDICTED)
     return Context(space=here.ground.space, advice=configs)
 
@@ -90,7 +90,7 @@ WAYS: Ways = {
 
 
 def opposite(earlier: Earlier) -> Earlier:
-    """Return the same configs with their times in opposite order."""
+    """Return the configs with their times in opposite order."""
     ranked = sorted(earlier.results, key=lambda result: result[1])
     times_us = [time_us for _, time_us in reversed(ranked)]
     pairs = zip(ranked, times_us, strict=True)
@@ -98,7 +98,7 @@ def opposite(earlier: Earlier) -> Earlier:
 
 
 def compare(strategy: str, seeds: int) -> dict[str, Descent]:
-    """Search with every kind of context, and return the ratios to the optimum."""
+    """Search with each kind of context, and return the results by kind."""
     places = _places()
     curves: dict[str, list[np.ndarray]] = {name: [] for name in WAYS}
     for seed in range(seeds):

@@ -1,4 +1,4 @@
-"""Runs the comparisons one after the other; writes their tables as a page and their figures as JSON."""
+"""Runs the comparisons, and writes their tables as a page and their results as JSON."""
 
 import os
 import platform
@@ -37,13 +37,13 @@ PACKAGES = ("numpy", "scipy", "optuna", "kernel_tuner", "cmaes", "torch", "sciki
 
 @dataclass(kw_only=True)
 class Report:
-    """The report, extended by each comparison.
+    """The report, to which each comparison adds its part.
 
     Attributes:
         page: Markdown.
-        figures: all figures, to be written as JSON.
+        figures: all results, for the JSON file.
         missed: requirements that are not met.
-        judges: True if there are enough runs to check the requirements.
+        judges: True if there are enough runs to check requirements.
     """
 
     tell: Callable[[str], None]
@@ -63,13 +63,13 @@ class Report:
         self.missed += missed if self.judges else ()
 
     def lack(self) -> None:
-        """Record that runs needed to check the requirements are missing."""
+        """Record that runs are missing, so that requirements cannot be checked."""
         self.add(f"{NOTHING}\n")
         self.missed.append(NOTHING)
 
 
 def plain(value: Any) -> Any:
-    """Return a JSON value without resampled draws."""
+    """Return a value for JSON, without bootstrap samples."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(each) for key, each in asdict(value).items() if key != "draws"}
     if isinstance(value, Mapping):
@@ -91,7 +91,7 @@ def heading(report: Report, effort: Effort) -> None:
 
 
 def ask_evaluations(report: Report, effort: Effort, contestants: list[Contestant]) -> None:
-    """Compute the evaluation axis and, from the same runs, the time axis."""
+    """Compare the contestants by evaluations and, from the same runs, by time."""
     runs, found = evaluations.compare(effort, contestants)
     if DEFAULT not in found:
         report.lack()

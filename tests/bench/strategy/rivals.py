@@ -1,4 +1,4 @@
-"""Distance from the optimum by space after 200 evaluations, without the time axis: quick even for slow contestants."""
+"""Compares contestants only by their results after 200 evaluations, which is fast even for slow contestants."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_ove
 
 @dataclass(frozen=True, kw_only=True)
 class Distance:
-    """Ratio of one contestant's best time to the optimum.
+    """Best time of a contestant divided by the optimum.
 
     Attributes:
-        by_space: median over the runs, in the order of the spaces.
+        by_space: median over the runs of each space, after 200 evaluations.
         medians: median over all runs after 50, 100 and 200 evaluations.
         worst: largest ratio of all runs after 200 evaluations.
-        p200: the score of `make bench-strategy` after 200 evaluations.
-        asking_ms: median processor time of a proposal.
+        p200: score after 200 evaluations, as in ``make bench-strategy``.
+        asking_ms: median processor time of a proposal in ms.
     """
 
     seeds: int
@@ -33,7 +33,7 @@ class Distance:
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> Mapping[str, Distance]:
-    """Run the runs that the archive lacks, and score all runs."""
+    """Run what the archive lacks, and return the results of all contestants by name."""
     field = gather(effort, contestants, lambda _: Course(clock="steps", trials=BUDGET))
     found = {}
     for name, runs in field.runs.items():

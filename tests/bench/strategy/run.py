@@ -1,4 +1,4 @@
-"""A run of one contestant on one space with one seed, and its length."""
+"""A run of a contestant on a space with a seed, and its course."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
@@ -15,12 +15,12 @@ class Course:
     """Length and clock of a run.
 
     Attributes:
-        workers: number of configs evaluated at once.
-        clock: ``recorded``: an evaluation takes its recorded duration, and proposals take their own time;
-            ``steps``: every evaluation takes one second and proposals none, so workers are synchronous.
-        trials: least number of evaluations.
-        until_s: least duration in seconds of the clock; a run ends once both are reached.
-        goal: the run ends earlier when a config this close to the optimum (1.05: 5 % slower) has ended.
+        workers: number of configs that are evaluated at the same time.
+        clock: ``recorded`` if evaluations take their recorded durations and proposals their processor time; ``steps``
+            if each evaluation takes one second and proposals take no time, so that workers are synchronous.
+        trials: minimum number of evaluations.
+        until_s: minimum duration in seconds of the clock. A run ends when it has both minimums.
+        goal: the run ends early when a config with at most this ratio to the optimum has ended (1.05 means 5 % slower).
     """
 
     workers: int = 1
@@ -31,20 +31,20 @@ class Course:
 
     @property
     def key(self) -> str:
-        """Return the name of a cached run: equal keys, equal courses."""
+        """Name of the course in file names of runs. Equal courses have equal names."""
         goal = f"-to{self.goal:g}" if self.goal else ""
         return f"{self.workers}x{self.clock}-{self.trials}n-{self.until_s:.6g}s{goal}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Evaluations in the order they ended.
+    """Evaluations of a run, in the order in which they ended.
 
     Attributes:
         places: index of each config in the recording.
         ended_s: end of each evaluation in seconds of the clock.
         asking_s: processor time of each proposal.
-        asks: number of proposals, repetitions and constraint violations included.
+        asks: number of proposals, including repetitions and violations of constraints.
     """
 
     places: list[int]
@@ -58,22 +58,22 @@ class Run:
         return asdict(self) | rounded
 
     def best_us(self, ground: Ground, evaluations: int) -> Floats:
-        """Return the best time after 1, 2, … evaluations; a shorter run repeats its last value."""
+        """Return the best time in µs after 1, 2, … evaluations. A shorter run repeats its last value."""
         best = np.minimum.accumulate(ground.times_us[self.places])[:evaluations]
         return np.concatenate([best, np.full(evaluations - len(best), best[-1] if len(best) else np.inf)])
 
     def best_us_at(self, ground: Ground, moments_s: Floats) -> Floats:
-        """Return the best time at each of these moments; infinite before the first result."""
+        """Return the best time in µs at each of the moments; infinite before the first result."""
         best = np.concatenate([[np.inf], np.minimum.accumulate(ground.times_us[self.places])])
         result: Floats = best[np.searchsorted(self.ended_s, moments_s, side="right")]
         return result
 
     def seconds_to(self, ground: Ground, goal: float) -> float:
-        """Return the time until a config is this close to the optimum; infinite if there is none."""
+        """Return the time when the first config within `goal` times the optimum ended; infinite if none did."""
         evaluations = self.evaluations_to(ground, goal)
         return self.ended_s[int(evaluations) - 1] if np.isfinite(evaluations) else float("inf")
 
     def evaluations_to(self, ground: Ground, goal: float) -> float:
-        """Return the number of evaluations until a config is this close to the optimum; infinite if there is none."""
+        """Return the evaluations until a config within `goal` times the optimum; infinite if there is none."""
         hits = np.flatnonzero(ground.times_us[self.places] <= goal * ground.optimum_us)
         return float(hits[0] + 1) if len(hits) else float("inf")

@@ -1,6 +1,7 @@
-"""Score of a strategy: the share of the way from random search to the optimum. 0 = random, 1 = optimal at once.
+"""Computes scores of strategies: 0 is the expected result of random search, 1 is the optimum from the start.
 
-P(M) = (S(M) - F(M)) / (S(M) - optimum), with S the calculated random search and F the median best over the seeds.
+The score after M evaluations is P(M) = (S(M) - F(M)) / (S(M) - optimum). S is the expected best time of random search,
+F the median over the seeds of the best time found.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """An estimate with its bootstrap interval over the seeds."""
+    """An estimate, with its bootstrap interval over the seeds."""
 
     estimate: float
     low: float
@@ -31,14 +32,14 @@ class Figure:
 
 
 def improvement(random_us: Floats, found_us: Floats, optimum_us: float) -> Floats:
-    """Return P at each point. A run without any result counts as the slowest expected random result."""
+    """Return P at each point. Before its first result, a run counts as the slowest expected result of random search."""
     found = np.where(np.isfinite(found_us), found_us, random_us[0])
     room = random_us - optimum_us
     return np.where(room > 0, (random_us - found) / np.where(room > 0, room, 1.0), 1.0)
 
 
 def by_evaluations(ground: Ground, curves_us: Floats, upto: Sequence[int]) -> Floats:
-    """Return the mean of P(10) … P(n) for each n of `upto`; curves of shape (seeds, at least the last n)."""
+    """Return the mean of P(10) … P(n) for each n of `upto`. The curves have shape (seeds, at least the largest n)."""
     points = np.arange(FROM, max(upto) + 1)
     random_us = expected_us(ground.falling_us, points.astype(float))
     gained = improvement(random_us, _middle(curves_us[:, points - 1]), ground.optimum_us)
@@ -46,13 +47,13 @@ def by_evaluations(ground: Ground, curves_us: Floats, upto: Sequence[int]) -> Fl
 
 
 def by_time(ground: Ground, curves_us: Floats, share: float = SHARE) -> Floats:
-    """Return the mean of P at the moments of `moments_s`, shape (1,); curves of shape (seeds, POINTS)."""
+    """Return the mean of P at the times of `moments_s`, shape (1,). The curves have shape (seeds, POINTS)."""
     random_us = expected_us(ground.falling_us, _evaluations(ground, share))
     return improvement(random_us, _middle(curves_us), ground.optimum_us).mean(keepdims=True)
 
 
 def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:
-    """Return the equidistant points of the time axis, until random search has covered the share."""
+    """Return equidistant times in seconds, until random search has covered the share."""
     moments: Floats = _evaluations(ground, share) * ground.mean_cost_s / workers
     return moments
 
@@ -60,14 +61,14 @@ def moments_s(ground: Ground, workers: int, share: float = SHARE) -> Floats:
 def mean_over_spaces(
     curves: Sequence[Floats], score: Callable[[int, Floats], Floats], rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return the mean scores over the spaces, and the resampled means for their intervals.
+    """Return the mean scores over the spaces, and bootstrap samples of them.
 
     Args:
-        curves: curves of each space; the first axis is the seed.
-        score: scores of a space, from its position and (resampled) curves.
+        curves: curves of each space, with seeds on the first axis.
+        score: returns the scores of a space from its index and (resampled) curves.
 
     Returns:
-        Shapes (scores,) and (RESAMPLED, scores).
+        Arrays of shapes (scores,) and (RESAMPLED, scores).
     """
     estimates = np.mean([score(index, each) for index, each in enumerate(curves)], axis=0)
     draws = [
@@ -78,7 +79,7 @@ def mean_over_spaces(
 
 
 def figure(estimate: float, draws: Floats) -> Figure:
-    """Return the percentile interval of resampled estimates."""
+    """Return an estimate with the percentile interval of its bootstrap samples."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Figure(estimate=estimate, low=float(low), high=float(high))
 

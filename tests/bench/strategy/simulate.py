@@ -12,7 +12,7 @@ PROTOCOL = "1"
 
 
 class Simulation:
-    """Evaluations run in parallel; proposals and results pass through one service, one at a time."""
+    """Simulation of a run: evaluations run in parallel, proposals and results are processed one at a time."""
 
     def __init__(self, ground: Ground, player: Player, course: Course) -> None:
         self._ground = ground
@@ -34,7 +34,7 @@ class Simulation:
         return Run(places=run.places, ended_s=run.ended_s, asking_s=run.asking_s, asks=self._player.asks)
 
     def _fill(self) -> None:
-        """Give every idle worker a config. Results that arrive meanwhile are recorded before the next proposal."""
+        """Give each idle worker a config. Results that arrive in the meantime are recorded before the next proposal."""
         while self._wanted():
             begun = time.process_time()
             place = self._player.ask()

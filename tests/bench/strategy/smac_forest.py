@@ -1,9 +1,9 @@
 """SMAC3's random-forest search (`HyperparameterOptimizationFacade`) on recorded spaces.
 
-SMAC does not support such constraints as kernels have, and only 0.4 % of the points of the reduced Hopper spaces are
-valid. Therefore the initial design consists of random valid configs. The acquisition function, expected improvement of
-the forest, is maximised over at most `CHALLENGERS` valid configs: all valid configs, or a random choice. Both changes
-are in favour of SMAC. All other settings are SMAC's defaults.
+SMAC does not support constraints like those of kernels, and in the reduced Hopper spaces only 0.4 % of the points are
+valid. Therefore the initial design consists of random valid configs. The acquisition function (expected improvement by
+the forest) is maximised only over valid configs: over all of them, or over `CHALLENGERS` random ones in larger spaces.
+Both changes are in favour of SMAC. All remaining settings are SMAC's defaults.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ class SmacPlayer:
 
 @lru_cache(maxsize=2)
 def _space(ground: Ground) -> tuple[Any, list[Any]]:
-    """Return the space, and its valid configs by index in the recording."""
+    """Return the recorded space for SMAC, and its valid configs by index in the recording."""
     from ConfigSpace import CategoricalHyperparameter, Configuration, ConfigurationSpace, OrdinalHyperparameter
 
     space = ConfigurationSpace()
@@ -105,18 +105,18 @@ def _facade(ground: Ground, seed: int, folder: str) -> Any:
     begun = [valid[place] for place in rng.choice(len(valid), min(FIRST, len(valid)), replace=False)]
     return Facade(
         scenario,
-        lambda config, seed=0: 0.0,  # never called: results are reported
+        lambda config, seed=0: 0.0,  # SMAC does not call it, because results are reported
         initial_design=Facade.get_initial_design(scenario, n_configs=0, additional_configs=begun),
         intensifier=Facade.get_intensifier(scenario, max_config_calls=1),
         acquisition_maximizer=OfValidConfigs(space, seed=seed),
-        random_design=Facade.get_random_design(scenario, probability=0.0),  # its random configs would be invalid
+        random_design=Facade.get_random_design(scenario, probability=0.0),  # SMAC's random configs would be invalid
         logging_level=False,
         overwrite=True,
     )
 
 
 def contestants() -> list[Contestant]:
-    """Return the contestant; none if SMAC is not installed."""
+    """Return the contestant. There is none if SMAC is not installed."""
     if not find_spec("smac"):
         return []
     source = Path(__file__).read_bytes()

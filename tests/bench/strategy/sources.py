@@ -1,4 +1,4 @@
-"""Source files that a module depends on, by its imports."""
+"""Finds the source files on which a module depends by its imports."""
 
 import ast
 import importlib.util
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @cache
 def sources(*modules: str) -> tuple[Path, ...]:
-    """Return the files of these modules and of all their imports from the same top-level packages, by path."""
+    """Return the files of modules and of all their imports from the same top-level packages, sorted by path."""
     known: dict[str, Path] = {}
     waiting = list(modules)
     tops = {name.partition(".")[0] for name in modules}
@@ -23,7 +23,7 @@ def sources(*modules: str) -> tuple[Path, ...]:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """Yield names of modules, and of objects imported from them, which may be modules as well."""
+    """Yield the names of imported modules, and of objects imported from them, which may be modules, too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
@@ -35,6 +35,6 @@ def _imported(path: Path) -> Iterator[str]:
 def _file(name: str) -> Path | None:
     try:
         spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # the parent is not a package
+    except ModuleNotFoundError:  # the parent of the name is not a package
         return None
     return None if spec is None or spec.origin is None else Path(spec.origin)

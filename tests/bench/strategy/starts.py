@@ -1,7 +1,7 @@
-"""``python -m tests.bench.strategy.starts``: recorded time of each start of a family on the recorded problems.
+"""Finds the recorded times of the starts of families: ``python -m tests.bench.strategy.starts``.
 
-A start is looked up in the recording. If the start was not recorded, the fastest of the recorded configs that differ in
-the fewest tunables is used instead; the table states the number of differences.
+If a start has values that were not recorded, the recorded configs that differ from it in the fewest tunables are found,
+and the fastest of them is used. The table states the number of differences.
 """
 
 import sys
@@ -18,12 +18,12 @@ from tests.bench.strategy.tables import table
 
 @dataclass(frozen=True, kw_only=True)
 class Worth:
-    """A start's recorded time.
+    """Recorded time of a start.
 
     Attributes:
-        ratio: ratio of the start's time to the fastest recorded time.
+        ratio: the start's time divided by the fastest recorded time.
         rank: number of recorded configs that are faster than the start.
-        differs: tunables in which the recorded config differs from the start.
+        differs: names of the tunables in which the recorded config differs from the start.
     """
 
     label: str
@@ -33,7 +33,7 @@ class Worth:
 
 
 def looked_up(recorded: Recorded, label: str, config: Config) -> Worth:
-    """Look up a complete config of the family's space in the recording."""
+    """Return the recorded time of a complete config of the family's space."""
     ranked = [(sum(each[name] != config.get(name) for name in each), time_us) for each, time_us in recorded.results]
     nearest, time_us = recorded.results[ranked.index(min(ranked))]
     times_us = sorted(each for _, each in recorded.results)
@@ -46,7 +46,7 @@ def looked_up(recorded: Recorded, label: str, config: Config) -> Worth:
 
 
 def worths(recorded: Recorded) -> list[Worth]:
-    """Look up the default config and each start that applies to the recorded problem."""
+    """Return the recorded times of the default config and of each start that applies to the problem."""
     device = replace(known("sm_90"), kind="cuda", model=recorded.model)
     family = find(recorded.family).family
     problem = family.problem(recorded.problem, "cuda")

@@ -1,4 +1,4 @@
-"""One Markdown table for each question."""
+"""Formats the result of each comparison as a Markdown table."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ WORTH = ("mean @200", "by space @200", "distinct", "asks")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a padded table; the first column is text, the others are figures."""
+    """Return a padded table. The first column contains text, the remaining columns contain numbers."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = [_line(header, widths), "| " + " | ".join(rule) + " |", *(_line(row, widths) for row in rows)]
@@ -115,7 +115,7 @@ def _grown(alone: Crowd, together: Crowd) -> list[str]:
 
 
 def transfer(found: Mapping[str, Sequence[Start | None]], grounds: Sequence[Ground]) -> str:
-    """Return a table of P100 and the trials to 95 % of the optimum, by advice."""
+    """Return a table of P100 and of the trials until 95 % of the optimum's speed, by kind of advice."""
     cells = {
         name: ["" if each is None else f"{each.p100:.2f} / {_trials(each.trials, TRIALS)}" for each in starts]
         for name, starts in found.items()
@@ -156,7 +156,7 @@ def asking(found: Mapping[str, Sequence[Cost]]) -> str:
 
 
 def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]) -> str:
-    """Return a table of each component's value: the default's score minus the score without the component."""
+    """Return a table of the value of each component: the default's score minus the score without the component."""
     rows = [
         [name, *_gain(found[ours], each, len(grounds)), f"{each.mean_ratio:.3f}"]
         for name, each in found.items()
@@ -166,7 +166,7 @@ def ablation(found: Mapping[str, Standing], ours: str, grounds: Sequence[Ground]
 
 
 def building(found: Mapping[str, Standing], upon: Mapping[str, str], grounds: Sequence[Ground]) -> str:
-    """Return a table of each step's gain over the step that it builds on."""
+    """Return a table of the gain of each step over the step before it."""
     rows = [
         [name, below, *_gain(found[name], found[below], len(grounds)), f"{found[name].p200.estimate:.3f}"]
         for name, below in upon.items()

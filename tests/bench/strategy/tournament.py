@@ -1,4 +1,4 @@
-"""Runs the matches that are missing in the archive, on several processes."""
+"""Runs the matches that the archive lacks, in several processes."""
 
 import multiprocessing
 import sys
@@ -33,7 +33,7 @@ BRIEF = {"Optuna GP", smac_forest.NAME}
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A contestant on a space, with this many seeds."""
+    """Runs of a contestant on a space, with `seeds` seeds."""
 
     contestant: str
     path: Path
@@ -42,7 +42,7 @@ class Match:
 
 
 def contestants() -> dict[str, Contestant]:
-    """Return all available contestants by name: built-in strategies, variants, steps, foreign ones."""
+    """Return all available contestants by name: built-in strategies, variants, steps, and further tuners."""
     own = [*ours.contestants(), *ours.crowded(), *ours.variants(), *ours.steps()]
     foreign = [each for module in FOREIGN for each in module.contestants()]
     everybody = [*own, *foreign]
@@ -50,7 +50,7 @@ def contestants() -> dict[str, Contestant]:
 
 
 def play(archive: Archive, matches: Iterable[Match], processes: int) -> None:
-    """Fill the archive with these matches; report progress on standard error."""
+    """Run the matches and store their runs in the archive. Progress is printed to standard error."""
     known = contestants()
     chunks = [
         replace(match, seeds=missing[start : start + CHUNK])
@@ -58,7 +58,7 @@ def play(archive: Archive, matches: Iterable[Match], processes: int) -> None:
         for missing in [_missing(archive, known[match.contestant], match)]
         for start in range(0, len(missing), CHUNK)
     ]
-    chunks.sort(key=lambda chunk: chunk.seeds)  # so an interrupted benchmark has runs of every match
+    chunks.sort(key=lambda chunk: chunk.seeds)  # so that an interrupted benchmark has runs of all matches
     if not chunks:
         return
     begun = time.monotonic()

@@ -1,8 +1,9 @@
-"""Value of another device's champion as advice, and cost of bad advice.
+"""Measures the value of a champion from a second device as advice, and the cost of bad advice.
 
-Recordings of one kernel on two devices exchange their fastest configs. There are two kinds of bad advice: a local
-optimum far from the best config, and the slowest configs. Their number is the maximum number of champions that a search
-uses. For comparison, a search with the same configs as warm start shows the cost of bad configs that a strategy trusts.
+The fastest config of a kernel on one device is the advice for the recording on the second device. There are two kinds
+of bad advice: a local optimum far from the best config, and the slowest configs. The number of configs is the maximum
+number of champions that a search uses. For comparison, the same configs are used as warm start, which the strategy
+trusts.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,11 +35,12 @@ SHARE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Results of searches of one space with the same advice.
+    """Results of searches of one space with one kind of advice.
 
     Attributes:
         p100: score after 100 evaluations.
-        trials: median number of trials until 95 % of the optimum's speed; infinite if half of the runs missed it.
+        trials: median number of trials until a config is within 5 % of the optimum's speed; infinite if half of the
+            runs found none.
     """
 
     p100: float
@@ -54,14 +56,14 @@ def nothing(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
 
 
 def champions(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
-    """Return the fastest config of each other recording of the same kernel, if the config is valid in this space."""
+    """Return the fastest configs of further recordings of the kernel that are valid in this space."""
     kin = [each for each in grounds if each is not ground and each.space.names == ground.space.names]
     found = [each.entries[int(each.times_us.argmin())].config for each in kin]
     return [config for config in found if ground.place(config) is not None]
 
 
 def misleading(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
-    """Return the local optimum within `DECEPTIVE` that differs most from the best config."""
+    """Return the local optimum within `DECEPTIVE` times the optimum that differs most from the best config."""
     best = ground.space.encode(ground.entries[int(ground.times_us.argmin())].config)
     ratios = ground.times_us / ground.optimum_us
     near = np.flatnonzero((ratios >= DECEPTIVE[0]) & (ratios <= DECEPTIVE[1]))
@@ -89,7 +91,7 @@ ADVICE: dict[str, tuple[Advice, Way]] = {
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[Start | None]]:
-    """Return the results by advice, then by space; None if the advice does not exist for a space."""
+    """Return results by kind of advice and by space; None if there is no such advice."""
     return {
         name: [
             _start(ground, {way: configs}, strategy, seeds) if configs or advice is nothing else None

@@ -1,6 +1,6 @@
-"""Variants of the default strategy with one component changed, and with components added one after the other.
+"""Variants of the default strategy with one component changed, and steps that add one component after another.
 
-The name of a variant states its change; the name of a step states the component that it adds.
+The name of a variant states its change, and the name of a step states the component that it adds.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Factory: TypeAlias = Callable[[Context], Strategy]
 
 @dataclass(frozen=True, kw_only=True)
 class Dice(Outlook):
-    """A forecast that ranks configs at random, so that only the operators decide."""
+    """A forecast that ranks configs at random, so that only the portfolio's arms choose configs."""
 
     rng: np.random.Generator
 
@@ -57,7 +57,7 @@ class IgnorePending(Surrogate):
 
 
 class Untied(Neighbourhood):
-    """A neighbourhood that changes one value at a time, even if a constraint ties the value to others."""
+    """A neighbourhood that changes one value at a time, even if a constraint requires a second change."""
 
     def relinked(self, row: Indices) -> Indices:
         return row[None, :][:0]
@@ -75,19 +75,22 @@ class RandomConfigs(Portfolio):
 
 
 def logarithms(losses: Floats) -> Floats:
-    """Return standardised logarithms of the times."""
+    """Return the logarithms of the times, scaled to mean 0 and standard deviation 1."""
     figures = within_measured(losses)
     return standardised(np.log(figures) if figures.min() > 0 else figures)
 
 
 def all_the_lead(losses: Floats) -> Floats:
-    """Return standardised speeds, in which the best config keeps its full lead over the second best."""
+    """Return the speeds, scaled to mean 0 and standard deviation 1.
+
+    The best config keeps its whole lead over the second best.
+    """
     figures = within_measured(losses)
     return standardised(-figures.min() / figures if figures.min() > 0 else figures)
 
 
 def _with(**pieces: Callable[[Space], object]) -> Factory:
-    """Return the default strategy with these components replaced."""
+    """Return a factory of the default strategy with the given components replaced."""
 
     def build(context: Context) -> Portfolio:
         portfolio = Portfolio(context)
@@ -103,7 +106,7 @@ def _without(*arms: str) -> Factory:
 
 
 def _only(*arms: str, judge: Callable[[Context], Surrogate] = lambda context: Blind(context.space)) -> Factory:
-    """Return a portfolio of only these operators; `judge` ranks their configs, by default at random."""
+    """Return a factory of a portfolio of the given arms. `judge` ranks their configs, by default at random."""
     return lambda context: Portfolio(context, arms=arms, surrogate=judge(context))
 
 

@@ -1,1 +1,1 @@
-"""Error rates of verdicts on recorded noise, and predictions compared with processes measured later."""
+"""Measures error rates of verdicts on recorded noise, and compares predictions with later processes."""

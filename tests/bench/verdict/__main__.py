@@ -1,4 +1,4 @@
-"""Error rates of verdicts by source of noise: ``python -m tests.bench.verdict``, or ``make bench-verdict``."""
+"""Measures error rates of verdicts by source of noise: ``python -m tests.bench.verdict`` or ``make bench-verdict``."""
 
 import argparse
 import sys
@@ -35,7 +35,7 @@ BUSY = "-busy"
 
 
 def main(arguments: list[str]) -> int:
-    """Print the error rates for each source of noise; status 1 if a rate exceeds its limit."""
+    """Print the error rates for each source of noise. Return status 1 if a rate exceeds its limit."""
     options = _parser().parse_args(arguments)
     paths = [] if options.synthetic else options.noise or sorted(RECORDED.glob("*.json.gz"))
     held = [_recording(path.name, Noise.load(path), options) for path in paths]
@@ -77,7 +77,7 @@ def _found_on_a_quiet_machine(power: Power) -> bool:
 
 
 def _found_on_a_busy_machine(power: Power) -> bool:
-    """Return True if enough gains are promoted, or get the verdict that the machine is too noisy."""
+    """Return True if enough gains are promoted or called too noisy to tell."""
     return power.promoted.share + power.cannot_tell.share >= LEAST_HEARD
 
 
@@ -88,10 +88,12 @@ def _drawn(
     *,
     found: Callable[[Power], bool] = lambda _: True,
 ) -> bool:
-    """Print false promotions and power of drawn confirmations; return True if all rates are within their limits.
+    """Print the rates of false and true promotions of drawn confirmations.
+
+    The result is True if all rates are within their limits.
 
     Args:
-        found: returns True if the required gain is found often enough; by default any rate is accepted.
+        found: returns True if the required gain is promoted often enough. By default, all rates are accepted.
     """
     policy, count = Policy(), options.confirmations
     print(f"\n## {name}", flush=True)
@@ -116,7 +118,7 @@ def _power(gain: float, found: Power, *, holds: bool) -> bool:
 
 
 def _worked(noise: Noise, tries: int, seed: int) -> list[bool]:
-    """Apply the rule `work` to a kernel that does all its work, and to a kernel that skips most of it."""
+    """Print how often the rule `work` accepts a kernel that does all its work, and a kernel that skips most of it."""
     held = []
     for what, slow in (("", False), (f" (from {LEAST_ROUNDS} rounds on, as a slow kernel gets)", True)):
         sound, skipping = worked(noise, 1.0, tries, seed, slow=slow), worked(noise, REWORK, tries, seed, slow=slow)

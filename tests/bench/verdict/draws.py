@@ -28,14 +28,14 @@ Series = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """Samples of one confirmation with the maximum number of processes; sample i of every series is from round i."""
+    """Samples of one confirmation with the maximum number of processes. Sample i of each series is from round i."""
 
     challenger: Series
     again: Series
     incumbent: Series
 
     def faster(self, gain: float) -> "Draw":
-        """Return a draw whose challenger takes a share `gain` less time."""
+        """Return the draw with a challenger that takes less time by the fraction `gain`."""
         return replace(self, challenger=(1 - gain) * self.challenger, again=(1 - gain) * self.again)
 
     def speedups(self, policy: Policy) -> list[float]:
@@ -45,7 +45,7 @@ class Draw:
         return ratios
 
     def rounds(self, process: int, policy: Policy) -> int:
-        """Return the number of rounds that a worker takes in a process."""
+        """Return the number of rounds that a worker would take in a process."""
         pairs = [(self.challenger[process], self.incumbent[process])]
         if process == 0:
             pairs.append((self.challenger[0], self.again[0]))
@@ -54,7 +54,7 @@ class Draw:
         return rounds_taken(pairs, most, policy, first=first)
 
     def report(self, processes: int, policy: Policy) -> ConfirmReport:
-        """Return the report of a worker that stopped after this many processes."""
+        """Return the report of a worker that stops after `processes` processes."""
         first, *later = (self.rounds(each, policy) for each in range(processes))
         return ConfirmReport(
             challenger=_timing(self.challenger[0][:first]),
@@ -75,7 +75,10 @@ class Source(Protocol):
     """Source of drawn confirmations."""
 
     def draw(self, gain: float, policy: Policy, rng: np.random.Generator) -> Draw:
-        """Draw a confirmation of a challenger that takes `gain` less time than the incumbent; 0: the same kernel."""
+        """Draw a confirmation of a challenger that takes less time than the incumbent by the fraction `gain`.
+
+        With 0, challenger and incumbent are the same kernel.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +104,10 @@ class Recorded:
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
-    """Draws each kernel's mean time per process, and rounds that vary around it.
+    """Draws a mean time of each kernel for each process, and rounds that vary around it.
 
     Attributes:
-        effects: draws the factor of a kernel's time in each process.
+        effects: function that draws the factor of a kernel's time in each process.
         jitter: standard deviation of the logarithm of a round's time.
     """
 
@@ -121,12 +124,12 @@ class Synthetic:
 
 
 def normal(spread: float) -> Synthetic:
-    """Return noise in which speed-ups differ between processes with this standard deviation."""
+    """Return noise in which the speed-ups of processes have the standard deviation `spread`."""
     return Synthetic(effects=lambda shape, rng: np.exp(rng.normal(0.0, spread / np.sqrt(2.0), shape)))
 
 
 def one_in_five(slower: float) -> Synthetic:
-    """Return noise in which each kernel is slower by `slower` in one process of five."""
+    """Return noise in which each kernel is slower by the fraction `slower` in one process of five."""
     return Synthetic(effects=lambda shape, rng: np.where(rng.random(shape) < 0.2, 1.0 + slower, 1.0))
 
 
@@ -145,7 +148,7 @@ def _timing(samples_us: NDArray[np.float64]) -> Timing:
 
 
 def blocks(recorded: int, wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the indices of the recorded rounds that are drawn."""
+    """Return indices of recorded rounds, drawn in blocks; shape (wanted,)."""
     starts = rng.integers(0, recorded, -(-wanted // BLOCK))
     return ((starts[:, None] + np.arange(BLOCK)) % recorded).ravel()[:wanted]
 
@@ -160,8 +163,9 @@ def rounds_taken(
     """Return the number of rounds, at most `most`, after which a process ends.
 
     Args:
-        pairs: series of at least `most` samples that are compared with each other.
-        first: challenger and incumbent of a first process, which also ends if the challenger is certainly too slow.
+        pairs: pairs of compared series, each with at least `most` samples.
+        first: samples of challenger and incumbent in a first process, which also ends if the challenger is certainly
+            too slow. None for later processes.
     """
 
     def ends(count: int) -> bool:

@@ -1,4 +1,4 @@
-"""Random memory layouts per process: positions of a kernel's code and of its stack."""
+"""Gives each process a random memory layout: positions of the kernel's code and of the stack."""
 
 import os
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ _ENVIRONMENT = "OMP_LAYOUT"
 
 @dataclass(kw_only=True)
 class Shifted:
-    """A C compiler that puts `code_bytes` of other code before the kernel's code, as another link order would.
+    """A C compiler that puts `code_bytes` bytes of unused code before the kernel's code, like a different link order.
 
-    The system places pages of libraries and buffers at random in every process.
+    The pages of libraries and buffers need no such shift, because the system places them at random in each process.
     """
 
     inner: Compiler
@@ -47,13 +47,13 @@ class Shifted:
         return self.inner.refusal(resources, launch, device)
 
     def draw(self, rng: np.random.Generator) -> None:
-        """Choose the position of the next build's code."""
+        """Draw the position of the code of the next build."""
         self.code_bytes = int(rng.integers(MOST_CODE_BYTES))
 
 
 @contextmanager
 def stack(rng: np.random.Generator) -> Iterator[None]:
-    """Give processes started in this block a stack offset drawn from `rng`."""
+    """Give processes that start in this context a random stack offset."""
     os.environ[_ENVIRONMENT] = "x" * int(rng.integers(1, MOST_STACK_BYTES))
     try:
         yield

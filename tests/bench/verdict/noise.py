@@ -1,4 +1,4 @@
-"""Recorded noise: interleaved series of two kernels from many new processes, as in a confirmation."""
+"""Recorded noise: interleaved series of two kernels from many fresh processes, as in a confirmation."""
 
 import gzip
 import json
@@ -17,8 +17,8 @@ class Noise:
     """Noise of one device over many processes.
 
     Attributes:
-        about: family, problem, the two configs, device and software, in words.
-        processes: samples in µs of each new process by series; sample i of all was taken in round i.
+        about: text with family, problem, the two configs, device and software.
+        processes: samples in µs by series, for each process. Sample i of all series was taken in round i.
     """
 
     about: dict[str, str]
@@ -28,7 +28,7 @@ class Noise:
         return np.asarray(self.processes[process][series])
 
     def save(self, path: Path) -> None:
-        """Write the file with five significant digits, far below the noise."""
+        """Write the file with five significant digits, which is much more precise than the noise."""
         document = asdict(self)
         document["processes"] = [
             {name: [float(f"{sample:.5g}") for sample in samples] for name, samples in process.items()}

@@ -13,7 +13,7 @@ from tests.bench.verdict.draws import Draw, Source
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Number of hits in a number of trials."""
+    """Number of hits in a number of tries."""
 
     hits: int
     tried: int
@@ -24,7 +24,7 @@ class Rate:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """95 % interval of the hit probability (Clopper and Pearson, Biometrika 26 (1934), 404-413)."""
+        """Clopper-Pearson 95 % interval of the probability of a hit (Biometrika 26 (1934), 404-413)."""
         from scipy.stats import beta
 
         low = beta.ppf(0.025, self.hits, self.tried - self.hits + 1) if self.hits else 0.0
@@ -38,14 +38,14 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """Verdicts on challengers that all have the same true gain.
+    """Rates of verdicts on challengers with equal true gains.
 
     Attributes:
         promoted: rate of promotions.
-        cannot_tell: rate of verdicts that the machine is too noisy.
-        processes: average number of processes of challengers that were faster in the first process.
-        measured, corrected: average error of the measured and of the corrected gain of promotions, in percentage
-            points; NaN if nothing was promoted.
+        cannot_tell: rate of verdicts that the noise leaves open.
+        processes: average number of processes, over challengers that were faster in the first process.
+        measured, corrected: average errors of the measured and of the corrected gains of promotions, in percentage
+            points; NaN without promotions.
     """
 
     promoted: Rate
@@ -56,9 +56,9 @@ class Power:
 
 
 def promoted(source: Source, gains: Sequence[float], confirmations: int, policy: Policy, seed: int) -> tuple[Rate, ...]:
-    """Return for each gain the promotion rate of challengers that take this share less time; 0: the same kernel.
+    """Return the rate of promotions for each gain (fraction of saved time; 0 for equal kernels).
 
-    The sequential test runs first: it refuses most challengers, and a refused challenger cannot be promoted.
+    The sequential test is applied first, because it refuses most challengers.
     """
     rng, hits = np.random.default_rng(seed), np.zeros(len(gains), dtype=int)
     for _ in range(confirmations):
@@ -71,7 +71,7 @@ def promoted(source: Source, gains: Sequence[float], confirmations: int, policy:
 
 
 def power(source: Source, gain: float, confirmations: int, policy: Policy, seed: int) -> Power:
-    """Return rates of verdicts, number of processes and errors of the stated gains for challengers with one gain."""
+    """Return the rates of verdicts, number of processes and errors of stated gains for challengers with a true gain."""
     rng = np.random.default_rng(seed)
     found = [_verdict(source.draw(gain, policy, rng), policy, rng) for _ in range(confirmations)]
     passed = [verdict for verdict, _ in found if verdict.promote]
@@ -88,7 +88,7 @@ def power(source: Source, gain: float, confirmations: int, policy: Policy, seed:
 
 
 def _verdict(draw: Draw, policy: Policy, rng: np.random.Generator) -> tuple[Verdict, int]:
-    """Return the verdict and the number of processes; further processes run only if the first is favourable."""
+    """Return the verdict and the number of processes. Further processes run only if the first one is favourable."""
     alone = judge(draw.report(1, policy), policy, 1, rng)
     if not alone.promote:
         return alone, 1

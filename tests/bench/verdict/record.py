@@ -1,4 +1,4 @@
-"""Record a device's noise: ``python -m tests.bench.verdict.record --to FILE``. Each process is a new runner."""
+"""Records the noise of a device over many fresh runners: ``python -m tests.bench.verdict.record --to FILE``."""
 
 import argparse
 import sys
@@ -32,7 +32,7 @@ NEAR = 1.6
 
 
 class Recorder:
-    """Compares two configs of a family in many processes."""
+    """Times two configs of a family in many processes."""
 
     def __init__(self, work: Assignment, folder: Path, place: Path) -> None:
         self._work = work
@@ -45,7 +45,7 @@ class Recorder:
         return self._work.terms.device
 
     def pair(self) -> dict[str, tuple[Config, Built]]:
-        """Build the default config and another config that is about as fast; return both."""
+        """Build the default config and a second config that is about as fast, and return both."""
         terms = self._work.terms
         space = self._work.copy.family.space(terms.problem, terms.device, terms.objective)
         first = self._built(space.default())
@@ -66,7 +66,7 @@ class Recorder:
     def process(
         self, built: dict[str, tuple[Config, Built]], *, rounds: int, series: dict[str, str], entropy: int
     ) -> dict[str, list[float]]:
-        """Time the kernels in a new process; return the samples of each series."""
+        """Time the kernels in a fresh process, and return the samples in µs by series."""
         terms = self._work.terms
         child = self._runners.fresh(self._work, entropy)
         try:
@@ -82,7 +82,7 @@ class Recorder:
     def elsewhere(
         self, pair: dict[str, tuple[Config, Built]], *, rounds: int, rng: np.random.Generator
     ) -> dict[str, list[float]]:
-        """Time the kernels in a new process with a random memory layout; return the samples of each series."""
+        """Time the kernels in a fresh process with a random memory layout, and return the samples in µs by series."""
         built: dict[str, tuple[Config, Built]] = {}
         for name, kernel in SERIES.items():
             self._layout.draw(rng)
@@ -120,7 +120,7 @@ def recorder(family: str, problem: str, kind: DeviceKind, folder: Path) -> Itera
 
 
 def main(arguments: list[str]) -> int:
-    """Record processes; the file is written after each of them."""
+    """Record processes, and write the file after each process."""
     options = _parser().parse_args(arguments)
     begun, rng = time.monotonic(), np.random.default_rng(options.seed)
     processes: list[dict[str, list[float]]] = []

@@ -1,4 +1,4 @@
-"""Rates on recorded noise: of verdicts in recorded order, of correct predictions, and of the rule `work`."""
+"""Computes rates on recorded noise: of verdicts, of correct predictions, and of the rule `work`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ Roles = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkRates:
-    """Rates at which the rule `work` is met and is undecided, on a kernel compared with itself."""
+    """Rates at which the rule `work` is met and is undecided, if a kernel is compared with itself."""
 
     met: Rate
     undecided: Rate
 
 
 def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = False) -> WorkRates:
-    """Return how often a kernel whose calls take `rework` times as long on poisoned outputs meets the rule `work`.
+    """Return how often a kernel that is slower by the factor `rework` on overwritten outputs meets the rule `work`.
 
     Args:
-        slow: True for a kernel so slow that only the least number of rounds fits the usual time.
+        slow: True if the kernel is so slow that the time suffices only for the minimum number of rounds.
     """
     rng = np.random.default_rng(seed)
     found = [_work_rule(noise, rework, rng, slow=slow) for _ in range(tries)]
@@ -45,7 +45,7 @@ def worked(noise: Noise, rework: float, tries: int, seed: int, *, slow: bool = F
 
 
 def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: bool) -> Rule:
-    """Apply the rule, with more rounds while it is undecided, as `workers.measure.checks.overwrite` does."""
+    """Apply the rule. While it is undecided, add rounds, like `workers.measure.checks.overwrite`."""
     process, (one, other) = int(rng.integers(len(noise.processes))), rng.permutation(ALIKE)[:2].tolist()
     chosen = blocks(noise.of(process, one).size, MOST_ROUNDS, rng)
     answered, poisoned = noise.of(process, one)[chosen], rework * noise.of(process, other)[chosen]
@@ -64,11 +64,11 @@ def _work_rule(noise: Noise, rework: float, rng: np.random.Generator, *, slow: b
 
 
 def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
-    """Judge confirmations of consecutive recorded processes; each process starts one.
+    """Judge confirmations of consecutive recorded processes, one starting at each process.
 
     Returns:
-        The rate at which a kernel is promoted over itself, for each assignment of series to roles; and the rate at
-        which the faster kernel is promoted over the slower kernel.
+        The rate at which a kernel is promoted over itself, over all assignments of series to roles. The rate at which
+        the faster kernel is promoted over the slower kernel.
     """
     count, rng = len(noise.processes), np.random.default_rng(0)
 
@@ -80,7 +80,7 @@ def as_recorded(noise: Noise, policy: Policy) -> tuple[Rate, Rate]:
 
 
 def _recorded_report(noise: Noise, first: int, roles: Roles, policy: Policy) -> ConfirmReport:
-    """Return a report that starts with process `first` and adds the next processes while the verdict is undecided."""
+    """Return a report with the process `first` and, while the verdict is undecided, the processes after it."""
     challenger, again, incumbent = roles
 
     def timing(process: int, series: str, rounds: int) -> Timing:
@@ -102,11 +102,11 @@ def _recorded_report(noise: Noise, first: int, roles: Roles, policy: Policy) -> 
 
 
 def covered(noise: Noise, policy: Policy, orders: int, seed: int) -> tuple[Rate, Rate]:
-    """Return how often a process's speed-up of b over a lies in the interval predicted from earlier processes.
+    """Return how often the speed-up of a process is in the interval that earlier processes predict.
 
     Returns:
-        The rate in recorded order, where each process is predicted once by the processes right before it; and the rate
-        over `orders` random orders of the processes, which are not independent of each other.
+        The rate in recorded order, in which each process is predicted once from the processes before it. The rate over
+        `orders` random orders of the processes, which are not independent.
     """
     count, rng = len(noise.processes), np.random.default_rng(seed)
     in_order = _coverage(noise, policy, [range(count)])
@@ -119,9 +119,9 @@ def _coverage(noise: Noise, policy: Policy, orders: Sequence[Sequence[int]]) -> 
 
 
 def _predicted(noise: Noise, policy: Policy, order: Sequence[int]) -> Iterator[bool]:
-    """Yield for every process of an order whether its speed-up is in the interval predicted from the processes before.
+    """Yield True for each process with a speed-up in the interval that the processes before it predict.
 
-    The order is circular, so each process is judged once, and never by itself.
+    The order is circular, so each process is judged once, and not by itself.
     """
     known = policy.confirm_processes
     for index in range(len(order) if len(order) > known else 0):

@@ -1,1 +1,1 @@
-"""Times kernels for the zoo's calls against every baseline: ``make bench-zoo``."""
+"""Compares kernels for calls of public models (the suite *zoo*) with all baselines: ``make bench-zoo``."""

@@ -1,9 +1,9 @@
-"""Times kernels for the zoo's calls against every baseline: ``make bench-zoo``.
+"""Compares kernels for calls of public models (the suite *zoo*) with all baselines: ``make bench-zoo``.
 
-Each call is searched with the user's command, from the built-in starts, in a separate database. If a confirmation ended
-in time, the ratio to the fastest baseline is taken from it. Otherwise the best config and all baselines are timed
-interleaved in a new process. The row of each finished call is printed at once and appended to the file of results. A
-later run with the same file continues after the last row.
+Each call is searched with the user's command, from the built-in starts, in a new database. The speed-up over the
+fastest baseline is from the search's confirmation if one ended in time. Otherwise, the best config and all baselines
+are timed interleaved in a fresh process. The row of each call is printed at once and appended to the file of results. A
+later run with this file continues with the remaining calls.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def interleaved(calls: Sequence[Call]) -> Iterator[Call]:
-    """Yield the first call of each family, then the second of each, …: a run cut short has calls of every family."""
+    """Yield the first call of each family, then the second calls, …, so that a short run covers all families."""
     families: dict[str, list[Call]] = {}
     for call in calls:
         families.setdefault(call.family, []).append(call)
@@ -79,7 +79,7 @@ def interleaved(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def measured(call: Call, row: Row, terms: Terms, folder: Path, *, comparing_s: float) -> Row:
-    """Search a call; return its row with the ratio, or with the reason why there is none."""
+    """Search a call. Return its row with the speed-up, or with the reason why there is none."""
     try:
         view = searched(call, row.cache, terms, folder)
         row = replace(row, device=view.device.model, trials=view.finished, seconds=terms.seconds, trouble="")
@@ -94,7 +94,7 @@ def measured(call: Call, row: Row, terms: Terms, folder: Path, *, comparing_s: f
 
 
 def confirmed_row(row: Row, view: SearchView) -> Row | None:
-    """Return the row with the times of the promoted config; None if no config was promoted or no baseline was timed."""
+    """Return the row with the times of the promoted config; None if no promotion with a baseline exists."""
     champion = view.champion
     if champion is None or champion.verdict is None or champion.verdict.baseline_speedup is None:
         return None
@@ -109,7 +109,7 @@ def confirmed_row(row: Row, view: SearchView) -> Row | None:
 
 
 def summary(rows: Sequence[Row], devices: Sequence[str] = ()) -> str:
-    """Return a sentence that compares the ratios with the goals."""
+    """Return a sentence that compares the speed-ups with the goals."""
     ratios = [row.ratio.estimate for row in rows if row.ratio is not None]
     missing = len(rows) - len(ratios)
     if not ratios:
@@ -138,7 +138,7 @@ def _chosen(options: argparse.Namespace) -> Suite:
     suite = suite_from(ON_CPU, "zoo in small") if small else find(options.suite)
     calls = [call for call in suite.calls if not options.only or any(each in call.name for each in options.only)]
     if not calls:
-        raise SystemExit(f"no call of suite {suite.name} has any of {', '.join(options.only)} in its name")
+        raise SystemExit(f"no call of suite {suite.name} has a name that contains {', '.join(options.only)}")
     return Suite(name=suite.name, calls=tuple(calls), goal=suite.goal)
 
 

@@ -1,4 +1,4 @@
-"""Times the best config of a search alongside every baseline, interleaved in one process."""
+"""Times the best config of a search and all baselines interleaved in one process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ ROUNDS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Alongside:
-    """Median times of a config and all baselines in one process.
+    """Median times of a config and of all baselines in one process.
 
     Attributes:
-        ratio: median over rounds of the fastest baseline's time over the config's time; None if no baseline ran.
+        ratio: median over rounds of the fastest baseline's time divided by the config's time; None if no baseline ran.
     """
 
     time_us: float
@@ -38,10 +38,10 @@ def alongside(view: SearchView, *, kind: str, budget_s: float, rounds: int = ROU
 
     Args:
         kind: device kind, ``cpu`` or ``cuda``.
-        budget_s: seconds for the rounds; the slowest baselines are left out where they would take longer.
+        budget_s: time limit of the rounds in seconds. The slowest baselines are omitted if they would exceed it.
 
     Raises:
-        BenchError: the search found no config, or the config is refused when built or verified again.
+        BenchError: the search measured no config, or its best config cannot be built or verified again.
     """
     effort = Effort(trials=0, minutes=0, sample=0, rounds=rounds, seed=view.seed, device=kind)
     found, folder = found_by(view, effort), cache_folder()

@@ -1,4 +1,4 @@
-"""Results of single calls, in a file that a later run continues."""
+"""Stores the results of calls in a file, with which a later run continues."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,17 @@ from evo.trial import Value
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Result of one call.
+    """Result of a call.
 
     Attributes:
-        problem: the problem as the suite states it.
-        time_us: median time of the best config; None without a time, and `trouble` says why.
+        problem: the problem in the form of the suite.
+        time_us: median time of the best config in µs; None if unknown. `trouble` then contains the reason.
         baseline: name of the fastest baseline.
-        ratio: median ratio of the baseline's time to the config's time, with its interval; None without a baseline.
-        timed: ``confirmed``: by the search's confirmation; ``side by side``: in one process after the search.
-        baselines_us: median time of each baseline that ran.
-        absent: for each other baseline, why it did not run.
+        ratio: median of the baseline's time divided by the config's time, with its interval; None without a baseline.
+        timed: ``confirmed`` for times of the search's confirmation, ``side by side`` for times of one process after the
+            search.
+        baselines_us: median times in µs of the baselines that ran, by name.
+        absent: reasons why baselines did not run, by name.
     """
 
     name: str
@@ -44,12 +45,12 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key of the call in a file of results."""
+        """Key of the call in the file of results."""
         return self.family, self.problem, self.cache
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Cells of the call's row in the table."""
+        """Cells of the call's row in a table."""
         ratio = "–" if self.ratio is None else f"{self.ratio.estimate:.2f} ({self.ratio.low:.2f}–{self.ratio.high:.2f})"
         time_us = "–" if self.time_us is None else f"{self.time_us:.2f}"
         baseline_us = self.baselines_us.get(self.baseline or "")
@@ -64,10 +65,10 @@ _ROW = TypeAdapter(Row)
 
 
 class Results:
-    """Rows of a file, one JSON object a line; every finished call is appended at once.
+    """Rows of a file, with one JSON object per line. Each finished call is appended at once.
 
     Args:
-        path: the file; None keeps the rows in memory only.
+        path: the file. If None, the rows are kept only in memory.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -76,7 +77,7 @@ class Results:
         try:
             rows = [_ROW.validate_json(line) for line in lines if line.strip()]
         except ValidationError as error:
-            raise SystemExit(f"{path} holds no results of bench-zoo; name another file: {error}") from None
+            raise SystemExit(f"{path} contains no results of bench-zoo; name another file: {error}") from None
         self._rows = {row.key: row for row in rows}
 
     def add(self, row: Row) -> None:
@@ -90,15 +91,15 @@ class Results:
         return key in self._rows
 
     def row(self, key: tuple[str, str, str]) -> Row:
-        """Return the last result of a call, with or without a ratio."""
+        """Return the last row of a call, with or without a ratio."""
         return self._rows[key]
 
     def get(self, key: tuple[str, str, str]) -> Row | None:
-        """Return the last result of a call; None if it has no ratio yet."""
+        """Return the last row of a call; None if it has no ratio yet."""
         row = self._rows.get(key)
         return None if row is None or row.ratio is None else row
 
     @property
     def devices(self) -> Sequence[str]:
-        """Models of the devices that the rows were measured on."""
+        """Models of the devices on which the rows were measured."""
         return sorted({row.device for row in self._rows.values() if row.device})

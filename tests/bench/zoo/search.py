@@ -1,4 +1,4 @@
-"""Runs the search of one call with the user's command, and interrupts it when its time is over."""
+"""Searches a call with the user's command, and interrupts the command when its time is over."""
 
 import os
 import signal
@@ -29,11 +29,11 @@ _VIEW = TypeAdapter(SearchView)
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Device and durations of every search.
+    """Device and durations of each search.
 
     Attributes:
-        seconds: duration of a search.
-        confirming: seconds that the confirmation may take; 0: it is interrupted when the search ends.
+        seconds: duration of a search in seconds.
+        confirming: maximum duration of the confirmation in seconds. With 0, it is interrupted when the search ends.
     """
 
     device: str
@@ -46,10 +46,10 @@ class Terms:
 
 
 def searched(call: Call, cache: str, terms: Terms, folder: Path) -> SearchView:
-    """Search one call in a process of its own.
+    """Search a call in a separate process, and return the search.
 
     Args:
-        folder: folder for the database and the policy; compiled kernels go to the machine's cache.
+        folder: folder for database and policy. Compiled kernels are stored in the machine's cache.
 
     Raises:
         BenchError: the search printed no result.
@@ -69,7 +69,7 @@ def searched(call: Call, cache: str, terms: Terms, folder: Path) -> SearchView:
 
 
 def _ended(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> tuple[str, str]:
-    """Run a search and return its output; after `limit_s` it is interrupted as by Ctrl-C, at last killed."""
+    """Run a search and return its output. After `limit_s`, it is interrupted like by Ctrl-C, and finally killed."""
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )

@@ -1,4 +1,4 @@
-"""RMSNorm of a sum, with the sum as a second output, as between the blocks of a transformer."""
+"""RMSNorm of a sum, with the sum as a second output, as in the residual connections of a transformer."""
 
 import torch
 from torch import nn

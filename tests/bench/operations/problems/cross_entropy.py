@@ -1,4 +1,4 @@
-"""Cross entropy of logits and labels, a loss per row."""
+"""Cross entropy of logits and labels, with one loss per row."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ classes = 32000
 
 
 class Model(nn.Module):
-    """Logarithm of the sum of exponentials, less the logit of the label."""
+    """Logarithm of the sum of exponentials, minus the logit of the label."""
 
     def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(logits, labels, reduction="none")

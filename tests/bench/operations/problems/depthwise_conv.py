@@ -10,7 +10,7 @@ width = 128
 
 
 class Model(nn.Module):
-    """A filter of 3 by 3 for each channel, without padding."""
+    """A 3 × 3 filter for each channel, without padding."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Linear layer of few tokens with weights of 8 bits and a scale per output."""
+"""Linear layer for few tokens, with int8 weights and a scale per output."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Rows scaled to length one."""
+"""Scaling of rows to length one."""
 
 import torch
 from torch import nn

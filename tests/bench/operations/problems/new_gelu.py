@@ -1,4 +1,4 @@
-"""Tanh-approximated GELU, spelled out in elementary operations."""
+"""GELU approximated with tanh, in elementary operations."""
 
 import math
 
@@ -10,7 +10,7 @@ cols = 4096
 
 
 class Model(nn.Module):
-    """GELU by its approximation with tanh."""
+    """GELU, approximated with tanh."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))

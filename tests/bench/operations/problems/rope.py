@@ -1,4 +1,4 @@
-"""Rotary position embedding of queries, by halves of a head."""
+"""Rotary position embedding of queries, which rotates the two halves of a head."""
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ half = 64
 
 
 class Model(nn.Module):
-    """Rotate the two halves of each head by angles of its position."""
+    """Rotate the two halves of each head by angles that depend on the position."""
 
     def forward(self, q: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
         first, second = q[..., : q.shape[-1] // 2], q[..., q.shape[-1] // 2 :]
