@@ -134,11 +134,11 @@ def _compiler() -> NvrtcCompiler:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench-compiling", description=__doc__)
     parser.add_argument(
-        "--configs", type=int, default=40, help="of each problem and architecture (default: %(default)s)"
+        "--configs", type=int, default=40, help="random configs per problem and architecture (default: %(default)s)"
     )
     families = sorted({family for family, _ in PROBLEMS})
-    parser.add_argument("--family", choices=["all", *families], default="all", help="of all only this one")
-    parser.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
+    parser.add_argument("--family", choices=["all", *families], default="all", help="only this family")
+    parser.add_argument("--jobs", type=int, default=2, help="parallel processes (default: %(default)s)")
     return parser
 
 

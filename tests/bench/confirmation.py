@@ -123,7 +123,9 @@ def shown(timed: Timed) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Print a table for each confirmation, and one of all. Return status 1 if a confirmation was not measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.confirmation", description=__doc__)
-    parser.add_argument("problems", nargs="*", metavar="FAMILY:PROBLEM", help="default: some of each device")
+    parser.add_argument(
+        "problems", nargs="*", metavar="FAMILY:PROBLEM", help="problems to confirm (default: some for each device)"
+    )
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")
     options = parser.parse_args(arguments)
     found: list[Timed] = []

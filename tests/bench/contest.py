@@ -118,7 +118,7 @@ def device_at_hand(found: Found, package: Package, kind: str, folder: Path) -> D
     device = choose(local_devices(), kind, package.family)
     if device.model != found.device_model:
         told = f"its champion was found on {found.device_model}, not on this {device.model}"
-        raise BenchError(f"{found.family} {found.problem}: {told}: name another folder, and it is searched for here")
+        raise BenchError(f"{found.family} {found.problem}: {told}; name another folder to search again")
     return with_measured_copies([device], folder)[0] if device.kind == "cuda" else device
 
 

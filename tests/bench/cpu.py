@@ -92,21 +92,23 @@ def _tell(text: str, append_to: Path | None) -> None:
 
 def _parser(trials: int, rounds: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", default="all", help="only this family, also one without a contest here")
-    parser.add_argument("--problem", help="of the contests only those of this problem, written as in the table")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="leave out the N contests before")
-    parser.add_argument("--last", type=int, metavar="N", help="end with the contest before number N, counted from 0")
-    parser.add_argument("--trials", type=int, default=trials, help="of each search (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, help="of each search at most (default: what the contest says)")
-    parser.add_argument("--sample", type=int, default=30, help="random configs of each space (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=rounds, help="samples of each contestant (default: %(default)s)")
+    parser.add_argument("--family", default="all", help="only this family, which may be a family without contests")
+    parser.add_argument("--problem", help="only contests of this problem, in the form of the table")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="skip the first N contests")
+    parser.add_argument("--last", type=int, metavar="N", help="end before contest number N, counted from 0")
+    parser.add_argument("--trials", type=int, default=trials, help="trials per search (default: %(default)s)")
+    parser.add_argument(
+        "--minutes", type=float, help="maximum duration of a search in minutes (default: as set by each contest)"
+    )
+    parser.add_argument("--sample", type=int, default=30, help="random configs per space (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=rounds, help="samples per contestant (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--from-default", action="store_true", help="searches begin with the default alone")
+    parser.add_argument("--from-default", action="store_true", help="start searches only with the default config")
     parser.add_argument(
         "--champions",
         type=Path,
         metavar="FOLDER",
-        help="keep what searches find here; a contest whose champion is here compares it again without searching",
+        help="folder of champions; champions in it are compared again without a search, new champions are stored there",
     )
     parser.add_argument("--append", type=Path, metavar="FILE", help="also append the tables to this Markdown file")
     return parser

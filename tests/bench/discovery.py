@@ -155,7 +155,7 @@ def discover(task: Task, effort: Effort, folder: Path) -> Discovery:
         configs = {"found": found.whole(space), "default": space.default(), **known}
         built = {name: evaluator.build(work, config) for name, config in configs.items()}
         if (refusal := built["found"].refusal) is not None:
-            raise BenchError(f"{task.match.name}: what was found is refused: {detail_text(refusal)}")
+            raise BenchError(f"{task.match.name}: the config that was found is refused: {detail_text(refusal)}")
         kernels = {name: each.kernels for name, each in built.items() if each.refusal is None}
         compared = compare(runners, work, kernels, {name: name for name in kernels}, ROUNDS, baselines=False)
     times_us = {name: timing.median_us for name, timing in compared.series.items()}
@@ -294,10 +294,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("tasks", type=int, nargs="*", metavar="NUMBER", help="problems to search (default: all)")
     parser.add_argument("--device", choices=tuple(TASKS), default="cuda")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="of each search (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="the first one")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="searches of each problem")
-    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="for all of them")
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, help="duration of a search in minutes (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="searches per problem")
+    parser.add_argument(
+        "--within", type=float, default=float("inf"), metavar="SECONDS", help="maximum duration of all searches"
+    )
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     return parser
 

@@ -70,7 +70,7 @@ def kept(path: Path) -> Found:
     try:
         return _FILE.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise BenchError(f"{path} holds no champion; remove it, and it is searched for: {error}") from None
+        raise BenchError(f"{path} contains no champion; remove the file to search again: {error}") from None
 
 
 def found_by(search: SearchView, effort: Effort) -> Found:

@@ -99,10 +99,12 @@ def _ratio_table(compared: Compared) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="grid", description=__doc__)
-    parser.add_argument("file", type=Path, help="what a bench kept of a search")
-    parser.add_argument("--change", action="append", default=[], metavar="CHANGES", help="values of one more row")
+    parser.add_argument("file", type=Path, help="stored result of a search")
+    parser.add_argument(
+        "--change", action="append", default=[], metavar="CHANGES", help="values of a further row; may be repeated"
+    )
     parser.add_argument("--device", default="cuda", help="cpu or cuda (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=40, help="samples of each row (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=40, help="samples per row (default: %(default)s)")
     return parser
 
 

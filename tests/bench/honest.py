@@ -298,13 +298,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("families", nargs="*", help="by default all with kernels for the device")
+    parser.add_argument("families", nargs="*", help="default: all families with a kernel for the device")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--configs", type=int, default=200, help="sampled of each family (default: %(default)s)")
-    parser.add_argument("--confirm", type=int, default=0, help="how many of them are confirmed (default: none)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at once (default: %(default)s)")
-    parser.add_argument("--within", type=float, default=float("inf"), help="seconds after which no config begins")
-    parser.add_argument("--file", type=Path, help="collects the outcomes of several runs")
+    parser.add_argument("--configs", type=int, default=200, help="sampled configs per family (default: %(default)s)")
+    parser.add_argument("--confirm", type=int, default=0, help="configs per family to confirm (default: none)")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel processes (default: %(default)s)")
+    parser.add_argument(
+        "--within", type=float, default=float("inf"), help="seconds after which no further config is evaluated"
+    )
+    parser.add_argument("--file", type=Path, help="file that collects the outcomes of several runs")
     parser.add_argument("--seed", type=int, default=0)
     return parser
 

@@ -143,9 +143,9 @@ def _gain(before: Timing | None, after: Timing | None) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--family", default="sdpa_ladder", help="name or path (default: %(default)s)")
-    parser.add_argument("--problem", default="", help="as for `kernel-evo search`")
+    parser.add_argument("--problem", default="", help="problem fields, as in `kernel-evo search`")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--rounds", type=int, default=60, help="samples of each step (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=60, help="samples per step (default: %(default)s)")
     return parser
 
 

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         faster = [bundles[name] for name, each in compared.items() if each.ratio > 1.0]
         if not faster:
-            print("PyTorch is faster at every call: nothing to patch")
+            print("PyTorch is faster for every call, so nothing is patched")
             return 0
         write(faster, folder / "fast_llama")
         with imported(folder / "fast_llama") as package:
@@ -250,10 +250,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     sizes |= {"prefill": 2048, "batch": 16, "context": 2047}
     for name, value in sizes.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
-    parser.add_argument("--tiny", action="store_true", help="sizes for a CPU")
+    parser.add_argument("--tiny", action="store_true", help="use sizes for a CPU")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dtype", choices=tuple(TOLERANCE), default="bfloat16")
-    parser.add_argument("--seconds", type=float, default=0.0, help="search each call for so long (default: no search)")
+    parser.add_argument(
+        "--seconds", type=float, default=0.0, help="duration of a search per call in seconds (default: no search)"
+    )
     parser.add_argument("--families", nargs="*", default=(), help="only kernels of these families")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)

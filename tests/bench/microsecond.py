@@ -76,9 +76,11 @@ def samplers(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], f
 def main() -> int:
     """Print the median ratio of pairs of samples. Return status 1 if it differs from 1 by more than the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=400, help="of samples (default: %(default)s)")
-    parser.add_argument("--turns", type=int, default=TURNS, help="of the kernel's loop (default: %(default)s)")
-    parser.add_argument("--most", type=float, default=0.01, help="share by which the ratio may differ from 1")
+    parser.add_argument("--pairs", type=int, default=400, help="pairs of samples (default: %(default)s)")
+    parser.add_argument(
+        "--turns", type=int, default=TURNS, help="iterations of the kernel's loop (default: %(default)s)"
+    )
+    parser.add_argument("--most", type=float, default=0.01, help="maximum difference of the ratio from 1")
     asked = parser.parse_args()
     with scratch() as folder:
         session = driver("cpu").open(driver("cpu").discover(folder)[0], Objective(), folder)

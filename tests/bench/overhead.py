@@ -72,8 +72,8 @@ def course(database: Path) -> Course:
 def main(arguments: list[str]) -> None:
     """Print a line for each search. The first search only fills the cache."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=150, help="of each search (default: %(default)s)")
-    parser.add_argument("--searches", type=int, default=3, help="that count (default: %(default)s)")
+    parser.add_argument("--trials", type=int, default=150, help="trials per search (default: %(default)s)")
+    parser.add_argument("--searches", type=int, default=3, help="searches after the first (default: %(default)s)")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as name:
         for number in range(options.searches + 1):

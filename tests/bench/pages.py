@@ -98,7 +98,7 @@ def report(rows: Sequence[Row], trials: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100_000)
-    parser.add_argument("--append", type=Path, help="a Markdown file to add the table to")
+    parser.add_argument("--append", type=Path, help="also append the table to this Markdown file")
     options = parser.parse_args()
     configure("console", "error")
     rows = measured(options.trials)

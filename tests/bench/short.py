@@ -51,7 +51,9 @@ def pace(family: str, problem: str, device: str, minutes: float, folder: Path) -
 def main(arguments: Sequence[str]) -> int:
     """Print a table. Return status 1 if the short search's rate is below `LEAST_SHARE` of the long search's rate."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.short", description=__doc__)
-    parser.add_argument("problem", nargs="?", metavar="FAMILY:PROBLEM", help="default: one of each device")
+    parser.add_argument(
+        "problem", nargs="?", metavar="FAMILY:PROBLEM", help="problem to search (default: one for each device)"
+    )
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")
     parser.add_argument("--minutes", nargs=2, type=float, default=(0.4, 2.4), metavar=("SHORT", "LONG"))
     options = parser.parse_args(arguments)

@@ -112,8 +112,12 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("contest", type=int, nargs="*", help="numbers of contests, counted from 0 (default: all)")
-    parser.add_argument("--minutes", type=float, help="of each search at most (default: what each contest says)")
-    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="for all of them")
+    parser.add_argument(
+        "--minutes", type=float, help="maximum duration of a search in minutes (default: as set by each contest)"
+    )
+    parser.add_argument(
+        "--within", type=float, default=float("inf"), metavar="SECONDS", help="maximum duration of all contests"
+    )
     return parser
 
 

@@ -204,9 +204,13 @@ def _is_measured(report: object) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """Print a table. Return status 1 if a search measured no candidate."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.start", description=__doc__)
-    parser.add_argument("problems", nargs="*", metavar="FAMILY:PROBLEM", help="default: some of each device")
+    parser.add_argument(
+        "problems", nargs="*", metavar="FAMILY:PROBLEM", help="problems to search (default: some for each device)"
+    )
     parser.add_argument("--device", choices=tuple(PROBLEMS), default="cpu")
-    parser.add_argument("--warm", type=int, default=1, metavar="N", help="starts after the cold one (default: 1)")
+    parser.add_argument(
+        "--warm", type=int, default=1, metavar="N", help="warm starts after the cold start (default: 1)"
+    )
     options = parser.parse_args(arguments)
     _compile_modules()
     rows, failures = [], 0

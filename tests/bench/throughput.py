@@ -94,10 +94,10 @@ def _theirs(problem: str, minutes: float, folder: Path) -> float:
     try:
         done = subprocess.run(command, env=empty, stdout=subprocess.PIPE, text=True, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired:
-        raise BenchError(f"Kernel Tuner's part was stopped after {limit_s:.0f} s, {GRACE_S} more than it had") from None
+        raise BenchError(f"Kernel Tuner was stopped after {limit_s:.0f} s, {GRACE_S} s after its time limit") from None
     said = (done.stdout.split("\n")[-2:-1] or ["it said nothing"])[0]
     if done.returncode != 0:
-        raise BenchError(f"Kernel Tuner's part ended with status {done.returncode}: {said}")
+        raise BenchError(f"Kernel Tuner ended with status {done.returncode}: {said}")
     if not (rate := float(said)) > 0:
         raise BenchError("Kernel Tuner tried no config")
     return rate
@@ -209,8 +209,12 @@ def _allow_large_shared_memory(backend: Any, gpu: Device) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench-throughput", description=__doc__)
     parser.add_argument("--problem", default="B=2,H=8,S=512,D=64")
-    parser.add_argument("--minutes", type=float, default=1.0, help="of each turn (default: %(default)s)")
-    parser.add_argument("--turns", type=int, default=2, help="of both, one after the other (default: %(default)s)")
+    parser.add_argument(
+        "--minutes", type=float, default=1.0, help="duration of a run in minutes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--turns", type=int, default=2, help="runs of each tuner, which alternate (default: %(default)s)"
+    )
     parser.add_argument("--kernel-tuner", action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -50,14 +50,16 @@ def trials_per_s(tree: Path, search: Sequence[str], folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("commit", help="what this tree is compared with: a commit, or a folder with its files")
+    parser.add_argument("commit", help="commit to compare with, or a folder with its files")
     parser.add_argument("--family", default="softmax")
     parser.add_argument("--problem", default="rows=256,cols=512")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--trials", type=int, default=60, help="of each search (default: %(default)s)")
-    parser.add_argument("--pairs", type=int, default=3, help="of searches (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the first pair; each pair has the next one")
-    parser.add_argument("--within", type=float, default=float("inf"), help="seconds after which no pair begins")
+    parser.add_argument("--trials", type=int, default=60, help="trials per search (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, default=3, help="pairs of searches (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first pair; it increases by 1 for each pair")
+    parser.add_argument(
+        "--within", type=float, default=float("inf"), help="seconds after which no further pair is started"
+    )
     asked = parser.parse_args()
     ratios, began_s = list[float](), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernel-evo-bench-") as name:

@@ -76,7 +76,7 @@ def test_family_option_selects_contests_or_adds_a_contest(
 @pytest.mark.parametrize(
     ("written", "instead", "told"),
     [
-        ('"device_model":"', '"device_model":"another ', "name another folder, and it is searched for here"),
+        ('"device_model":"', '"device_model":"another ', "name another folder to search again"),
         ('"THREADS":1', '"THREADS":3', "softmax rows=64,cols=64: its champion is refused: "),
     ],
 )

@@ -162,7 +162,9 @@ def test_stored_champion_is_used_instead_of_a_second_search(tmp_path: Path, monk
 
 def test_error_names_the_unreadable_champion_file(tmp_path: Path) -> None:
     (tmp_path / f"{MATCH.name}.json").write_text('{"family": "sdpa"}')
-    with pytest.raises(BenchError, match=r"sdpa--hot-plain\.json holds no champion; remove it, and it is searched for"):
+    with pytest.raises(
+        BenchError, match=r"sdpa--hot-plain\.json contains no champion; remove the file to search again"
+    ):
         champion(MATCH, replace(EFFORT, champions=tmp_path), tmp_path)
 
 

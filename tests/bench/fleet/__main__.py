@@ -49,7 +49,7 @@ def main() -> int:
                 missed += _part(part, server, options)
     for limit in missed:
         print(f"MISSED: {limit}")
-    print(f"limits: {len(missed)} missed" if missed else "limits: all hold")
+    print(f"limits: {len(missed)} missed" if missed else "limits: none missed")
     return bool(missed)
 
 
@@ -105,9 +105,9 @@ def _options() -> Namespace:
     parser.add_argument("--strategy", default="random")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds before anything counts")
-    parser.add_argument("--per-second", type=float, default=50.0, help="claims a second of `latency`")
-    parser.add_argument("--cores", type=int, help="run everything on so many cores at most")
+    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds before the measurement starts")
+    parser.add_argument("--per-second", type=float, default=50.0, help="claims per second in the part `latency`")
+    parser.add_argument("--cores", type=int, help="maximum number of cores for all processes")
     return parser.parse_args()
 
 

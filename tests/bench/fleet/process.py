@@ -30,7 +30,7 @@ class BadWire(Wire):
         if fate < DROPPED:
             async with asyncio.timeout(self._rng.uniform(0.001, 0.05)):
                 await super().ask(method, path, body)
-            raise ConnectionResetError("the answer got lost")
+            raise ConnectionResetError("the answer was lost")
         if fate < 2 * DROPPED:
             await asyncio.sleep(self._rng.uniform(0.0, 1.0))
         async with asyncio.timeout(30):

@@ -18,11 +18,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--trials", type=int, default=12, help="most trials of each variant")
-    parser.add_argument("--together", type=int, default=3, help="problems at the same time")
+    parser.add_argument("--trials", type=int, default=12, help="maximum number of trials per variant")
+    parser.add_argument("--together", type=int, default=3, help="problems that are searched at the same time")
     parser.add_argument("--db", default=None)
     parser.add_argument("--out", default=None, help="new folder for table, results and transcript")
-    parser.add_argument("only", nargs="*", help="problems; default: all")
+    parser.add_argument("only", nargs="*", help="problems (default: all)")
     terms = parser.parse_args(arguments)
     command = [sys.executable, "-m", "evo", "bench", "kernelbench", str(HERE / "problems")]
     command += ["--proposer", f"folder:{HERE / 'variants'}", "--policy", str(HERE / "policy.toml")]

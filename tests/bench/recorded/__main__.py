@@ -57,14 +57,18 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="recorded", description=__doc__)
-    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="where the lines are kept")
-    parser.add_argument("--only", nargs="*", metavar="SPACE", help="of all spaces only these")
-    parser.add_argument("--definitions", type=Path, default=DEFINITIONS, metavar="FILE", help="the spaces, as TOML")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder of the recordings")
+    parser.add_argument("--only", nargs="*", metavar="SPACE", help="only these spaces")
+    parser.add_argument(
+        "--definitions", type=Path, default=DEFINITIONS, metavar="FILE", help="TOML file that defines the spaces"
+    )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--unit", type=int, default=0, metavar="N", help="of several devices which one (from 0)")
-    parser.add_argument("--jobs", type=int, default=8, metavar="N", help="builds at a time (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="then it stops (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the order")
+    parser.add_argument("--unit", type=int, default=0, metavar="N", help="number of the device, counted from 0")
+    parser.add_argument("--jobs", type=int, default=8, metavar="N", help="parallel builds (default: %(default)s)")
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="maximum duration in minutes (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the order of configs")
     parser.add_argument("--cache", type=Path, default=Path("build/recorded-cache"), metavar="FOLDER")
     return parser
 

@@ -90,10 +90,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="recorded.write", description=__doc__)
-    parser.add_argument("--lines", type=Path, required=True, metavar="FOLDER", help="what the recorder wrote")
-    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="where the files go")
-    parser.add_argument("--prefix", required=True, metavar="TEXT", help="of the names, such as h100")
-    parser.add_argument("--definitions", type=Path, default=DEFINITIONS, metavar="FILE", help="the spaces, as TOML")
+    parser.add_argument("--lines", type=Path, required=True, metavar="FOLDER", help="folder of the recordings")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder for the files")
+    parser.add_argument("--prefix", required=True, metavar="TEXT", help="prefix of file names, e.g. h100")
+    parser.add_argument(
+        "--definitions", type=Path, default=DEFINITIONS, metavar="FILE", help="TOML file that defines the spaces"
+    )
     return parser
 
 

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     _ask(told, effort, contestants, options)
     _write(told, options.to)
     if not told.judges:
-        print("a quick look: too little was played to say whether what must hold does", file=sys.stderr)
+        print("quick run: there are too few runs to check the requirements", file=sys.stderr)
     for failure in told.missed:
         print(f"does not hold: {failure}", file=sys.stderr)
     return int(bool(told.missed))
@@ -137,34 +137,42 @@ def _parser() -> argparse.ArgumentParser:
         type=_count(2),
         default=100,
         metavar="N",
-        help="runs of a contestant on a space (default: %(default)s)",
+        help="runs per contestant and space (default: %(default)s)",
     )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SEEDS} seeds, short logs, no slow contestants")
     parser.add_argument(
-        "--question", action="append", choices=QUESTIONS + ON_REQUEST, help="only this table; repeatable"
+        "--question", action="append", choices=QUESTIONS + ON_REQUEST, help="only this comparison; may be repeated"
     )
-    parser.add_argument("--contestant", action="append", metavar="NAME", help="beside the default; may be repeated")
-    parser.add_argument("--space", metavar="PREFIX", help="only spaces whose file name begins so")
-    parser.add_argument("--spaces", type=Path, default=SPACES, metavar="FOLDER", help="recordings (*.json, *.json.gz)")
     parser.add_argument(
-        "--share", type=_share, default=SHARE, metavar="S", help="where the time axis ends (default: %(default)s)"
+        "--contestant", action="append", metavar="NAME", help="contestant in addition to the default; may be repeated"
+    )
+    parser.add_argument("--space", metavar="PREFIX", help="only spaces whose file names begin with PREFIX")
+    parser.add_argument(
+        "--spaces", type=Path, default=SPACES, metavar="FOLDER", help="folder of recordings (*.json, *.json.gz)"
+    )
+    parser.add_argument(
+        "--share",
+        type=_share,
+        default=SHARE,
+        metavar="S",
+        help="fraction of the way to the optimum at the end of the time axis (default: %(default)s)",
     )
     parser.add_argument(
         "--jobs",
         type=_count(0),
         metavar="N",
         default=os.cpu_count() or 1,
-        help="processes; 0: only what was played (default: %(default)s)",
+        help="parallel processes; 0 uses only stored runs (default: %(default)s)",
     )
     parser.add_argument(
         "--archive",
         type=_folder,
         metavar="FOLDER",
         default=Path("build/bench-strategy/runs"),
-        help="runs played before",
+        help="folder of stored runs",
     )
     parser.add_argument(
-        "--to", type=_folder, metavar="FOLDER", default=Path("build/bench-strategy"), help="where the report is written"
+        "--to", type=_folder, metavar="FOLDER", default=Path("build/bench-strategy"), help="folder of the report"
     )
     return parser
 

@@ -138,12 +138,14 @@ def _line(what: str, rate: Rate, holds: bool) -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("noise", type=Path, nargs="*", help="recordings of noise (default: all, and synthetic noise)")
+    parser.add_argument("--synthetic", action="store_true", help="use only synthetic noise")
     parser.add_argument(
-        "noise", type=Path, nargs="*", help="recordings; without any, all there are and synthetic noise"
+        "--confirmations", type=int, default=20_000, help="number of confirmations of a kernel against itself"
     )
-    parser.add_argument("--synthetic", action="store_true", help="synthetic noise alone")
-    parser.add_argument("--confirmations", type=int, default=20_000, help="of a kernel against itself")
-    parser.add_argument("--share", type=int, default=100, help="one of so many of that number for each true gain")
+    parser.add_argument(
+        "--share", type=int, default=100, help="divisor of this number, for the confirmations per true gain"
+    )
     parser.add_argument("--seed", type=int, default=0)
     return parser
 

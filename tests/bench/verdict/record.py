@@ -155,10 +155,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--problem", default="B=1,H=2,S=256,D=64")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--processes", type=int, default=55)
-    parser.add_argument("--layouts", action="store_true", help="draw memory layouts anew for each process (CPU only)")
-    parser.add_argument("--seed", type=int, default=0, help="of the layouts")
+    parser.add_argument(
+        "--layouts", action="store_true", help="use a new random memory layout for each process (only on CPUs)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the layouts")
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=900.0, help="stop early after so long")
+    parser.add_argument("--seconds", type=float, default=900.0, help="maximum duration in seconds")
     parser.add_argument("--cache", type=Path, default=Path("build/verdict-cache"))
     return parser
 

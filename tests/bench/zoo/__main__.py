@@ -144,10 +144,12 @@ def _chosen(options: argparse.Namespace) -> Suite:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench-zoo", description=__doc__)
-    parser.add_argument("only", nargs="*", help="only calls with one of these in their names")
-    parser.add_argument("--device", default="cuda", help="cuda, or cpu: the zoo in small (default: cuda)")
-    parser.add_argument("--suite", default="zoo", help="another suite: a name or a file")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each search (default: %(default)g)")
+    parser.add_argument("only", nargs="*", help="only calls with one of these texts in their names")
+    parser.add_argument("--device", default="cuda", help="cuda, or cpu for smaller calls (default: cuda)")
+    parser.add_argument("--suite", default="zoo", help="name or file of a suite (default: the zoo)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="duration of a search in seconds (default: %(default)g)"
+    )
     parser.add_argument(
         "--confirming",
         type=float,
@@ -155,10 +157,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="seconds to wait for the search's own confirmation before the comparison in one process takes its place "
         "(default: %(default)g)",
     )
-    parser.add_argument("--comparing", type=float, default=30.0, help="seconds of that comparison's rounds")
-    parser.add_argument("--within", type=float, default=7200.0, help="seconds of the whole run")
     parser.add_argument(
-        "--results", type=Path, help="file of results (JSON lines): calls that have a ratio there are not repeated"
+        "--comparing", type=float, default=30.0, help="maximum duration of the rounds of this comparison in seconds"
+    )
+    parser.add_argument("--within", type=float, default=7200.0, help="maximum duration of the whole run in seconds")
+    parser.add_argument(
+        "--results", type=Path, help="file of results (JSON lines); calls with a ratio in it are not repeated"
     )
     return parser.parse_args(arguments)
 
