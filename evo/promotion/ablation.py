@@ -1,4 +1,4 @@
-"""Ablation: each switch of a champion is changed alone and timed alongside the champion, which shows its effect."""
+"""Ablation: changes one switch of a champion at a time, and times the result alongside the champion."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

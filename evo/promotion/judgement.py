@@ -37,7 +37,7 @@ def promising(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
 
 
 def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None) -> bool:
-    """Return True if a confirmation needs another fresh process.
+    """Return True if a confirmation needs one more fresh process.
 
     With an incumbent, the result is True while the sequential test is open. Without an incumbent, it is True until
     `Policy.confirm_processes` processes have run, because the prediction needs them.
@@ -159,7 +159,7 @@ def _may_gain_enough(confirmation: Confirmation) -> bool:
 
 
 def _overall(prediction: Prediction | None, against: str, alone: Interval) -> Interval:
-    """Return the speed-up over all processes if several compared the challenger with `against`, else `alone`.
+    """Return the speed-up over all processes if several processes timed `against`, else `alone`.
 
     Args:
         against: ``incumbent``, or the name of a baseline.

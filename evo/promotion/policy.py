@@ -211,7 +211,7 @@ _L4_NOTES = Policy(
     min_achieved_occupancy=0.25,
     min_sector_efficiency=0.70,
 )
-"""Gates that a user requested for the L4. A fast kernel need not meet all of them."""
+"""Gates that a user requested for the L4. Even a fast kernel can miss some of them."""
 
 POLICIES: dict[str, Policy] = {
     "default": Policy(),

@@ -35,7 +35,7 @@ from workers.system.scratch import scratch
 CHAMPION, AGAIN, DEFAULT, TYPICAL = "champion", "champion again", "default", "median of the sample"
 
 SAMPLING = Policy(name="sample", quick_samples=10, seeds=1)
-"""Policy with enough samples to find the median config, which is then timed with the others."""
+"""Policy with enough samples to find the median config, which is then a contestant."""
 
 CONTEST_LIMIT_S = 1200.0
 

@@ -1,4 +1,4 @@
-"""Compares searches that start with the default config alone with the best known configs: ``make bench-discovery``.
+"""Searches from the default config, and compares the results with the best known configs: ``make bench-discovery``.
 
 Each search has a new database and an empty cache. Its best config is then timed in one process, interleaved with the
 best known configs of the problem: the stored champion, the family's starts and the fastest config of a recording. Each
@@ -42,7 +42,7 @@ CHAMPIONS = Path("docs/results/champions")
 MINUTES = 2.5
 ROUNDS = 60
 BESIDE_S = 150.0
-"""Seconds of a run besides its search: start, confirmations and the comparison."""
+"""Seconds that a run takes in addition to its search: start, confirmations and comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)

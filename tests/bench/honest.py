@@ -82,7 +82,7 @@ RULES = ("correct", "answers", "work", "inputs")
 POLICY = Policy(quick_samples=10)
 CONFIRMING = Policy(quick_samples=10, confirm_samples=40, confirm_processes=1, verify_timeout_s=60.0)
 AT_ONCE = 5
-"""Configs that a process takes at a time."""
+"""Number of configs that a process gets at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)

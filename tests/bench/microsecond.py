@@ -46,7 +46,7 @@ ARGUMENTS = tuple(
     Argument(name=name, role=role, dtype="float32", shape=(16,)) for name, role in (("x", "input"), ("y", "output"))
 )
 TURNS = 2000
-"""Multiplications and additions that wait for each other: about 1 µs on a fast core."""
+"""Number of dependent multiplications and additions, which take about 1 µs on a fast core."""
 
 
 def compiled(source: str, entry: str, path: Path) -> Path:

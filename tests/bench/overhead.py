@@ -21,7 +21,7 @@ from evo.trial.results import EvaluateReport
 
 POLICY = {"quick_samples": 5, "seeds": 1, "challenge_every": 100_000, "confirm_samples": 10, "confirm_processes": 1}
 WARM_UP = 12
-"""First trials that are excluded, because references, runner and modules are loaded during them."""
+"""Number of first trials that are excluded, because references, runner and modules are loaded during them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,13 +29,13 @@ from tests.bench.searching import BenchError, Effort, Match, search, trials_of
 from workers.backends.cuda.device import DRIVER
 
 DRAWN = 2_000
-"""Configs that Kernel Tuner chooses from. It would list a space of millions before it starts."""
+"""Number of configs from which Kernel Tuner chooses, because it enumerates its whole space before it starts."""
 
 FAMILY = "sdpa"
 WANTED_A_MINUTE, WANTED_RATIO = 120, 3
 KERNEL_TUNER = (sys.executable, "-m", "tests.bench.throughput", "--kernel-tuner")
 GRACE_S = 600
-"""Seconds besides its minutes, for drawing configs, listing the space and waiting."""
+"""Seconds in addition to the duration of a run, for drawing configs, enumerating the space and waiting."""
 
 TELL_EVERY_S = 5.0
 

@@ -33,7 +33,7 @@ from templates.registry import find
 from tests.bench.searching import BenchError, Effort, Match, search
 
 CHOOSING_S = 900.0
-"""Time limit of ``@triton.autotune``."""
+"""Time limit of ``@triton.autotune`` in seconds."""
 
 LOADER = '''
 import ast

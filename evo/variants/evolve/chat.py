@@ -178,7 +178,10 @@ class Chat:
 
 
 def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens: int = 8192) -> Chat:
-    """Return the chat with a model, with the key of the provider or, for another `base_url`, of `KEY_VARIABLE`.
+    """Return the chat with a model.
+
+    The key is in the environment variable `KEY_VARIABLE` if `base_url` is given, else in the provider's variable in
+    `KEYS`. A provider's key is thus sent only to this provider.
 
     Raises:
         InvalidInput: `base_url` is None and the environment contains no key for the provider.

@@ -32,7 +32,7 @@ TRIALS_PER_GPU_MINUTE = 120
 LEAST_JOBS_PER_S = 250.0
 MOST_CLAIM_P99_MS = 250.0
 MOST_GROWTH = 1.5
-"""Limit of the cost of a claim or a report with 10^6 stored trials, relative to 10^3."""
+"""Maximum cost of a claim or a report with 10^6 stored trials, relative to the cost with 10^3 stored trials."""
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ from tests.bench.fleet.workers import Tally, Worker
 
 BATCH = 3
 DROPPED = 0.05
-"""Share of requests that lose their answer, and of requests that are delayed."""
+"""Fraction of requests whose answer is lost. The same fraction of requests is delayed."""
 
 
 class BadWire(Wire):

@@ -32,13 +32,13 @@ from workers.runner.pool import CandidateFault, Runners, UnfitError, ask
 from workers.runner.protocol import Compare, Compared, Verified, Verify
 
 ROUNDS = 3
-"""Samples of a config; each is the lower quartile of several taken within 5 ms, after 10 ms of warming up."""
+"""Number of samples of a config. Each sample is the lower quartile of timings within 5 ms, after a warm-up of 10 ms."""
 
 LONGEST_LOG = 300
-"""Characters kept of a compiler's error message."""
+"""Maximum number of stored characters of a compiler's error message."""
 
 MOST_TROUBLE = 5
-"""Consecutive runners that fail on a known kernel before recording ends."""
+"""Number of consecutive runners that fail on a known-good kernel after which recording ends."""
 
 POLICY = Policy(name="recording", seeds=1, verify_timeout_s=20.0, measure_timeout_s=20.0)
 OUTCOMES: TypeAdapter[Outcome] = TypeAdapter(Outcome)

@@ -20,7 +20,8 @@ from tests.bench.strategy.player import Contestant
 
 QUESTIONS = ("evaluations", "crowd", "asking", "ablation", "steps", "failing", "noisy", "transfer", "functions")
 ON_REQUEST = ("rivals", "problems")
-"""Questions that are answered only if they are named: the first is part of another, the second has its own spaces."""
+"""Comparisons that run only if they are named. The first is part of another comparison, the second has separate spaces.
+"""
 
 QUICK_SEEDS = 5
 QUICK_LENGTHS = (100, 1_000, 2_000)

@@ -17,7 +17,7 @@ from tests.bench.strategy.run import Course, Run
 
 FIELDS = [each.name for each in fields(Run)]
 PLAYED = Path(__file__).resolve().parents[2] / "data" / "played"
-"""Runs stored in the repository, compressed."""
+"""Folder of the compressed runs in the repository."""
 
 
 class Archive:

@@ -19,7 +19,7 @@ from evo.trial.timing import Timing
 
 LENGTHS = (100, 300, 1_000, 3_000, 10_000)
 ASKS = 200
-"""Proposals timed at each length, each followed by its result."""
+"""Number of timed proposals for each length of the history. Each proposal is followed by its result."""
 
 STOCK_ASKS = 20
 FAILING = 0.1

@@ -10,7 +10,7 @@ import numpy as np
 from tests.bench.strategy.ground import Floats, Ground
 
 SHARE = 0.9
-"""Share of the way from the median to the optimum that random search covers until the time axis ends."""
+"""Fraction of the way from the median to the optimum that random search covers until the end of the time axis."""
 
 
 def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:

@@ -22,10 +22,10 @@ from tests.bench.strategy.ground import SPACES
 FOLDER = SPACES.parent / "built"
 
 FIRST, NEXT, STRIDE = 40, 32, 24
-"""Least number of trials learnt from, trials ranked with them, and the increment of trials learnt from."""
+"""Numbers of trials: minimum for learning, ranked after learning, and increment for learning."""
 
 BUILT, DRAWS = 8, 60
-"""Configs per group, of which one is measured, and the number of groups drawn from the ranked ones."""
+"""Number of configs per group, and number of groups that are drawn from the ranked configs."""
 
 
 @dataclass(frozen=True, kw_only=True)

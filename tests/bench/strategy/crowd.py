@@ -14,10 +14,10 @@ from tests.bench.strategy.run import Clock, Course
 WORKERS = 32
 GOAL = 1 / 0.95
 MOST = 1_000
-"""Trials after which a run gives up; a median beyond them is unknown."""
+"""Number of trials after which a run ends without reaching the goal."""
 
 SHARE = 0.5
-"""Share of the seeds: the runs are long, and a median over fifty is stable enough."""
+"""Fraction of the seeds that are run. Runs are long, and a median over fifty seeds is stable enough."""
 
 
 COURSES: Sequence[tuple[int, Clock]] = ((1, "steps"), (WORKERS, "steps"), (WORKERS, "recorded"))

@@ -36,13 +36,13 @@ SPACES = ("sdpa-64", "sdpa-192", "gemm")
 """Recording used for development. Figures of the other recordings are independent of it."""
 
 AHEAD = 3
-"""Trials proposed while another is measured, as builds run ahead of a device."""
+"""Number of trials that are proposed while a trial is measured, because builds run in advance."""
 
 PER_DIFFERENCE = 1.02
-"""Factor for each recorded tunable in which the nearest recorded config differs."""
+"""Factor of the time for each recorded tunable in which the nearest recorded config differs."""
 
 SCATTER = 0.15
-"""Standard deviation of the logarithm of a factor; factors are at least 1."""
+"""Standard deviation of the logarithms of factors. Factors are at least 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ from tests.bench.strategy.scores import Figure, by_evaluations, figure, mean_ove
 BUDGET = 200
 HORIZONS = (100, BUDGET)
 AT_BEST = 1.001
-"""Factor of the optimum's time within which noise hides differences."""
+"""Ratio to the optimum up to which noise hides differences."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,10 +19,10 @@ from tests.bench.strategy.simulate import Simulation
 from tests.bench.strategy.variants import VARIANTS
 
 FAIL = 0.8
-"""Share of the configs that fail."""
+"""Fraction of the configs that fail."""
 
 SHARE = 0.2
-"""Share of the seeds."""
+"""Fraction of the seeds that are run."""
 
 TRIALS = 100
 PIECE = "without the chance of success"

@@ -33,10 +33,10 @@ from tests.bench.strategy.run import Course, Run
 from tests.bench.strategy.simulate import PROTOCOL, Simulation
 
 NEIGHBOURS, RADIUS = 200, 2
-"""Neighbours made of one config per generation, and the most steps that a number moves."""
+"""Number of neighbours per config and generation, and maximum number of steps by which a number changes."""
 
 ATTEMPTS = 4
-"""Attempts per neighbour, most of which may violate a constraint."""
+"""Number of attempts per neighbour. Most attempts may violate a constraint."""
 
 SELECTED = 0.1
 """Fraction of the neighbours that is measured."""
@@ -47,7 +47,7 @@ GOOD = 0.1
 TREES, SEED = 100, 42
 SIMILARITY_PENALTY = 1.0
 PATIENCE = 1
-"""Generations without a gain that a copy survives."""
+"""Number of generations without a gain after which a copy ends."""
 
 LEAST_GAIN = 0.001
 

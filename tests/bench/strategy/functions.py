@@ -14,7 +14,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from evo.strategy.sampler import KernelEvoSampler
 
 SHARE = 0.1
-"""Share of the seeds."""
+"""Fraction of the seeds that are run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,14 +32,14 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "genetic_algorithm": {"popsize": 20},
     "simulated_annealing": {},
 }
-"""Options by name that differ from their defaults; all strategies are deterministic when seeded."""
+"""Options that differ from their defaults, by strategy. With a seed, all strategies are deterministic."""
 
 PARALLEL = ("genetic_algorithm",)
-"""Strategies that submit several configs at once."""
+"""Strategies that submit several configs together."""
 
 PLANNED = 200
 MOST_ASKS = 20_000
-"""Proposals, repetitions included, after which a strategy counts as finished."""
+"""Number of proposals, including repetitions, after which a strategy counts as finished."""
 
 
 def contestants() -> list[Contestant]:

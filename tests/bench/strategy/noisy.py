@@ -22,7 +22,7 @@ from tests.bench.strategy.simulate import Simulation
 from tests.bench.strategy.variants import VARIANTS, Factory
 
 SHARE = 0.4
-"""Share of the seeds."""
+"""Fraction of the seeds that are run."""
 
 TRIALS = 200
 PIECE = "a lead counts in full"

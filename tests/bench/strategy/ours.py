@@ -18,10 +18,10 @@ from tests.bench.strategy.sources import sources
 from tests.bench.strategy.variants import CROWDED, STEPS, VARIANTS
 
 DECIDES = ("evo.search.search", "evo.strategy")
-"""Modules that decide a proposal, together with everything they import …"""
+"""Modules that affect proposals. The digest also includes all modules that they import."""
 
 LIBRARIES = ("numpy", "scipy", "optuna")
-"""… and the packages of their arithmetic and sampler."""
+"""Packages that affect proposals by their arithmetic or random numbers."""
 
 
 class OurPlayer:

@@ -1,4 +1,4 @@
-"""Measures how results of similar problems help: each recorded attention problem is searched with those of the rest.
+"""Measures how results of similar problems help in the search of each recorded attention problem.
 
 The results are from searches of `LOGGED` trials. *Opposite* results are misleading: the fastest config gets the slowest
 time, the second fastest config gets the second slowest time, and so on.
@@ -30,7 +30,7 @@ PREDICTED = 5
 
 MOMENTS = (3, 5, 10, 20, 50, TRIALS)
 NOTHING_YET = 10.0
-"""Ratio that counts while nothing was measured."""
+"""Ratio to the optimum that a search has before its first measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from tests.bench.strategy.baseline import SHARE, evaluations_until, expected_us
 from tests.bench.strategy.ground import Floats, Ground
 
 FROM = 10
-"""First evaluation that is compared."""
+"""Number of the first evaluation that is compared."""
 
 POINTS = 50
-"""Number of equidistant moments of the time axis."""
+"""Number of equidistant times on the time axis."""
 
 RESAMPLED = 300
 LEVEL = 0.95

@@ -8,7 +8,7 @@ from tests.bench.strategy.player import Player
 from tests.bench.strategy.run import Course, Run
 
 PROTOCOL = "1"
-"""Increased when runs of different versions must not be compared."""
+"""Version of the simulation. It is increased if runs of different versions must not be compared."""
 
 
 class Simulation:

@@ -26,7 +26,7 @@ NAME = "SMAC3 random forest"
 FIRST = 20
 CHALLENGERS = 5_000
 PENALTY = 1.5
-"""Reported for a failed config, times the worst time so far, as for Optuna's samplers."""
+"""Factor of the worst time so far that is reported for a failed config, as for Optuna's samplers."""
 
 MOST_TRIALS = 100_000
 

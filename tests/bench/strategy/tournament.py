@@ -16,7 +16,7 @@ from tests.bench.strategy.run import Course, Run
 FOREIGN = (kernel_tuner, optuna_study, forest, smac_forest)
 
 CHUNK = 5
-"""Seeds that one process runs before it reports."""
+"""Number of seeds that a process runs before it reports."""
 
 SHARES = {
     "tpe": 0.1,
@@ -25,10 +25,12 @@ SHARES = {
     "Optuna GP": 0.5,
     smac_forest.NAME: 0.3,
 }
-"""Share of the seeds for contestants with slow proposals: a second to a minute per run."""
+"""Fraction of the seeds for contestants with slow proposals. Their runs take a second to a minute."""
 
 BRIEF = {"Optuna GP", smac_forest.NAME}
-"""Share for contestants that take a minute or two for the evaluations, and much longer for the time axis."""
+"""Fraction of the seeds for contestants that take a minute or two for the evaluations, and much longer for the time
+axis.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

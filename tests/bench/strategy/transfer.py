@@ -24,13 +24,14 @@ TRIALS = 100
 GOAL = 1 / 0.95
 
 BAD = 5
-"""Number of bad configs: a search uses this many champions at most."""
+"""Number of bad configs. A search uses at most this number of champions."""
 
 DECEPTIVE = (1.2, 2.0)
-"""Range of a misleading config's time, relative to the optimum: fast enough to keep a search there."""
+"""Range of a misleading config's time, relative to the optimum. Such a config is fast enough to keep a search near it.
+"""
 
 SHARE = 0.1
-"""Share of the seeds. These runs are not stored."""
+"""Fraction of the seeds that are run. These runs are not stored."""
 
 
 @dataclass(frozen=True, kw_only=True)

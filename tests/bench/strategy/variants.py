@@ -126,7 +126,7 @@ CROWDED: dict[str, Factory] = {
     "nobody waits": partial(Portfolio, patient=False),
     "without believing": lambda context: Portfolio(context, surrogate=IgnorePending(context.space)),
 }
-"""Variants that matter only with many workers: the default without one of its parts for them."""
+"""Variants without a component that matters only with many workers."""
 
 STEPS: dict[str, tuple[str, Factory]] = {
     **{f"{arm} alone": ("random", _only(arm)) for arm in ARMS},
@@ -142,4 +142,4 @@ STEPS: dict[str, tuple[str, Factory]] = {
     "aligned": ("by speeds", _only(*ARMS, judge=lambda context: NoFailures(context.space))),
     "with the chance of success": ("aligned", Portfolio),
 }
-"""Steps, each with the one it builds on."""
+"""Steps with the name of the step on which they build, by name."""

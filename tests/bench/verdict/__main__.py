@@ -16,22 +16,25 @@ RECORDED = Path(__file__).parents[2] / "data" / "noise"
 SLOWER = -0.01
 GAINS = (0.02, 0.03, 0.05)
 FOUND = 0.05
-"""The gain that must be found."""
+"""The true gain that must often be promoted, as a fraction of the time."""
 MOST_ALIKE, MOST_ALIKE_BOUND, MOST_SLOWER, LEAST_FASTER, LEAST_HEARD = 0.001, 0.002, 0.0002, 0.95, 0.80
-"""Limits: promotions of a kernel over itself, their upper 95 % limit if enough were drawn, promotions of a kernel that
-is 1 % slower; promotions of a true gain on a quiet machine, and on a busy one together with verdicts that it is
-too noisy."""
+"""Limits of rates.
+
+Maximums: promotions of a kernel over itself, their upper 95 % bound if enough confirmations were drawn, and promotions
+of a kernel that is 1 % slower. Minimums: promotions of a true gain on a quiet machine and, together with verdicts that
+the noise leaves open, on a busy machine.
+"""
 LEAST_DRAWN = 4_000
-"""Confirmations without a wrong promotion that bound their rate by `MOST_ALIKE_BOUND`."""
+"""Number of confirmations that bound the rate of false promotions by `MOST_ALIKE_BOUND` if none is promoted."""
 LEAST_COVERED, MOST_COVERED = 0.94, 0.97
 REWORK = 3.0
-"""Slowdown of the calls of a kernel that skips two thirds of its work when it must do all of it."""
+"""Factor by which calls of a kernel that skips two thirds of its work are slower if they must do all of it."""
 LEAST_SOUND, MOST_SKIPPING = 0.999, 0.001
-"""Limits of the rule `work`, on busy machines as well."""
+"""Limits of the rates at which the rule `work` is met, also on busy machines."""
 MOST_WORKED = 5_000
-"""Draws for the rule `work`, which takes longer."""
+"""Maximum number of draws for the rule `work`, whose draws take longer."""
 BUSY = "-busy"
-"""Recordings of overloaded machines: nothing may be promoted wrongly there either, but gains may be missed."""
+"""Recordings of overloaded machines, on which gains may be missed. The limits of false promotions are the same."""
 
 
 def main(arguments: list[str]) -> int:

@@ -17,10 +17,10 @@ from tests.bench.verdict.noise import Noise
 from workers.measure.checks.overwrite import USUAL_ROUNDS
 
 BLOCK = 10
-"""Rounds are drawn in runs of this length, so that noise longer than one round (drift, a neighbour) stays together."""
+"""Length of the blocks in which rounds are drawn, so that noise longer than a round (drift, other programs) is kept."""
 
 ALIKE = ("a1", "a2", "a3")
-"""Series of one kernel; their roles (challenger, challenger again, incumbent) are drawn."""
+"""Series of one kernel. Their roles (challenger, second series of the challenger, incumbent) are drawn."""
 
 Series = NDArray[np.float64]
 """Samples in µs of one series; shape (processes, rounds)."""

@@ -13,9 +13,11 @@ from evo.trial.outcome import CompileFailed, OverResources
 from workers.build import Artefact, Compiler, Resources, Unit
 
 MOST_CODE_BYTES, MOST_STACK_BYTES = 1 << 14, 1 << 12
-"""Ranges of more than a page each, so that lines, cache sets and pages all differ."""
+"""Ranges of the offsets. Each is larger than a page, so that cache lines, cache sets and pages differ."""
 _ENVIRONMENT = "OMP_LAYOUT"
-"""A variable that kernel processes inherit; the stack begins below the environment."""
+"""An environment variable that kernel processes inherit. Its length moves the stack, which begins below the
+environment.
+"""
 
 
 @dataclass(kw_only=True)

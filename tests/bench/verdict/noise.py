@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SERIES = {"a1": "a", "a2": "a", "a3": "a", "b1": "b", "b2": "b"}
-"""Series → kernel. Three series are of one kernel, to compare a kernel with itself."""
+"""Kernels by series. Three series are of one kernel, to compare a kernel with itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

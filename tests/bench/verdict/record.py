@@ -28,7 +28,7 @@ from workers.system.device_lock import exclusive
 from workers.system.scratch import scratch
 
 NEAR = 1.6
-"""Largest time of the second kernel relative to the default; the first one drawn within it is used."""
+"""Maximum time of the second kernel, relative to the default. The first drawn config below it is used."""
 
 
 class Recorder:

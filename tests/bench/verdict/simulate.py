@@ -19,7 +19,7 @@ from tests.bench.verdict.rates import Rate
 from workers.measure.checks.overwrite import LEAST_ROUNDS, MOST_ROUNDS, PATIENCE, USUAL_ROUNDS
 
 Roles = tuple[str, ...]
-"""Series in the roles of challenger, challenger again and incumbent."""
+"""Series in the roles of challenger, second series of the challenger, and incumbent."""
 
 
 @dataclass(frozen=True, kw_only=True)

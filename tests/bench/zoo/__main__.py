@@ -27,11 +27,12 @@ from tests.bench.zoo.row import HEADER, Results, Row
 from tests.bench.zoo.search import PARTING_S, Terms, searched
 
 COLD = ("softmax", "rmsnorm", "layernorm", "reduce", "transpose", "sdpa_decode", "swiglu", "rope", "cross_entropy")
-"""Families whose data comes from memory in a model; the others are timed hot."""
+"""Families that are timed with cold caches, because their data comes from memory in a model."""
 
 LEVEL, LEAST, MEAN, SHARE = 0.98, 0.9, 1.2, 0.95
-"""Goals: level with the fastest baseline, the least ratio of any call, the geometric mean, and the share of calls at
-least level."""
+"""Goals: ratio that counts as equally fast, minimum ratio of a call, geometric mean, and fraction of calls that are at
+least equally fast.
+"""
 
 ON_CPU = {"call": [
     {"name": "softmax-odd", "family": "softmax", "problem": {"rows": 256, "cols": 1003}},
@@ -44,7 +45,7 @@ ON_CPU = {"call": [
     {"name": "decode", "family": "sdpa_decode", "problem": {"H": 8, "KV": 2, "S": 1024, "D": 64}},
     {"name": "linear", "family": "gemm", "problem": {"M": 64, "N": 512, "K": 512, "b_layout": "nk"}},
 ]}  # fmt: skip
-"""The zoo in small, for a CPU."""
+"""Smaller calls for a CPU."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

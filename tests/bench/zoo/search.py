@@ -19,10 +19,10 @@ QUICK_POLICY = {**POLICY, "confirming_share": 1e-6}
 """Policies of searches with and without a confirmation."""
 
 STARTING_S = 15.0
-"""Seconds that a search's service, worker and devices take to start; they do not count as searching."""
+"""Seconds in which service, worker and devices of a search start. They are not part of the duration of the search."""
 
 PARTING_S = 20.0
-"""Seconds that a cancelled search has for its report."""
+"""Seconds that a cancelled search has to print its report."""
 
 _VIEW = TypeAdapter(SearchView)
 
