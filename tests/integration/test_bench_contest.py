@@ -118,7 +118,8 @@ def test_grid_benchmark_compares_the_champion_with_a_changed_config(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), [("UNROLL", "'UNROLL' is not of the form NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")]
+    ("change", "said"),
+    [("UNROLL", "'UNROLL' is not of the form NAME=VALUE"), ("UNROLL=3", "UNROLL"), ("NONE=1", "NONE")],
 )
 def test_grid_benchmark_refuses_an_invalid_change(
     stored_champion: Path, change: str, said: str, capsys: pytest.CaptureFixture[str]
