@@ -1,4 +1,4 @@
-"""Claims jobs for one device in advance, and loads the families of the jobs."""
+"""Requests jobs for one device in advance, and loads the families of the jobs."""
 
 import threading
 import time
@@ -17,21 +17,21 @@ from workers.daemon.idle_clock import IdleClock
 from workers.delivery.outbox import Outbox
 
 POLL_S = 2.0
-"""Maximum seconds that a request for work waits. An idle slot needs up to this time to stop."""
+"""Maximum seconds that a request for jobs waits for the service. An idle slot needs up to this time to stop."""
 
 UNABLE_S = 30.0
-"""Seconds for which a search is excluded if this machine lacks its family. A user may repair the family meanwhile."""
+"""Seconds for which no jobs of a search are requested after its family was found missing. A user may add the family."""
 
 _LOG = structlog.get_logger()
 
 
 class Held:
-    """Held and revoked leases. Several threads may use one object.
+    """Leases of a worker, including those that the service has revoked. Thread-safe.
 
     A lease is identified by its id and token, because a restored or new database may assign an id again.
 
     Attributes:
-        drain: True if the service has told the worker that it grants no more jobs.
+        drain: True if the service will grant no more jobs to this worker.
         closing: True if the worker requests no more jobs because it will end.
     """
 
@@ -52,7 +52,7 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark leases as revoked by the service. Return the ids of the revoked leases that the worker holds."""
+        """Mark the leases of these attempts as revoked. Return the ids of those that the worker holds."""
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]
@@ -93,13 +93,12 @@ class WorkerContext:
 
 
 class Claims:
-    """Requests jobs for one device, in the background while the device is busy. Only the thread of the slot may use
-    this object.
+    """Requests jobs for one device, in the background while the device is busy. Only the slot's thread may use it.
 
     Args:
-        meter: idle clock of the slot. Time in which the service has no work is not counted as idle time.
+        meter: idle clock of the slot. Waiting for the service does not count as idle time if it has no jobs.
         release: function that returns a lease to the service without counting a failure of the job.
-        unfit: function that returns a lease to the service because this machine cannot do the job.
+        unfit: function that returns a lease to the service because this machine cannot execute the job.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class Claims:
         self._asked: Future[Leases] | None = None
 
     def ask(self, count: int, *, wait_s: float = POLL_S) -> list[tuple[Lease, Assignment]]:
-        """Return up to `count` jobs. Wait up to `wait_s` seconds for the first."""
+        """Return up to `count` jobs. Wait up to `wait_s` seconds for the first job."""
         before_s = self._meter.still_s
         reply = self._request(count, wait_s)
         asked_s = self._meter.still_s - before_s
@@ -130,7 +129,7 @@ class Claims:
         return self._assigned(reply.leases)
 
     def ask_ahead(self, count: int) -> None:
-        """Request jobs in the background, unless a request is pending. `collect` returns the jobs."""
+        """Request jobs in the background, unless such a request is pending. `collect` returns the jobs."""
         if self._asked is None:
             self._asked = self._pool.submit(self._request, count, 0.0)
 
@@ -144,7 +143,7 @@ class Claims:
         return self._assigned(asked.result().leases)
 
     def close(self) -> None:
-        """Request no more jobs. Leases that are granted meanwhile are given back when the worker leaves."""
+        """Request no more jobs. The worker returns leases that are granted meanwhile when it deregisters."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _request(self, count: int, wait_s: float) -> Leases:
@@ -161,7 +160,7 @@ class Claims:
                 unable=[search_id for search_id, until_s in self._unable.items() if time.monotonic() < until_s],
             )
         except NotFound:
-            if not context.stopping.is_set():  # otherwise the worker has left already
+            if not context.stopping.is_set():  # a worker that stops has already returned its leases
                 context.register()
             return Leases()
         context.held.drain = reply.drain
@@ -186,19 +185,19 @@ class Claims:
         return assigned
 
     def _incumbent(self, lease: Lease) -> Copy | None:
-        """Return the family of a confirmation's incumbent if it is another variant, else None."""
+        """Return the family of a confirmation's incumbent if it is a different variant, else None."""
         family = lease.job.incumbent_family if isinstance(lease.job, Confirm) else None
         return None if family is None else self._context.families.get(family)
 
     def _leave_out(self, search_id: int, reason: str) -> None:
-        """Exclude a search from requests for `UNABLE_S` seconds."""
+        """Request no jobs of a search for `UNABLE_S` seconds."""
         _LOG.warning("search.unable", search=search_id, reason=reason)
         now_s = time.monotonic()
         self._unable = {each: until_s for each, until_s in self._unable.items() if until_s > now_s}
         self._unable[search_id] = now_s + UNABLE_S
 
     def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
-        """Return the assignment of a search, which all its leases share."""
+        """Return the assignment for a lease. Leases of the same search share it."""
         key = lease.terms.key
         if key not in self._assignments:
             self._assignments = {key: Assignment(terms=lease.terms, copy=copy)}

@@ -1,4 +1,4 @@
-"""The worker of a machine. It registers the devices, runs a slot for each device, and renews leases."""
+"""The worker of a machine: registers the devices, runs a slot for each device, and renews leases."""
 
 import contextlib
 import signal
@@ -34,11 +34,11 @@ from workers.system.backoff import Backoff
 from workers.system.scratch import scratch, sweep_scratch
 
 BEAT_S = 5.0
-"""Maximum seconds between heartbeats. The answers to heartbeats list cancelled leases."""
+"""Maximum seconds between heartbeats. The service's replies list revoked leases."""
 _TICK_S = 0.25
 
 STARTING_S = 10.0
-"""Seconds after the start during which a worker checks every `LOOK_S` seconds whether the service answers."""
+"""For this many seconds after its start, a worker tries every `LOOK_S` seconds to reach the service."""
 
 LOOK_S = 0.05
 
@@ -59,14 +59,15 @@ class Settings:
 
     Attributes:
         url: URL of the service.
-        token: worker token or join token. A join token is exchanged for a worker token, and the worker token is stored
-            in `data`.
+        token: worker token or join token. A join token is exchanged for a worker token, which is stored in `data`.
         data: folder for the worker's id and undelivered results.
-        cache: cache folder for binaries and expected outputs. The folder may be deleted.
+        cache: cache folder for binaries and expected outputs, which may be deleted.
         kinds: device kinds to offer.
-        worker_id: id of the worker. If None, the id stored in `data` is used.
-        exit_when_idle_s, drain_after_s: see `workers.daemon.idle_clock.Ending`.
-        replay_scale: see `workers.jobs.replayed.Replay`.
+        worker_id: id of the worker. If None, the id that is stored in `data` is used.
+        name: name of the worker on the pages, or None.
+        exit_when_idle_s: idle seconds after which the worker ends, or None.
+        drain_after_s: age in seconds at which the worker requests no more jobs, or None.
+        replay_scale: seconds to sleep per second of a recorded evaluation.
     """
 
     url: str
@@ -82,7 +83,7 @@ class Settings:
 
 
 def serve(settings: Settings, *, stopping: threading.Event | None = None) -> None:
-    """Run a worker until the process gets SIGTERM or SIGINT, or until `stopping` is set.
+    """Run a worker until the process gets SIGTERM or SIGINT, `stopping` is set, or the worker ends (see `Settings`).
 
     Raises:
         NoDevice: there is no usable device.
@@ -96,7 +97,7 @@ def serve(settings: Settings, *, stopping: threading.Event | None = None) -> Non
 
 
 def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> Client:
-    """Return a client with the token of the worker. A join token is exchanged when the service can be reached."""
+    """Return a client with the worker's token. Wait for the service if a join token must be exchanged."""
     kept = settings.data / f"{worker_id}.token"
 
     def pause(seconds: float) -> None:
@@ -106,7 +107,7 @@ def _admitted(settings: Settings, worker_id: str, stopping: threading.Event) -> 
         with Client(settings.url, token=settings.token) as first:
             try:
                 token = own_token(settings.token, kept, lambda: first.join(worker_id, name=settings.name))
-                return Client(settings.url, token=token, sleep=pause)  # the pause ends when the worker stops
+                return Client(settings.url, token=token, sleep=pause)  # pauses end when the worker stops
             except ServiceUnreachable as error:
                 if stopping.wait(PAUSE_S):
                     raise
@@ -123,14 +124,14 @@ def discover(kinds: Sequence[DeviceKind], cache: Path) -> list[Device]:
         devices = list(chain.from_iterable(pool.map(lambda kind: _of_kind(kind, cache), kinds)))
     if not devices:
         raise NoDevice(
-            f"no device of kind {', '.join(kinds)} was found: cpu needs a C compiler (gcc, clang, or the extra "
-            "`cpu-compiler`), cuda an NVIDIA driver and the extra `cuda12` or `cuda13`; `kernel-evo doctor` says more"
+            f"no device of kind {', '.join(kinds)} was found; cpu needs a C compiler (gcc, clang, or the extra "
+            "`cpu-compiler`), cuda an NVIDIA driver and the extra `cuda12` or `cuda13`; see `kernel-evo doctor`"
         )
     return devices
 
 
 def _of_kind(kind: DeviceKind, cache: Path) -> list[Device]:
-    """Return the devices of one kind. The result is empty if its package is not installed."""
+    """Return the devices of one kind, or an empty list if the package of the kind is not installed."""
     with contextlib.suppress(ModuleNotFoundError):
         return driver(kind).discover(cache)
     return []
@@ -163,7 +164,7 @@ class Worker:
         self._away = Backoff(stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
 
     def run(self) -> None:
-        """Register, run the slots until the worker stops, and return the held leases to the service.
+        """Register the worker, run its slots until it stops, and return the held leases to the service.
 
         Raises:
             EvoError: the service refuses this worker.
@@ -189,7 +190,7 @@ class Worker:
         self._leave()  # again, for leases that were granted meanwhile
 
     def _run_slots(self) -> None:
-        """Run the slots until the worker is stopped. An unexpected failure also stops them."""
+        """Run the slots until the worker stops."""
         threads = [threading.Thread(target=self._guard, args=(slot,), name=slot.device.uuid) for slot in self._slots]
         for thread in threads:
             thread.start()
@@ -204,7 +205,7 @@ class Worker:
                 thread.join()
 
     def _watch(self) -> None:
-        """Send heartbeats until the worker is stopped, or ends because it is idle or old."""
+        """Send heartbeats until the worker stops. Stop it if it has been idle or running for too long."""
         context, beaten_s = self._context, time.monotonic()
         while not context.stopping.wait(_TICK_S):
             now_s = time.monotonic()
@@ -250,11 +251,10 @@ class Worker:
         _LOG.info("worker.registered", worker=self._context.worker_id, devices=[each.model for each in self._devices])
 
     def _register_when_there(self) -> None:
-        """Register the worker. If the service cannot be reached yet, wait for it.
+        """Register the worker. Wait until the service can be reached.
 
         Results of an earlier process are delivered first, because the registration ends all earlier leases of the
-        worker. During the first `STARTING_S` seconds, the worker checks often whether the service answers, because both
-        may start together.
+        worker. The first attempts follow each other quickly, because worker and service may start together.
         """
         soon_s = time.monotonic() + STARTING_S
         while not self._context.client.answers() and time.monotonic() < soon_s:
@@ -270,7 +270,7 @@ class Worker:
             self._away.wait()
 
     def _leave(self) -> None:
-        """Deliver remaining results and sign off, which gives held leases back. If that fails, the leases expire."""
+        """Deliver remaining results and deregister, which returns held leases. If this fails, the leases expire."""
         try:
             self._context.outbox.flush()
             self._context.client.leave(self._context.worker_id, incarnation=self._context.incarnation)
@@ -282,7 +282,7 @@ class Worker:
         return min(BEAT_S, third)
 
     def _attempts(self) -> list[int]:
-        """Return the attempts whose leases must be renewed: held jobs, and undelivered results."""
+        """Return the ids of attempts whose leases must be renewed: those of held jobs and of undelivered results."""
         attempts = [lease.attempt_id for lease in self._context.held.leases]
         return list(dict.fromkeys([*attempts, *self._context.outbox.waiting]))
 
@@ -333,7 +333,7 @@ def _owning_the_process(stopping: threading.Event) -> Iterator[None]:
 
 
 def _end_children() -> None:
-    """Kill remaining child processes, whose results are no longer needed."""
+    """Kill the remaining child processes."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()

@@ -1,8 +1,7 @@
-"""Health of a device. A device counts as faulty only if a known-good kernel fails on it.
+"""Decides when a device must be quarantined, i.e. when it gets no jobs until a person clears it.
 
-A crash of a candidate does not count against the device if the known-good kernel succeeds afterwards, because searches
-of difficult kernels have dozens of crashes. A person must inspect the device if the known-good kernel fails after
-`MOST_CANDIDATES` different candidates, or `MOST_TESTS` times in a row.
+Only failures of a known-good kernel count, because searches of difficult kernels have dozens of crashes. A device is
+quarantined if the known-good kernel fails after `MOST_CANDIDATES` different candidates, or `MOST_TESTS` times in a row.
 """
 
 MOST_CANDIDATES = 3
@@ -10,14 +9,14 @@ MOST_TESTS = 3
 
 
 class Health:
-    """Counts the faults of one device."""
+    """Counts the failures of the known-good kernel on one device."""
 
     def __init__(self) -> None:
         self._candidates: dict[str, str] = {}
         self._in_a_row = 0
 
     def failed(self, candidate: str, reason: str) -> None:
-        """Record that the known-good kernel failed before or after this candidate."""
+        """Record that the known-good kernel failed before or after `candidate`."""
         self._candidates.pop(candidate, None)
         self._candidates[candidate] = reason
         self._in_a_row += 1
@@ -33,7 +32,7 @@ class Health:
 
     @property
     def verdict(self) -> str | None:
-        """Return why the device must be quarantined, or None if it need not be."""
+        """Return the reason why the device must be quarantined, or None."""
         last = next(reversed(self._candidates.values()), "")
         if len(self._candidates) >= MOST_CANDIDATES:
             return f"a known kernel failed after {len(self._candidates)} different candidates; last failure: {last}"

@@ -1,6 +1,4 @@
-"""Identity of a worker, which consists of an id and a token. The id survives restarts, so that the worker finds its old
-leases.
-"""
+"""Stores the id and the token of a worker, so that a restarted worker finds its earlier leases."""
 
 import fcntl
 import json
@@ -15,19 +13,19 @@ from evo.messages.access import IssuedToken
 
 
 class IdentityError(EvoError, OSError):
-    """The worker's data folder cannot be used."""
+    """The worker's data folder cannot be written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A worker id. It is reserved for this process while `descriptor` is open."""
+    """A worker id, which is reserved for this process while the file `descriptor` is open."""
 
     worker_id: str
     descriptor: int
 
 
 def claim_identity(folder: Path) -> Identity:
-    """Reserve the first id in `folder` that no running worker uses. If all ids are in use, create an id.
+    """Reserve the first id in `folder` that no running worker uses, or else create an id.
 
     Raises:
         IdentityError: the folder cannot be written.
@@ -39,7 +37,7 @@ def claim_identity(folder: Path) -> Identity:
             number += 1
     except OSError as error:
         raise IdentityError(
-            f"the worker's folder {folder} cannot be used ({error.strerror}); name another with --data, or give an --id"
+            f"the worker's folder {folder} cannot be used ({error.strerror}); choose another with --data, or set --id"
         ) from None
     return identity
 
@@ -62,27 +60,29 @@ JOIN_PREFIX = "kej_"
 
 
 class NotKept(EvoError, OSError):
-    """The token could not be stored, so the join token was not exchanged."""
+    """The worker token cannot be stored, so the join token was not exchanged."""
 
 
 def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) -> str | None:
     """Return the token that the worker uses.
 
     Args:
-        given: worker token or join token from the settings. The same join token may be given at every start.
-        kept: file for the worker token that was received for a join token.
-        join: function that exchanges the join token.
+        given: worker token or join token from the settings, or None. The same join token may be given at every start.
+        kept: file in which the worker token is stored.
+        join: function that exchanges the join token for a worker token.
 
     Raises:
         NotKept: the file cannot be written.
-        AccessDenied, Conflict, ServiceUnreachable: raised by `join`.
+        AccessDenied: the service rejects the join token.
+        Conflict: the join token cannot be exchanged.
+        ServiceUnreachable: the service cannot be reached.
     """
     if given is None or not given.startswith(JOIN_PREFIX):
         return given
     if (token := _read(kept, given)) is not None:
         return token
     trial = kept.with_name(f"{kept.name}.trial")
-    _write(trial, given, "")  # tested before the join token is used; keeps the stored token
+    _write(trial, given, "")  # checks that the file can be written before the join token is used
     trial.unlink()
     token = join().secret
     _write(kept, given, token)
@@ -90,7 +90,7 @@ def own_token(given: str | None, kept: Path, join: Callable[[], IssuedToken]) ->
 
 
 def _read(kept: Path, token: str) -> str | None:
-    """Return the stored token that was received for this join token, or None if no token is stored."""
+    """Return the stored worker token that was received for this join token, or None."""
     try:
         document = json.loads(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -108,7 +108,7 @@ def _write(kept: Path, join_token: str, token: str) -> None:
             json.dump({"join": _name(join_token), "token": token}, file)
         draft.replace(kept)
     except OSError as error:
-        raise NotKept(f"{kept} cannot be written ({error.strerror}); name another folder with --data") from error
+        raise NotKept(f"{kept} cannot be written ({error.strerror}); choose another folder with --data") from error
 
 
 def _name(join_token: str) -> str:

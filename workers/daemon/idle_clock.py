@@ -1,6 +1,4 @@
-"""Measures the idle time of slots, and ends workers that are idle or old. This saves money on machines that are paid by
-the hour.
-"""
+"""Measures the idle time of slots, and decides when a worker ends because it is idle, e.g. on a rented machine."""
 
 import threading
 import time
@@ -10,10 +8,10 @@ from dataclasses import dataclass, field
 
 
 class IdleClock:
-    """Counts the seconds in which a slot neither builds nor executes a job. Several threads may use one clock.
+    """Counts the seconds in which a slot neither builds nor executes a job. Thread-safe.
 
     Args:
-        clock: monotonic clock, in seconds.
+        clock: function that returns the time of a monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,7 +23,7 @@ class IdleClock:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Mark the block as time in which a job is built or executed."""
+        """Count the time of the block as working time."""
         self._change(1)
         try:
             yield
@@ -39,14 +37,14 @@ class IdleClock:
         return self._still_s
 
     def take(self) -> float:
-        """Return the idle seconds, and reset them to 0."""
+        """Return the idle seconds since the last call of this method, and reset them to 0."""
         with self._lock:
             self._settle()
             taken_s, self._still_s = self._still_s, 0.0
         return taken_s
 
     def excuse(self, seconds: float) -> None:
-        """Subtract seconds in which no work was available."""
+        """Subtract seconds in which no jobs were available."""
         with self._lock:
             self._settle()
             self._still_s = max(0.0, self._still_s - seconds)
@@ -65,13 +63,13 @@ class IdleClock:
 
 @dataclass(kw_only=True)
 class Ending:
-    """Decides when a worker ends. All times are seconds on the monotonic clock.
+    """Decides when a worker ends.
 
     Attributes:
-        begun_s: time at which the worker started.
-        idle_s: idle seconds after which the worker ends. None if there is no limit.
-        drain_after_s: age of the worker in seconds at which it stops requesting jobs. The worker ends when its held
-            jobs are done. None if there is no limit.
+        begun_s: time on the monotonic clock at which the worker started.
+        idle_s: idle seconds after which the worker ends, or None if there is no limit.
+        drain_after_s: age of the worker in seconds at which it requests no more jobs, or None if there is no limit. The
+            worker then ends when its jobs are done.
     """
 
     begun_s: float
@@ -96,7 +94,7 @@ class Ending:
             self._worked_s = now_s
             return None
         if self.closing(now_s):
-            return "its time is over"
+            return "its running time is over"
         if self.idle_s is not None and now_s - self._worked_s >= self.idle_s:
             return f"there was no work for {self.idle_s:g} s"
         return None

@@ -1,4 +1,4 @@
-"""Jobs of a slot between claim and device. They are built in parallel, and executed one at a time."""
+"""Jobs of a slot that are built or wait for the device. Builds run in parallel."""
 
 import time
 from collections import deque
@@ -15,31 +15,31 @@ from workers.jobs.evaluation import Performer, Preparation
 from workers.system import machine
 
 FEW_CORES = 4
-"""Number of cores below which a compiler on another core disturbs measurements."""
+"""Number of cores below which a compiler disturbs measurements on the CPU."""
 
 PORTIONS = 8
-"""Number of requests that fill the pipeline. The jobs of a larger request would wait until all are proposed."""
+"""Number of requests that fill an empty pipeline. Jobs of larger requests would wait until all of them are proposed."""
 
 MOST_JOBS = 64
-"""Maximum number of jobs that a slot holds, equal to the limit of one request."""
+"""Maximum number of jobs that a slot holds. It equals the maximum of one request."""
 
 _LOOK_S = 0.25
 """Seconds between two checks of whether a build is still needed."""
 
 LEAST_JOBS = 4
 ENOUGH = 6
-"""Number of built jobs above which the pipeline holds more than the device needs."""
+"""Number of built jobs above which the pipeline shrinks, because it holds more jobs than the device needs."""
 
 DEEPER, SHALLOWER = 2, 1
-"""Number of jobs by which the pipeline grows after the device waited for a job, and number by which it shrinks while
-too many built jobs wait. In a simulation of 15 compilers of 0.5 s and trials of 0.14 s, 8 jobs are held and the device
-is idle for 1 %.
+"""Number of jobs by which the pipeline grows after the device waited for a job, and by which it shrinks while too many
+built jobs wait. In a simulation with 15 compilers that take 0.5 s and trials that take 0.14 s, the pipeline holds 8
+jobs, and the device is idle for 1 % of the time.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Result of a build, with its start and end on the monotonic clock."""
+    """Result of a build, with the times of its start and end on the monotonic clock in seconds."""
 
     built: Preparation
     begun_s: float
@@ -48,11 +48,12 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """A lease whose job waits for the device.
+    """A lease whose job is built or waits for the device.
 
     Attributes:
-        claimed_s: time of the claim, on the monotonic clock.
-        share_s: share of this job in the idle time before the claim, in seconds.
+        claimed_s: time of the claim on the monotonic clock in seconds.
+        share_s: idle seconds of the slot before the claim, divided by the number of claimed jobs.
+        building: result of the build, once it has ended.
     """
 
     lease: Lease
@@ -65,17 +66,17 @@ class Pending:
 class Pipeline:
     """Builds jobs in advance, unless that would disturb measurements.
 
-    On a CPU with few cores, jobs are processed in batches. All jobs of a batch are built, and then executed while no
-    compiler runs. On all other devices, jobs are built during measurements. If such a device is a CPU, the compilers
-    avoid the core that measures.
+    On a CPU with few cores, jobs are processed in batches: all jobs of a batch are built, and then executed while no
+    compiler runs. On other devices, jobs are built during measurements. If the device is a CPU, compilers do not use
+    the core that measures.
 
     On a recorded space, the pipeline holds one job at a time, because the order of trials must not depend on timing.
-    The first candidate of a search is executed before the baselines of the search, so that users see a first time
-    early. The pipeline holds only enough jobs to keep the device busy, because the strategy proposes a config with all
-    results that it has at that time.
+    The first candidate of a search is executed before the search's baselines, so that users see a time early. The
+    pipeline holds only enough jobs to keep the device busy, because configs that are proposed later are based on more
+    results.
 
     Args:
-        meter: idle clock of the slot. Builds count as working time.
+        meter: idle clock of the slot, which counts builds as working time.
 
     Attributes:
         in_order: True if each job is reported before the next job is requested.
@@ -103,14 +104,14 @@ class Pipeline:
 
     @property
     def room(self) -> int:
-        """Return the number of jobs to request now."""
+        """Number of jobs to request now."""
         if self._batches and self._queue:
             return 0
         room = self._most - len(self._queue)
         return room if PORTIONS * room >= self._most else 0
 
     def add(self, leases: Sequence[tuple[Lease, Assignment]]) -> None:
-        """Start to build the jobs of one claim."""
+        """Start the builds of the jobs of one claim."""
         claimed_s, still_s = time.monotonic(), self._meter.take() if leases else 0.0
         for lease, work in leases:
             building = self._pool.submit(self._build, lease, work)
@@ -120,9 +121,9 @@ class Pipeline:
             self._queue.append(pending)
 
     def next(self, stopped: Callable[[], bool] = lambda: False) -> Pending | None:
-        """Wait until a job is built, and return this job. The pipeline must not be empty.
+        """Wait until a job is built, remove it from the pipeline, and return it. The pipeline must not be empty.
 
-        Return None if `stopped` returns True.
+        Return None as soon as `stopped` returns True.
         """
         eligible = self._eligible()
         futures = [pending.building for pending in (self._queue if self._batches else eligible)]
@@ -167,7 +168,7 @@ class Pipeline:
         return left
 
     def close(self) -> None:
-        """Start no further builds. Running builds are not waited for."""
+        """Start no more builds. Do not wait for running builds."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _build(self, lease: Lease, work: Assignment) -> Prepared:
@@ -196,7 +197,8 @@ class Performed:
         """Return the report with the duration of every stage.
 
         Args:
-            begun_s, ended_s: time on the monotonic clock at which the execution of the job began and ended.
+            begun_s: time on the monotonic clock in seconds at which the execution of the job began.
+            ended_s: time at which the execution ended.
             still_s: idle seconds of the slot since the previous job.
         """
         stages = self.report.stages

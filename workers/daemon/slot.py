@@ -1,4 +1,4 @@
-"""The slot of one device claims jobs, executes them one at a time, and reports their results."""
+"""The slot of one device: claims jobs, executes them one at a time, and reports their results."""
 
 import threading
 import time
@@ -33,19 +33,19 @@ PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 """Minimum and maximum pause in seconds while the service is unavailable, or after a job failed on this machine."""
 
 MEND_S, LONGEST_MEND_S = 5.0, 60.0
-"""Minimum and maximum pause in seconds before a device is tried again on which a known-good kernel failed."""
+"""Minimum and maximum pause in seconds after a known-good kernel failed on the device."""
 
 MOST_BROKEN = 1000
-"""Maximum number of jobs whose failures are counted. If counts are dropped, jobs are tried more often."""
+"""Maximum number of jobs whose failures are counted. Counts of older jobs are forgotten."""
 
 LONGEST_REASON = 2_000
 """Maximum number of characters of a reason that the service accepts."""
 
 FEW_JOBS = 2
-"""Number of jobs requested first after an idle time: the baselines and the first candidate of a new search."""
+"""Number of jobs in the first request after an idle time: the baselines and the first candidate of a new search."""
 
 MAX_BREAKS = 3
-"""Number of failures of a job on this worker, without faults of its candidate, after which the job is reported as
+"""Number of failures of a job on this worker, none of them the candidate's fault, after which the job is reported as
 failed.
 """
 
@@ -53,9 +53,9 @@ _LOG = structlog.get_logger()
 
 
 class Slot:
-    """Runs the jobs of one device, one at a time. It claims a job, executes it, and reports the result.
+    """Runs the jobs of one device, one at a time: claims a job, executes it, and reports the result.
 
-    `run` occupies a thread of its own. All other methods may be called from other threads.
+    `run` needs its own thread. The other methods may be called from any thread.
 
     Args:
         status: text with the current step of a long job. The `Performer` that executes the job writes it.
@@ -87,7 +87,7 @@ class Slot:
         self._idle = True
 
     def run(self) -> None:
-        """Execute jobs until the worker stops. Leases that are still held are then returned to the service."""
+        """Execute jobs until the worker stops. Then return the held leases to the service."""
         stopping = self._context.stopping
         try:
             while not stopping.is_set():
@@ -112,7 +112,7 @@ class Slot:
                 self._performer.interrupt()
 
     def interrupt(self) -> None:
-        """Stop the current job. If the worker is stopping, its lease is given back."""
+        """Stop the current job."""
         with self._lock:
             self._performer.interrupt()
 
@@ -129,7 +129,11 @@ class Slot:
         )
 
     def acknowledge(self, report: SlotReport, *, set_aside: bool) -> None:
-        """Apply the service's answer to `report`. Only the service can clear a quarantined device."""
+        """Apply the service's reply to `report`.
+
+        Args:
+            set_aside: True if the service keeps the device in quarantine.
+        """
         if self._fault is None or report.fault is not None:
             self._set_aside, self._fault = set_aside, None
 
@@ -155,8 +159,8 @@ class Slot:
     def _ask(self) -> None:
         """Request jobs from the service, and add them to the pipeline.
 
-        After an idle time, only a few jobs are requested first, because the service takes a second to propose many
-        trials of a new search.
+        The first request after an idle time is for few jobs, because proposing many trials of a new search takes a
+        second.
         """
         few, self._idle = self._idle, False
         self._add(self._claims.ask(min(FEW_JOBS, self._pipeline.room) if few else self._pipeline.room))
@@ -177,7 +181,7 @@ class Slot:
         self._pipeline.add(leases)
 
     def _stand_aside(self) -> None:
-        """Hold no leases while the device is quarantined."""
+        """Return all leases while the device is quarantined, and wait."""
         if self._doing[0] != "quarantined":
             _LOG.error("device.set_aside", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
         self._doing = ("quarantined", None)
@@ -189,7 +193,7 @@ class Slot:
         self._meter.take()
 
     def _finish(self, pending: Pending) -> None:
-        """Execute a built job, and queue its result for delivery. Failures do not end the slot."""
+        """Execute a built job, and queue its result for delivery. If this fails, return the lease."""
         lease = pending.lease
         built: Preparation = {}
         try:
@@ -208,7 +212,7 @@ class Slot:
             self._broken(lease, str(error))
         except Exception as error:  # noqa: BLE001 - a bug must neither end the worker nor count as a fault of the candidate
             if is_exhaustion(error):
-                self._exhausted(lease, f"this machine cannot work: free some disk space: {error}")
+                self._exhausted(lease, f"free disk space on this machine: {error}")
                 return
             _LOG.exception("job.broken", attempt=lease.attempt_id)
             self._broken(lease, f"{type(error).__name__}: {error}")
@@ -235,7 +239,7 @@ class Slot:
         with exclusive(self.device.uuid, unwanted=unwanted, on_busy=self._busy) as lock_s, self._performing(lease):
             report = self._performer.perform(pending.work, lease.job, built)
             if doubtful(report) and not unwanted():
-                self._doing = ("testing", "a known kernel must succeed, since a candidate crashed")
+                self._doing = ("testing", "a known kernel must succeed, because a candidate crashed")
                 begun_s = time.monotonic()
                 with suppress(TroubleError):  # a fault of the family
                     self._performer.prove(pending.work)
@@ -250,9 +254,7 @@ class Slot:
         self._doing = ("waiting", f"{who} holds the device")
 
     def _duplicate(self, lease: Lease, built: Preparation) -> Performed | None:
-        """Return the report of an earlier trial with the same binary, adapted to this lease, or None if
-        there is none.
-        """
+        """Return a report for this lease from an earlier trial with the same binary, or None if there is none."""
         mine = built.get("candidate")
         if mine is None or mine.digest is None:
             return None
@@ -281,14 +283,14 @@ class Slot:
     # Leases without a result
 
     def _drop(self, lease: Lease) -> None:
-        """Drop a lease without a result. Give it back to the service unless the service revoked it."""
+        """Drop a lease that has no result, and return it to the service, unless the service revoked it."""
         if self._context.held.revoked(lease):
             self._context.held.drop(lease)
         else:
             self._release(lease, "the worker ends")
 
     def _mistrust(self, lease: Lease, reason: str) -> None:
-        """Give a job back after a device fault. The device must pass the known-good kernel before the next job."""
+        """Return a job after a fault of the device. Before the next job, a known-good kernel must succeed."""
         self._health.failed(job_of(lease), reason)
         self._fault = self._health.verdict
         self._release(lease, reason)
@@ -299,7 +301,7 @@ class Slot:
         self._meter.take()
 
     def _exhausted(self, lease: Lease, reason: str) -> None:
-        """Give a job back because the disk is full, and wait. This does not count against the candidate."""
+        """Return a job because the disk is full, and wait. This is not a failure of the job."""
         _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
         self._release(lease, reason)
         self._give_back(reason)
@@ -308,7 +310,7 @@ class Slot:
         self._meter.take()
 
     def _broken(self, lease: Lease, reason: str) -> None:
-        """Give a failed job back to the service. After repeated failures, report the job as failed."""
+        """Return a job that failed on this machine. After `MAX_BREAKS` failures, report the job as failed."""
         job = job_of(lease)
         if len(self._breaks) >= MOST_BROKEN:
             self._breaks.clear()
@@ -326,11 +328,10 @@ class Slot:
             self._release(pending.lease, reason)
 
     def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
-        """Return a lease to the service. A stopping worker does nothing here, because it returns all leases when it
-        ends.
+        """Return a lease to the service, unless the worker stops, because it then returns all leases at once.
 
         Args:
-            unfit: True if this machine cannot do any job of the search.
+            unfit: True if this machine cannot execute any job of the search.
         """
         self._context.held.drop(lease)
         if self._context.stopping.is_set():

@@ -1,4 +1,4 @@
-"""Delivers results to the service in batches, with the artefacts that the service does not have."""
+"""Delivers results to the service in batches, with the artefacts that the service lacks."""
 
 import hashlib
 import threading
@@ -19,29 +19,29 @@ from workers.delivery.spool import Parcel, Spool
 from workers.system.backoff import Backoff
 
 MOST_AT_ONCE = 32
-"""Maximum number of parcels in one request."""
+"""Maximum number of results in one request."""
 
 MOST_ENCLOSED_BYTES = 4 << 20
-"""Maximum size of artefacts in one request. Further artefacts are uploaded by separate requests before it."""
+"""Maximum size in bytes of artefacts in one request. Further artefacts are uploaded before, in separate requests."""
 
 MOST_TRIES = 5
-"""Number of failures of the service on one result after which it is set aside, so that others are delivered."""
+"""Number of attempts to deliver a result after which it is set aside if the service always fails."""
 
 MOST_REFUSALS = 3
-"""Number of refused results of one attempt after which it is reported as failed, because repeating is useless."""
+"""Number of times that the service may refuse the result of an attempt. The job is then reported as failed."""
 
 MOST_FOLLOWED = 1000
-"""Maximum number of attempts whose refusals are counted."""
+"""Maximum number of attempts whose refused results are counted."""
 
 MOST_REMEMBERED = 100_000
-"""Maximum number of remembered digests of uploaded artefacts. Forgetting one costs an unnecessary upload."""
+"""Maximum number of remembered digests of uploaded artefacts. A forgotten artefact is uploaded again."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 _LOG = structlog.get_logger()
 
 
 def digest_of(content: bytes) -> str:
-    """Return the digest of content in the artefact store."""
+    """Return the digest under which the service stores an artefact."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -49,7 +49,7 @@ class Outbox:
     """Stores every result on disk until the service has accepted or refused it. A background thread delivers results.
 
     Attributes:
-        stuck: True if the service accepts no results now. The worker then requests no more jobs.
+        stuck: True if the service currently accepts no results. The worker then requests no jobs.
     """
 
     def __init__(self, client: Client, folder: Path) -> None:
@@ -75,23 +75,23 @@ class Outbox:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why results are only in memory. None if they are on disk."""
+        """Reason why results cannot be stored on disk, or None."""
         return self._spool.trouble
 
     def start(self) -> None:
-        """Start the background delivery."""
+        """Start the delivery in a background thread."""
         self._thread = threading.Thread(target=self._run, name="courier")
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the background delivery. Undelivered results stay on disk for the next process."""
+        """Stop the delivery. Undelivered results stay on disk for the next process."""
         self._closing.set()
         self._due.set()
         if self._thread is not None:
             self._thread.join()
 
     def post(self, parcel: Parcel) -> None:
-        """Store a result, and queue it for delivery. This does not wait for the delivery."""
+        """Store a result, and queue it for delivery, without waiting for the delivery."""
         fresh = {digest: content for digest, content in parcel.contents.items() if digest not in self._stored}
         self._spool.keep(replace(parcel, contents=fresh))
         with self._lock:
@@ -127,7 +127,7 @@ class Outbox:
     def _delivered(self) -> bool:
         try:
             return self.flush()
-        except AccessDenied as error:  # the slots get the same error and end the worker
+        except AccessDenied as error:  # the slots get the same error, and end the worker
             _LOG.error("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
 
@@ -142,17 +142,20 @@ class Outbox:
             return list(self._waiting.values())[:MOST_AT_ONCE]
 
     def _settle(self, parcels: Sequence[Parcel], *, enclose: bool = True) -> bool:
-        """Deliver the results in `parcels`. Return False if the service cannot accept results now.
+        """Deliver results. Return False if the service currently accepts no results.
 
-        A result that cannot be delivered does not prevent the delivery of other results.
+        A result that the service refuses does not prevent the delivery of the others.
+
+        Args:
+            enclose: True to send artefacts in the same request as the reports.
         """
         try:
             answers = self._deliver(parcels, self._most_enclosed_bytes if enclose else 0)
-        except (ServiceUnreachable, ForeignService) as error:  # the answer of a proxy says nothing about the result
+        except (ServiceUnreachable, ForeignService) as error:  # no service has seen the result
             _LOG.warning("results.kept", waiting=len(self.waiting), reason=str(error))
             return False
         except (ServiceError, InvalidInput) as error:
-            if isinstance(error, TooLarge) and enclose:  # the service or a proxy has a limit: send less from now on
+            if isinstance(error, TooLarge) and enclose:  # the service or a proxy limits the size of requests
                 self._most_enclosed_bytes //= 2
             if len(parcels) > 1:
                 settled = [self._settle([parcel]) for parcel in parcels]
@@ -177,7 +180,7 @@ class Outbox:
         return answers
 
     def _store_lacking(self, parcel: Parcel, answer: Answer) -> None:
-        """Upload artefacts again that the service has deleted, or has lost because a backup was restored."""
+        """Upload artefacts that the service lacks, e.g. because a backup was restored."""
         for digest in answer.lacking:
             self._stored.discard(digest)
             if (content := parcel.contents.get(digest)) is None:
@@ -186,7 +189,7 @@ class Outbox:
             self._store(parcel, digest, content)
 
     def _store(self, parcel: Parcel, digest: str, content: bytes) -> bool:
-        """Upload an artefact of a parcel. If the service refuses it, log the reason and return False."""
+        """Upload an artefact. If the service refuses it, log the reason and return False."""
         try:
             self._client.put_artefact(digest, content)
         except (InvalidInput, TooLarge) as error:
@@ -196,9 +199,7 @@ class Outbox:
         return True
 
     def _enclosed(self, parcels: Sequence[Parcel], most_bytes: int) -> dict[str, bytes]:
-        """Return the artefacts to send with the reports. They are artefacts that the service may not have, up to the
-        size limit.
-        """
+        """Return the artefacts to send with the reports, by digest: those that the service may lack, if they fit."""
         enclosed: dict[str, bytes] = {}
         for digest, content in (each for parcel in parcels for each in parcel.contents.items()):
             if digest not in self._stored and digest not in enclosed and len(content) <= most_bytes:
@@ -207,7 +208,7 @@ class Outbox:
         return enclosed
 
     def _with_artefacts(self, parcel: Parcel, enclosed: Collection[str]) -> Parcel:
-        """Upload the parcel's other artefacts. Return the parcel, without refused artefacts in its report."""
+        """Upload the artefacts that are not in `enclosed`. Return the parcel without artefacts that were refused."""
         for digest, content in parcel.contents.items():
             if digest in self._stored or digest in enclosed:
                 continue
@@ -230,7 +231,10 @@ class Outbox:
         self._forget(parcel)
 
     def _refused(self, parcel: Parcel, error: ServiceError | InvalidInput) -> bool:
-        """Handle a result on which the service fails, by retrying several times and then setting the result aside."""
+        """Set a result aside that the service refuses. If the service fails, do this after `MOST_TRIES` attempts.
+
+        Return True if the result was set aside.
+        """
         self._tries[parcel.key] += 1
         if isinstance(error, ServiceError) and self._tries[parcel.key] < MOST_TRIES:
             _LOG.warning("result.kept", attempt=parcel.attempt_id, reason=str(error))
@@ -239,10 +243,9 @@ class Outbox:
         return True
 
     def _set_aside(self, parcel: Parcel, reason: str) -> None:
-        """Keep a refused result for inspection. The job is repeated. After repeated refusals, the job is reported as
-        failed.
+        """Keep a refused result on disk for inspection. After `MOST_REFUSALS`, report the job as failed.
 
-        Without this limit, the job would be leased and its result refused forever.
+        Otherwise the job would be repeated forever.
         """
         _LOG.error("result.set_aside", attempt=parcel.attempt_id, reason=reason)
         self._spool.set_aside(parcel)

@@ -1,4 +1,4 @@
-"""Creates reports of jobs that cannot be done, and adds possible causes to outcomes."""
+"""Creates reports of jobs that cannot be executed, and classifies the outcomes in reports."""
 
 from evo.messages.job import Ablate, Baseline, Confirm, Evaluate, Job, Lease
 from evo.trial.outcome import Crashed, LaunchFailed, Outcome, TimedOut
@@ -7,15 +7,14 @@ from workers.jobs.evaluation import Preparation
 
 
 def job_of(lease: Lease) -> str:
-    """Return a key that is the same for all leases of one job."""
+    """Return a key of the job, which is the same for all its leases."""
     return f"{lease.terms.key} {lease.job}"
 
 
 def refused(job: Job, built: Preparation) -> bool:
-    """Return True if the build refused the config of a job, so that no device is needed.
+    """Return True if the builds show that a job has nothing to measure, so that it needs no device.
 
-    An ablation needs a device unless the config of its champion was refused. Refused changes are reported together with
-    measured changes.
+    An ablation has nothing to measure if the build of its champion failed.
     """
     needed = [built["champion"]] if isinstance(job, Ablate) and built else built.values()
     return any(each.refusal is not None for each in needed)
@@ -35,19 +34,19 @@ def _outcome(report: Report) -> Outcome | None:
 
 
 def doubtful(report: Report) -> bool:
-    """Return True if the device may have caused the outcome."""
+    """Return True if a faulty device may have caused the outcome."""
     return isinstance(_outcome(report), Crashed | TimedOut)
 
 
 def died(report: Report) -> bool:
-    """Return True if the outcome may result from a process that the worker killed."""
+    """Return True if the worker may have caused the outcome by killing a process."""
     if isinstance(report, BaselineReport):
         return not report.timings
     return isinstance(_outcome(report), Crashed)
 
 
 def failure(of: Job | Report, reason: str) -> Report:
-    """Return a report which states that a job failed permanently on this machine.
+    """Return a report that states that a job failed.
 
     Args:
         of: the failed job, or its report if the service rejected the report.
@@ -64,7 +63,7 @@ def failure(of: Job | Report, reason: str) -> Report:
 
 
 def summary(lease: Lease, report: EvaluateReport) -> dict[str, object]:
-    """Return the log fields of a trial."""
+    """Return the fields of a trial for the log."""
     overhead_s = report.stages.overhead_s
     return {
         "number": lease.job.number if isinstance(lease.job, Evaluate) else None,

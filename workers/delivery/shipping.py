@@ -17,10 +17,10 @@ from workers.delivery.spool import Parcel
 from workers.jobs.evaluation import Preparation
 
 _GOOD = 1.02
-"""Factor of the search's best time so far up to which the binary of a trial is stored."""
+"""The binary of a trial is stored if the trial is slower than the best trial by at most this factor."""
 
 _FIRST = 5
-"""Number of best times so far whose binaries are stored too, because they may become champions."""
+"""The binary of a trial is also stored if its time is among this many best times of the search so far."""
 
 
 _SEARCHES = 32
@@ -28,13 +28,13 @@ _SEARCHES = 32
 
 
 class Shipping:
-    """Packs parcels, and decides by the best times of each search which binaries to store."""
+    """Packs results with their artefacts. Binaries are included only for trials that may become champions."""
 
     def __init__(self) -> None:
         self._best_us: LruCache[str, list[float]] = LruCache(_SEARCHES)
 
     def pack(self, lease: Lease, report: Report, built: Preparation) -> Parcel:
-        """Pack a report with source and compiler log. For fast trials and challengers, add the binary and headers."""
+        """Pack a report with source and compiler log and, for fast trials and challengers, binary and headers."""
         files: dict[str, bytes] = {}
         if isinstance(report, EvaluateReport) and "candidate" in built:
             files = _files(built["candidate"], binary=self._good(lease.terms.key, report))

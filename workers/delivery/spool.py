@@ -13,17 +13,18 @@ from pydantic import Base64Bytes, TypeAdapter, ValidationError
 from evo.trial.results import Report
 
 MOST_ASIDE = 100
-"""Maximum number of refused parcels on disk. The oldest are deleted first."""
+"""Maximum number of refused results on disk. The oldest ones are deleted first."""
 
 _LOG = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """A result to deliver, with its artefacts.
+    """A result to deliver: the report of an attempt, with its artefacts.
 
     Attributes:
-        contents: contents of the artefacts of the report, by digest. The file contains them in base64.
+        token: fencing token of the lease.
+        contents: contents of the artefacts by digest. In files, they are encoded in base64.
     """
 
     attempt_id: int
@@ -41,7 +42,7 @@ class Spool:
     """Folder with one file per parcel. Files are written atomically, so a killed process leaves no partial file.
 
     Attributes:
-        trouble: reason why the latest parcel is only in memory. None if the parcel is on disk.
+        trouble: reason why the last parcel could not be written to disk, or None.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +50,7 @@ class Spool:
         self.trouble: str | None = None
 
     def keep(self, parcel: Parcel) -> None:
-        """Write a parcel. If that fails, log a warning, and keep the parcel in memory."""
+        """Write a parcel to disk. If this fails, log a warning."""
         path = self._path(parcel)
         part = path.with_suffix(".part")
         try:
@@ -59,18 +60,18 @@ class Spool:
         except OSError as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-            self.trouble = f"results are kept in memory only, {self._folder} cannot be written: {error.strerror}"
+            self.trouble = f"results are only kept in memory: {self._folder} cannot be written ({error.strerror})"
             _LOG.warning("result.only_in_memory", folder=str(self._folder), reason=error.strerror)
         else:
             self.trouble = None
 
     def drop(self, parcel: Parcel) -> None:
         """Delete a parcel that the service has accepted or refused."""
-        with suppress(OSError):  # the file does not exist if the folder is not writable
+        with suppress(OSError):  # the file does not exist if it could not be written
             self._path(parcel).unlink(missing_ok=True)
 
     def set_aside(self, parcel: Parcel) -> None:
-        """Move a parcel that the service refuses to another file name, for inspection."""
+        """Keep a parcel that the service refused under a different file name, for inspection."""
         self._put_aside(self._path(parcel))
 
     def _put_aside(self, path: Path) -> None:
@@ -81,12 +82,12 @@ class Spool:
                 old.unlink()
 
     def left(self) -> list[Parcel]:
-        """Return the undelivered parcels of earlier processes, by attempt id."""
+        """Return the undelivered parcels of earlier processes, sorted by attempt id."""
         parcels = []
         for path in self._folder.glob("*.json"):
             try:
                 parcel = _adapter().validate_json(path.read_bytes())
-                if path != self._path(parcel):  # named by an earlier version
+                if path != self._path(parcel):  # an earlier version of kernel-evo chose the name
                     path.replace(self._path(parcel))
                 parcels.append(parcel)
             except OSError as error:  # it may be readable at the next start

@@ -1,6 +1,4 @@
-"""Ablation compares a champion with configs that differ from it by one change. The kernels are timed in turn in one
-fresh process.
-"""
+"""Ablation: times a champion and configs that differ from it in one tunable value, interleaved in a fresh process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,11 +20,11 @@ CHAMPION = "champion"
 
 
 class ChampionFault(CandidateFault):
-    """The champion itself failed, so that no change can be compared with it."""
+    """The champion failed, so no change can be compared with it."""
 
 
 class ChangeFault(CandidateFault):
-    """The changed config at this index failed."""
+    """The changed config with the given index failed."""
 
     def __init__(self, outcome: Outcome, index: int) -> None:
         super().__init__(outcome)
@@ -34,14 +32,11 @@ class ChangeFault(CandidateFault):
 
 
 class Ablation:
-    """Measures the changes of one ablation job.
-
-    The slot that holds the device calls `report` once.
+    """Executes one ablation job. The slot that holds the device calls `report` once.
 
     Args:
-        status: object that receives the current step.
-        built: build of the champion under the key ``champion``, and build of each changed config under its index in the
-            job.
+        status: receives the current step.
+        built: builds by role: ``champion``, and the index of each changed config in the job.
     """
 
     def __init__(
@@ -57,9 +52,7 @@ class Ablation:
         self._environment: dict[str, str] = {}
 
     def report(self) -> AblateReport:
-        """Measure the changes and return the report.
-
-        A change that fails is reported as failed. All other changes are measured.
+        """Measure the changes, and return the report. Changes that fail are reported as failed.
 
         Raises:
             UnfitError: the device is faulty.
@@ -80,7 +73,7 @@ class Ablation:
         )
 
     def _settled(self, index: int) -> bool:
-        """Return True if the build alone determines the result of a change."""
+        """Return True if a change need not be measured, because its build determines the result."""
         built, champion = self._built[str(index)], self._built[CHAMPION]
         if built.refusal is not None:
             self._found[index] = Ablated(failure=built.refusal)
@@ -89,7 +82,7 @@ class Ablation:
         return index in self._found
 
     def _measure(self, indices: Sequence[int]) -> None:
-        """Measure the changes together. After a fault of a change, repeat in a new process without that change."""
+        """Measure the changes with these indices. If a change fails, repeat in a new process without it."""
         left = list(indices)
         while left:
             try:
@@ -100,7 +93,7 @@ class Ablation:
                 left.remove(fault.index)
             except ChampionFault:
                 raise
-            except CandidateFault as fault:  # a fault during timing cannot be attributed to one change
+            except CandidateFault as fault:  # during timing, it is unknown which change is at fault
                 if len(left) == 1:
                     self._found[left[0]] = Ablated(failure=fault.outcome)
                     return
@@ -131,7 +124,7 @@ class Ablation:
             self._found[index] = Ablated(champion=champion, champion_again=again, changed=changed)
 
     def _verify(self, child: Child, indices: Sequence[int]) -> None:
-        """Verify the champion and the changes before timing, because wrong kernels must not be timed."""
+        """Verify the champion and the changes before they are timed."""
         try:
             self._verify_kernel(child, CHAMPION)
         except CandidateFault as fault:

@@ -1,4 +1,4 @@
-"""Confirmation times a challenger, the incumbent and the baselines in turn in fresh processes.
+"""Confirmation: times a challenger, the incumbent and the baselines in interleaved rounds, in fresh processes.
 
 If the samples would promote the challenger, it is also examined with sanitizers and a profiler.
 """
@@ -32,10 +32,10 @@ from workers.system.scratch import scratch
 Side: TypeAlias = Literal["challenger", "incumbent"]
 
 SPARE_CORES = 4
-"""Minimum number of cores with which one process may compute references while another one times a GPU."""
+"""Minimum number of cores at which one process may compute expected outputs while another process times a GPU."""
 
 PREPARED = 2
-"""Number of processes that are started in advance, because importing libraries takes as long as measuring."""
+"""Number of runners that are started in advance, because importing libraries takes as long as measuring."""
 
 NO_SANITIZER = "this kind of device has none"
 NOT_WON = "its samples do not lead to a promotion"
@@ -43,14 +43,12 @@ _BUDGET_SHARE = 0.8
 """Fraction of the time limit for measuring that interleaved rounds may use."""
 
 _PROFILE_SHARE = 4
-"""Time limit of a profiler, as a multiple of the time limit of verification. A profiler repeats a launch dozens of
-times.
-"""
+"""Time limit of a profiler, as a multiple of the time limit of verification. A profiler repeats a launch many times."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instruments:
-    """Tools of a confirmation. A tool is None if the device kind has none."""
+    """Runners and tools of a confirmation. `sanitizer` and `profiler` are None if the device kind has none."""
 
     runners: Runners
     sanitizer: Sanitizer | None
@@ -59,7 +57,7 @@ class Instruments:
 
 
 class Confirmation:
-    """Measures one challenge. The slot that holds the device calls `report` once."""
+    """Executes one confirmation job. The slot that holds the device calls `report` once."""
 
     def __init__(self, instruments: Instruments, work: Assignment, job: Confirm, built: Mapping[Side, Built]) -> None:
         self._instruments = instruments
@@ -73,7 +71,7 @@ class Confirmation:
         self._most = self._terms.policy.confirm_processes if job.incumbent is None else looks(self._terms.policy)[-1]
 
     def report(self) -> ConfirmReport:
-        """Measure the challenge and return the report. A failure of a candidate is part of the report.
+        """Measure the challenger, and return the report. Failures of candidates are part of the report.
 
         Raises:
             UnfitError: the device is faulty.
@@ -111,10 +109,9 @@ class Confirmation:
         return replace(report, resources={side: dict(self._built[side].resources) for side in self._sides})
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
-        """Repeat the comparison of a leading challenger in further processes until the promotion is decided.
+        """Repeat the comparison in further processes until the promotion is decided, if the challenger is promising.
 
-        The first process verifies the challenger on every case. Each further process verifies the challenger only on
-        the inputs that the process times.
+        The first process verifies the challenger on every case. Further processes verify it only on the timed case.
         """
         policy, given = self._terms.policy, [report.answers]
         if policy.confirm_processes == 1 or not promising(report, policy, self._costs(report)):
@@ -129,7 +126,7 @@ class Confirmation:
         return replace(report, answers=together([each for each in given if each is not None]))
 
     def _costs(self, report: ConfirmReport) -> Costs | None:
-        """Return the conversion of times to costs, or None if the search has no metric."""
+        """Return the costs that correspond to times, or None if the search has no metric."""
         work = self._work.copy.family.work(self._terms.problem)
         flops, moved = (None, None) if work is None else (work.flops, work.bytes)
         goal = Goal.of(self._terms.objective, self._terms.problem, flops=flops, moved=moved)
@@ -138,8 +135,8 @@ class Confirmation:
         return Costs.of(goal, report, self._job.challenger, self._job.incumbent)
 
     def _examined(self, report: ConfirmReport) -> ConfirmReport:
-        """Sanitize and profile the challenger, if the samples of all processes would promote it."""
-        self._instruments.runners.discard()  # processes that were prepared for further comparisons
+        """Examine the challenger with sanitizers and a profiler if the samples of all processes would promote it."""
+        self._instruments.runners.discard()  # ends the runners that were prepared for further comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
         if not promising(report, self._terms.policy, self._costs(report)):
             return replace(report, sanitizers=_not_sanitized(NOT_WON if sanitizer else NO_SANITIZER))
@@ -157,7 +154,7 @@ class Confirmation:
                 return replace(report, profiles=self._profiles(child, profiler))
 
     def _say(self, process: int | None, stage: str) -> None:
-        """Set the current step of the status, with the speedup so far."""
+        """Set the current step, shown with the speed-up so far."""
         where = "" if process is None else f", process {process} of {self._most} at most"
         self._instruments.status.say(f"{stage}{where}{self._so_far}")
 
@@ -183,12 +180,11 @@ class Confirmation:
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     def _draws(self, process: int) -> tuple[int, ...]:
-        """Return the seeds for drawing the inputs of a process.
+        """Return the numbers that are added to the seeds of the inputs of a process.
 
-        The first process draws the inputs of all cases. On a device where processes are prepared during measurements,
-        all further processes share one set of timed inputs, so that its expected outputs are computed once. Kernels of
-        such devices cannot write files, so a process cannot leave results for later processes. On all other devices,
-        each process has inputs of its own.
+        If runners are prepared during measurements (on GPUs), all processes after the first use the same inputs, so
+        that expected outputs are computed only once. This is safe, because GPU kernels cannot write files with results
+        for later processes. On other devices, each process draws new inputs.
         """
         if process == 1:
             return (self._job.seed,)
@@ -198,9 +194,7 @@ class Confirmation:
         return self._work if process == 1 else replace(self._work, timed_only=True)
 
     def _prepare(self, process: int) -> None:
-        """Start the runner of a later process during the current measurement, if this does not disturb the
-        measurement.
-        """
+        """Start the runner of a later process now, unless this would disturb the current measurement."""
         if process > self._most or not self._ahead:
             return
         self._instruments.runners.prepare(
@@ -211,14 +205,14 @@ class Confirmation:
         )
 
     def _modules(self, process: int) -> tuple[str, ...]:
-        """Return the modules that a process imports while references are computed."""
+        """Return the modules that a prepared runner imports in advance."""
         if not self._ahead:
             return ()
         return imports(self._work, baselines=process == 1 or self._job.incumbent is None)
 
     @property
     def _ahead(self) -> bool:
-        """True if processes are prepared during the measurements of earlier ones."""
+        """True if runners are prepared during the measurements of earlier processes."""
         return overlaps(self._terms.device.kind)
 
     @contextmanager
@@ -271,7 +265,7 @@ class Confirmation:
         return compared
 
     def _sanitized(self, child: Child, sanitizer: Sanitizer, report: ConfirmReport) -> tuple[Sanitized, ...]:
-        """Sanitize the challenger on as many cases as the time limit allows."""
+        """Examine the challenger with the sanitizer on as many cases as the time limit permits."""
         call_us = None if report.challenger is None else report.challenger.median_us
         asking, limit_s = Lock(), self._terms.policy.verify_timeout_s
         cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
@@ -297,9 +291,10 @@ class Confirmation:
     def _subject(
         self, child: Child, side: Side, case: str, asking: AbstractContextManager[object]
     ) -> Iterator[Subject]:
-        """Save the inputs of a case, and yield the description of the case for a tool.
+        """Save the inputs of a case to files, and yield the case as a subject for a tool.
 
-        `asking` is a lock that is held while the runner saves the inputs.
+        Args:
+            asking: lock that is held while the runner saves the inputs.
         """
         built, device = self._built[side], self._terms.device
         with scratch() as folder:
@@ -317,25 +312,25 @@ class Confirmation:
 
 
 def prepare_first(runners: Runners, work: Assignment, job: Confirm) -> None:
-    """Start the first process of a confirmation, so that it computes references while the configs are built."""
+    """Start the first runner of a confirmation, which computes expected outputs while the configs are built."""
     runners.prepare(work, job.seed, process=1, modules=imports(work, baselines=True))
 
 
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:
-    """Compare kernels in the runner. The time limit is doubled, because baselines need time for imports and copies."""
+    """Let the runner compare kernels. The time limit is doubled, because baselines also import and copy."""
     return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
 
 
 def overlaps(kind: DeviceKind) -> bool:
-    """Return True if expected outputs may be computed while a device of this kind measures.
+    """Return True if computing expected outputs does not disturb measurements on a device of this kind.
 
-    The device must not be a CPU, and the machine must have spare cores.
+    This is the case if the device is not a CPU and the machine has enough cores.
     """
     return not kind_of(kind).on_host and len(machine.cores()) >= SPARE_CORES
 
 
 def budget_s(work: Assignment) -> float:
-    """Return the time budget of interleaved rounds, in seconds."""
+    """Return the time budget of interleaved rounds in seconds."""
     return _BUDGET_SHARE * work.terms.policy.measure_timeout_s
 
 

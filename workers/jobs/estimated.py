@@ -1,6 +1,4 @@
-"""Executes jobs of estimates. Each config is compiled for the target GPU, and its time is estimated from the resource
-use that the compiler reports.
-"""
+"""Executes jobs of estimates: compiles a config for the target GPU, and estimates its time from its resources."""
 
 import math
 import threading
@@ -30,8 +28,7 @@ class Estimator:
     """A `workers.jobs.evaluation.Performer` that needs no device.
 
     Args:
-        compiler: function that creates the compiler on first use. A worker without searches of estimates therefore does
-            not load the compiler.
+        compiler: function that returns the compiler. It is called on demand, because loading a compiler takes time.
         folder: cache folder of the worker.
         place: folder for temporary files of this process.
     """
@@ -71,7 +68,7 @@ class Estimator:
         """Do nothing, because there is no device to check."""
 
     def begin(self) -> None:
-        """Do nothing, because no interruption is pending."""
+        """Do nothing, because jobs cannot be interrupted."""
 
     def interrupt(self) -> None:
         """Do nothing, because estimates are short."""
@@ -81,7 +78,7 @@ class Estimator:
 
 
 def aimed(work: Assignment) -> Assignment:
-    """Return the assignment with the target as its device."""
+    """Return the assignment with the target GPU as its device."""
     terms = work.terms
     return replace(work, terms=replace(terms, device=aimed_at(terms.device, terms.objective)))
 

@@ -1,7 +1,6 @@
-"""Steps that evaluate a candidate (build, verify, quick gate), and jobs that only time kernels.
+"""Executes jobs on a device: evaluates candidates (build, verify, quick gate), and delegates the other kinds of jobs.
 
-A slot takes these steps for the jobs that it leased. `workers.jobs.single` takes them without a service. Candidates of
-a search that compile to the same binary are measured once.
+A slot uses this module for leased jobs, and `workers.jobs.single` uses it without a service.
 """
 
 import threading
@@ -43,25 +42,23 @@ Preparation: TypeAlias = Mapping[str, Built]
 """Builds by role: ``candidate``, ``challenger``, ``incumbent``, ``champion``, or the index of a change."""
 
 BASELINE_S = 10.0
-"""Approximate maximum seconds of the rounds of baselines at the start of a search."""
+"""Approximate maximum duration in seconds of timing the baselines at the start of a search."""
 
 _OTHER_SHARE = 4
-"""Divisor of the quick gate's number of samples, for the cache mode that does not rank trials."""
+"""The quick gate takes fewer samples by this factor in the second cache mode, which is not that of the objective."""
 
 _SIDES: tuple[Side, ...] = ("challenger", "incumbent")
 
 
 class Performer(Protocol):
-    """Executes jobs on one device. `prepare` and `interrupt` are thread-safe. All other methods are called from one
-    thread.
-    """
+    """Executes jobs on one device. Only `prepare` and `interrupt` may be called from several threads."""
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Execute the steps of a job that need no device, such as builds."""
+        """Do the part of a job that needs no device, such as builds."""
         ...
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """Execute the job while the caller holds the device. A bad candidate gives an outcome, never an exception.
+        """Execute the job. The caller holds the device. A bad candidate gives an outcome, never an exception.
 
         Raises:
             UnfitError: the device is faulty, so the candidate was not judged.
@@ -70,7 +67,7 @@ class Performer(Protocol):
         ...
 
     def prove(self, work: Assignment) -> None:
-        """Run a known-good kernel after a crash, while the caller holds the device.
+        """Run a known-good kernel after a crash. The caller holds the device.
 
         Raises:
             UnfitError: the known-good kernel fails.
@@ -80,26 +77,25 @@ class Performer(Protocol):
         ...
 
     def begin(self) -> None:
-        """Begin another job. An earlier `interrupt` does not affect it."""
+        """Prepare for the next job: clear an earlier `interrupt`."""
         ...
 
     def interrupt(self) -> None:
-        """Kill the running job and prevent further starts. The job then ends as crashed, or raises GaveUp."""
+        """Kill the processes of the running job, and prevent new ones. The job then raises GaveUp or crashes."""
         ...
 
     def close(self) -> None: ...
 
 
 class Evaluator:
-    """Evaluates candidates on one kind of device. `prepare` may run in several threads at once, all other methods only
-    in one thread.
+    """A `Performer` for devices on which kernels run.
 
     Args:
         folder: cache folder of the worker.
-        place: folder for files of this process.
-        status: object that receives the current step of a long job.
+        place: folder for temporary files of this process.
+        status: receives the current step of a long job.
         raise_trouble: True to raise a `TroubleError` if the family or the machine is at fault. False to return an
-            outcome, as a slot needs.
+            outcome instead.
     """
 
     def __init__(
@@ -115,7 +111,7 @@ class Evaluator:
         self._runners = Runners(folder)
         self._overlaps = overlaps(kind)
         self._begun: set[str] = set()
-        # by search, the time of the fastest kernel that this process measured
+        # time of the fastest kernel that this process has measured, by search
         self._kernels_us: LruCache[str, list[float]] = LruCache(SEARCHES)
         self._beginning = threading.Lock()
         self._status = status or Status()
@@ -128,7 +124,7 @@ class Evaluator:
         self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Build the configs of a job and collect warnings. No device is needed."""
+        """Build the configs of a job, and collect warnings about the family."""
         match job:
             case Evaluate():
                 self._prepare_runner(work)
@@ -146,7 +142,7 @@ class Evaluator:
         return {role: self.build(work.built_as(role), config) for role, config in present.items()}
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
-        """Execute the job while the caller holds the device."""
+        """See `Performer.perform`."""
         match job:
             case Evaluate():
                 return self.evaluate(work, job, built["candidate"])
@@ -158,10 +154,7 @@ class Evaluator:
                 return replace(self.baseline(work), warnings=self._effects.warnings(work))
 
     def _prepare_runner(self, work: Assignment) -> None:
-        """Compute the expected outputs of a new search while its first candidate is built.
-
-        Do nothing if this would disturb a measurement.
-        """
+        """Start a runner that computes the expected outputs of a new search, unless it would disturb a measurement."""
         with self._beginning:
             begun = work.terms.key in self._begun
             self._begun.add(work.terms.key)
@@ -173,7 +166,7 @@ class Evaluator:
         return self._builder.build(work, config)
 
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
-        """Verify every case, then run the quick gate. The runner is replaced if this run ends without a time."""
+        """Verify every case, then run the quick gate. If the candidate gets no time, its runner is replaced."""
         return undisturbed(lambda: self._evaluate(work, job, built))
 
     def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
@@ -195,7 +188,7 @@ class Evaluator:
         )
 
     def trouble(self, work: Assignment) -> str | None:
-        """Return why the family cannot be opened, e.g. an error of its reference.py; None if it can be opened."""
+        """Return the reason why no runner can be opened, e.g. an error in reference.py, or None."""
         try:
             self._runners.of(work)
         except TroubleError as error:
@@ -203,8 +196,9 @@ class Evaluator:
         return None
 
     def doubt(self, work: Assignment) -> str | None:
-        """Return the reason why the kernel that was just measured may do less work in repeated calls, so that its time
-        would be too short. Return None if nothing shows this.
+        """Check the kernel that was just measured for skipped work in timed calls, which make its time too short.
+
+        Return the reason for the suspicion, or None.
         """
         policy = work.terms.policy
         request = Compare(
@@ -230,7 +224,7 @@ class Evaluator:
         return None if verdict.refuted is None else verdict.refuted.replace("The challenger", "The kernel")
 
     def baseline(self, work: Assignment) -> BaselineReport:
-        """Time all baselines in interleaved rounds, in a separate process."""
+        """Time all baselines in interleaved rounds, in a fresh process."""
         return undisturbed(lambda: self._baseline(work))
 
     def _baseline(self, work: Assignment) -> BaselineReport:
@@ -253,28 +247,25 @@ class Evaluator:
         )
 
     def confirm(self, work: Assignment, job: Confirm, built: Preparation) -> ConfirmReport:
-        """Time challenger, incumbent and baselines in interleaved rounds, in fresh processes with new inputs."""
+        """Execute a confirmation job. See `workers.jobs.confirmation`."""
         sides: dict[Side, Built] = {side: built[side] for side in _SIDES if side in built}
         return undisturbed(lambda: Confirmation(self._instruments, work, job, sides).report())
 
     def ablate(self, work: Assignment, job: Ablate, built: Preparation) -> AblateReport:
-        """Time the champion (twice) and each changed config.
-
-        The kernels are timed in interleaved rounds in a fresh process with new inputs.
-        """
+        """Execute an ablation job. See `workers.jobs.ablation`."""
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
-        """Open the runner of the next trial. Every runner first runs a known-good kernel."""
+        """Open the runner for the next trial, which first runs a known-good kernel."""
         self._runners.drop(work)
         self._runners.of(work)
 
     def begin(self) -> None:
-        """Begin another job. An earlier `interrupt` does not affect it."""
+        """Prepare for the next job: clear an earlier `interrupt`."""
         self._runners.interruption.forget()
 
     def interrupt(self) -> None:
-        """Kill the runner, sanitizer or profiler, and prevent further starts. Called from another thread."""
+        """Kill the runner, compiler, sanitizer or profiler of the job, and prevent new ones. Thread-safe."""
         self._runners.interrupt()
 
     def close(self) -> None:
@@ -283,7 +274,7 @@ class Evaluator:
     def _verify_and_time(
         self, work: Assignment, job: Evaluate, built: Built, watch: Stopwatch
     ) -> tuple[Outcome, Mapping[str, str]]:
-        """Return the outcome, and the environment of the samples if any were taken."""
+        """Return the outcome and, if samples were taken, facts about the machine during sampling."""
         terms, limits = work.terms, self._bars(work, job)
         try:
             with watch.stage("verify_s"):
@@ -313,8 +304,9 @@ class Evaluator:
         return measured, sampled.environment
 
     def _bars(self, work: Assignment, job: Evaluate) -> Bars:
-        """Return the times above which a trial counts as slow. For a trial that was proposed before the first result,
-        the limits are derived from the kernels that this worker has measured.
+        """Return the times above which a trial counts as slow.
+
+        For a trial that was proposed before the first result, they depend on the kernels that this worker has measured.
         """
         if job.bars != Bars():
             return job.bars
@@ -361,7 +353,7 @@ def _impossible(work: Assignment, timing: Timing) -> Impossible | None:
 
 
 SEARCHES = 32
-"""Maximum number of searches whose reports are kept. For other searches, the service is queried."""
+"""Maximum number of searches whose reports are kept in memory. For other searches, the service is queried."""
 
 
 @dataclass
@@ -371,8 +363,9 @@ class _Search:
 
 
 class Duplicates:
-    """Finds reports by binary. Reports of this process are in memory, and reports of other workers are read from the
-    service.
+    """Finds earlier reports by binary, so that equal binaries of a search are measured once.
+
+    Reports of this process are in memory, and reports of other workers are requested from the service.
     """
 
     def __init__(self, client: Client) -> None:
@@ -385,8 +378,7 @@ class Duplicates:
             self._of(lease.terms).expected.add(lease.job.number)
 
     def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial with the same binary, or None if there is none or the service does not
-        answer.
+        """Return the report of an earlier trial whose binary has this digest, or None if none is found.
 
         If the search has variants, the earlier trial may belong to a different variant.
         """
@@ -407,9 +399,7 @@ class Duplicates:
         return self._searches.get(terms.key, _Search)
 
     def _measured_all_before(self, lease: Lease) -> bool:
-        """Return True if this process measured all earlier trials of the search. The service then has no further
-        reports.
-        """
+        """Return True if this process measures all earlier trials of the search, so the service has no others."""
         if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:
             return False
         mine = self._of(lease.terms).expected

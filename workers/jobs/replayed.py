@@ -1,4 +1,4 @@
-"""Executes jobs on a recorded space, whose outcomes are read from a recording. This is used to study strategies."""
+"""Executes jobs on a recorded space: reads outcomes from a recording. This is used to study strategies."""
 
 import time
 
@@ -16,7 +16,7 @@ from workers.jobs.evaluation import Preparation
 
 
 class Replay:
-    """A `workers.jobs.evaluation.Performer` that looks results up in a recording.
+    """A `workers.jobs.evaluation.Performer` that looks up results in a recording.
 
     Args:
         time_scale: seconds to sleep per second of a recorded evaluation. If 0, the job does not sleep.
@@ -46,7 +46,7 @@ class Replay:
         """Do nothing, because there is no device to check."""
 
     def begin(self) -> None:
-        """Do nothing, because no interruption is pending."""
+        """Do nothing, because jobs cannot be interrupted."""
 
     def interrupt(self) -> None:
         """Do nothing, because lookups are short."""
@@ -66,7 +66,7 @@ class Replay:
 
 
 def _confirm(recording: Recording, job: Confirm, rounds: int) -> ConfirmReport:
-    """Return a confirmation report with rounds that are drawn with replacement from recorded samples."""
+    """Return a confirmation report whose samples are drawn with replacement from the recorded samples."""
     rng = np.random.default_rng(job.seed)
     sides = (("challenger", job.challenger), ("incumbent", job.incumbent))
     timings: dict[str, Timing] = {}
@@ -87,7 +87,7 @@ def _confirm(recording: Recording, job: Confirm, rounds: int) -> ConfirmReport:
 
 
 def _ablate(recording: Recording, job: Ablate, rounds: int) -> AblateReport:
-    """Return an ablation report with samples of the champion and the changes that are drawn from recorded samples."""
+    """Return an ablation report whose samples are drawn with replacement from the recorded samples."""
     rng, champion = np.random.default_rng(job.seed), _recorded(recording, job.champion)
     if not isinstance(champion, Measured):
         return AblateReport(failure=champion)

@@ -1,6 +1,4 @@
-"""Runs sanitizers on the correctness cases. The smallest case comes first, then the searched problem, then all other
-cases by size.
-"""
+"""Runs sanitizers on the correctness cases: first the smallest case, then the searched problem, then all others."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +9,7 @@ from workers.build.kernel import KernelFile
 
 
 def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]:
-    """Return the order in which cases are examined. The smallest case comes first, because it shows a fault in the
-    shortest time.
+    """Return the case names in the order of examination. The smallest case is first, because it takes the least time.
 
     Args:
         kernels: kernels by case name.
@@ -25,15 +22,16 @@ def case_order(kernels: Mapping[str, KernelFile], *, searched: str) -> list[str]
 def examine_cases(
     cases: Sequence[str], examine: Callable[[str, float], Sequence[Sanitized]], *, limit_s: float, at_once: int = 1
 ) -> tuple[Sanitized, ...]:
-    """Examine cases in order until a fault is found or the time is over. The first case is always examined.
+    """Examine cases in order until a fault is found or the time limit is reached. The first case is always examined.
 
     Args:
-        examine: function that runs all tools on a case within a time limit in seconds. It returns one result per tool.
-        limit_s: time limit for all cases together, in seconds.
+        cases: case names in order.
+        examine: function that takes a case name and a time limit in seconds, and returns one result per tool.
+        limit_s: time limit for all cases together in seconds.
         at_once: number of cases that are examined concurrently, each in its own thread.
 
     Returns:
-        One result per tool, with the cases on which the tool ran.
+        One result per tool, with the cases that the tool examined.
     """
     course = _Examination(examine, limit_s)
     with ThreadPoolExecutor(at_once) as pool:
@@ -44,7 +42,7 @@ def examine_cases(
 
 
 class _Examination:
-    """Results of the cases examined so far. Thread-safe."""
+    """Results of the cases that were examined so far. Thread-safe."""
 
     def __init__(self, examine: Callable[[str, float], Sequence[Sanitized]], limit_s: float) -> None:
         self.found: dict[str, Sequence[Sanitized]] = {}
@@ -68,7 +66,7 @@ class _Examination:
 
 
 def _together(results: Sequence[Sanitized], examined: Sequence[str], cases: Sequence[str]) -> Sanitized:
-    """Combine the results of one tool on several cases."""
+    """Combine the results of one tool for several cases."""
     ran = [case for case, each in zip(examined, results, strict=True) if each.skipped is None]
     if not ran:
         return results[0]

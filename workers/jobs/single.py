@@ -30,12 +30,11 @@ class EvaluatedConfig:
     """Result of evaluating one config.
 
     Attributes:
-        built: result of the build. The files of the build no longer exist.
+        built: result of the build, whose files no longer exist.
         waited_s: seconds of waiting for another process that held the device.
-        doubt: reason why the time may be too short, as `Evaluator.doubt` returns it.
-        trouble: error of reference.py, if the config could not be built for a CPU. None if there is none.
-        baselines: report of the baselines, which are timed after the config. None if baselines were not requested or
-            the config has no time.
+        trouble: error in reference.py that was found although the config could not be built, or None.
+        doubt: reason why the time may be too short, see `Evaluator.doubt`, or None.
+        baselines: report of the baselines, or None if baselines were not requested or the config has no time.
     """
 
     report: EvaluateReport
@@ -59,21 +58,21 @@ def evaluate_config(
     baselines: bool = False,
     on_busy: Callable[[int | None], None] = log_busy,
 ) -> EvaluatedConfig:
-    """Render, compile, verify and time one config in the way a slot does.
+    """Render, compile, verify and time one config, as a slot does.
 
     Args:
         problem: complete problem, as `Family.problem` returns it.
         device: a CPU or GPU of this machine.
         folder: cache folder of the worker.
-        baselines: True to time the baselines of the family as well, with the same objective and policy.
-        on_busy: function that is called if another process holds the device. Its argument is the id of that process, or
-            None if unknown.
+        baselines: True to time also the baselines of the family.
+        on_busy: function that is called if another process holds the device, with the id of this process, or None if
+            unknown.
 
     Raises:
-        EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or breaks its
-            contract. A bad candidate gives an outcome and raises no exception.
+        EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or violates its
+            contract. A bad candidate raises no exception.
     """
-    if not structlog.is_configured():  # by default, structlog would print to standard output
+    if not structlog.is_configured():  # by default, structlog prints to standard output
         lines = cast("TextIO", LogStream())
         structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(lines))
     terms = SearchTerms(

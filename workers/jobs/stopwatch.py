@@ -1,4 +1,4 @@
-"""Progress of a job: its current step, and the seconds of its stages."""
+"""Records the progress of a job: its current step, and the durations of its stages and steps."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from workers.build.build import Built
 
 
 class Stopwatch:
-    """Adds up the seconds of each stage, beginning with those of the builds."""
+    """Adds up the durations of a job's stages. The durations of the builds are added at the start."""
 
     def __init__(self, *built: Built) -> None:
         self.stages = Stages(
@@ -29,7 +29,7 @@ class Stopwatch:
 
     @contextmanager
     def step(self, process: int, name: str) -> Iterator[None]:
-        """Time one step of a process, see `evo.trial.results.Step`."""
+        """Time the block as a step of a process. See `evo.trial.results.Step`."""
         begun = time.perf_counter()
         try:
             yield
@@ -37,16 +37,16 @@ class Stopwatch:
             self.note(process, name, time.perf_counter() - begun)
 
     def note(self, process: int, name: str, seconds: float) -> None:
-        """Add a step that another process or object timed."""
+        """Add a step whose duration is already known."""
         self.steps = (*self.steps, Step(process=process, name=name, seconds=seconds))
 
 
 class Status:
-    """Current step of a job, written by the `Performer` and read by the heartbeat. Assigning a string needs no lock."""
+    """Current step of a job. The `Performer` writes it, and the heartbeat reads it."""
 
     def __init__(self) -> None:
         self.words: str | None = None
 
     def say(self, words: str | None) -> None:
-        """Set the current step. None if no long step runs."""
+        """Set the current step, or None if no long step runs."""
         self.words = words

@@ -1,13 +1,13 @@
-"""Starts a command that can access only given folders, and neither the network nor other processes.
+"""Runs a command in a sandbox: it can access only given folders, and neither the network nor other processes.
 
-The module is run as a script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``. In
-a ``--list`` folder, the command can read only the names of files. ``--kernel yes`` is used for candidates that are
-built with sanitizers. Such candidates may reserve any amount of address space, because sanitizers reserve terabytes,
-but must not send signals. Without a command, the script prints the mechanisms that work on this system.
+This module is run as a script: ``python -I -S confine.py --read PATH … --list FOLDER … --write FOLDER … -- COMMAND``.
+In a ``--list`` folder, the command can read only the names of files. ``--kernel yes`` is used for candidates that are
+built with sanitizers: their address space is not limited, because sanitizers reserve terabytes, but they must not send
+signals. Without a command, the script prints the sandbox mechanisms that work on this system.
 
 Landlock restricts files, ports and signals (https://docs.kernel.org/userspace-api/landlock.html), and a seccomp filter
 refuses sockets and system calls on other processes. If the system has no Landlock, bubblewrap (``--bubblewrap PATH``)
-starts the command with a file system that contains only the given folders.
+runs the command in a file system that contains only the given folders.
 """
 
 import ctypes
@@ -21,17 +21,17 @@ import sys
 LANDLOCK, SECCOMP, BUBBLEWRAP = "Landlock", "seccomp", "bubblewrap"
 _LEAST_ABI = 3
 UNCONFINED = 125
-"""Exit status if the command cannot be confined. It is then not started."""
+"""Exit status if the command was not started, because there is no working sandbox."""
 
 _NETWORK_ABI, _IOCTL_ABI, _SCOPE_ABI = 4, 5, 6
-"""Versions of the Landlock ABI that add rules for the network, ioctl and scopes. `_LEAST_ABI` adds truncation."""
+"""Versions of the Landlock ABI that added rules for truncation (`_LEAST_ABI`), the network, ioctl and scopes."""
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _OWN_PROCESS = "/proc/self"
-"""Folder that describes the command's own process, which has the process id of this script."""
+"""Folder that describes the command's process. It has the process id of this script."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
@@ -52,7 +52,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(arguments: list[str]) -> None:
-    """Confine this process, and execute the command in its place."""
+    """Put this process into a sandbox, and replace it with the command."""
     split = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = arguments[:split], arguments[split + 1 :]
     pairs = list(zip(options[::2], options[1::2], strict=True))
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
     bubblewrap = dict(pairs).get("--bubblewrap")
     kernel = ("--kernel", "yes") in pairs
     if command and sys.platform == "linux":
-        _libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: an endless command must not outlive its runner
+        _libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: ends the command with its parent process
     _limit(addresses=not kernel)
     if reason := _confine(reads, lists, writes, signals=not kernel):
         if not command:
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _limit(*, addresses: bool) -> None:
-    """Limit file sizes and memory, so that a source cannot fill the disk or the memory of the machine."""
+    """Limit the size of files and, if `addresses` is True, the address space, so that a source cannot exhaust them."""
     import resource
 
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -93,7 +93,7 @@ def _limit(*, addresses: bool) -> None:
 
 
 def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: bool) -> list[str]:
-    """Apply Landlock and seccomp. Return their names, or an empty list if either is unavailable."""
+    """Apply Landlock and seccomp to this process. Return their names, or an empty list if one is unavailable."""
     if sys.platform != "linux" or platform.machine() not in _NUMBERS:
         return []
     abi = _libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
@@ -133,7 +133,10 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _filter(*, signals: bool) -> bool:
-    """Refuse sockets, tracing, mounting, system calls of other ABIs and, unless `signals` is set, signals."""
+    """Refuse sockets, tracing, mounting, system calls of other ABIs and, if `signals` is False, signals.
+
+    Return True if the filter is in force.
+    """
     architecture, others, sending = _NUMBERS[platform.machine()]
     refused = others if signals else (*others, *sending)
     load_word, jump_equal, jump_at_least, end = 0x20, 0x15, 0x35, 0x06
@@ -147,9 +150,7 @@ def _filter(*, signals: bool) -> bool:
 
 
 def _bubblewrap(path: str, reads: list[str], writes: list[str]) -> list[str]:
-    """Return the first part of a command line that runs a command in separate namespaces. The command has access only
-    to the folders in `reads` and `writes`.
-    """
+    """Return the start of a command line that runs a command with access only to the folders `reads` and `writes`."""
     options = [path, "--unshare-all", "--die-with-parent", "--new-session", "--dev", "/dev", "--tmpfs", "/tmp"]
     for each in reads:
         options += ["--proc", "/proc"] if each == _OWN_PROCESS else ["--ro-bind-try", each, each]

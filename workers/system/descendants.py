@@ -1,7 +1,4 @@
-"""Finds and kills the processes that a candidate started.
-
-Processes that left the process group of the candidate's runner are found as well.
-"""
+"""Finds and kills the processes that a candidate started, even if they left its runner's process group."""
 
 import contextlib
 import os
@@ -12,31 +9,26 @@ from pathlib import Path
 import psutil
 
 MARK = "KERNEL_EVO_RUNNER"
-"""Environment variable of a runner. All descendants inherit it, even in another session or with another parent."""
+"""Environment variable that marks a runner. All descendants inherit it, even if their session or parent changes."""
 
 _excused: set[int] = set()
 
 _TASKS = Path("/proc/self/task")
 _ROUNDS = 10
-"""Maximum rounds of killing. Processes may fork before they are killed; the limits of the system apply after
-that.
-"""
+"""Maximum number of rounds of killing. Processes may fork faster than they are killed."""
 
 
 def children() -> frozenset[int]:
     """Return the child processes of this process, including zombies."""
     try:
         lists = [(task / "children").read_text() for task in _TASKS.iterdir()]
-    except OSError:  # not Linux, or a kernel built without these lists
+    except OSError:  # not Linux, or a Linux kernel without these files
         return frozenset(child.pid for child in psutil.Process().children())
     return frozenset(int(pid) for line in lists for pid in line.split())
 
 
 def _children_at_once() -> frozenset[int]:
-    """Return the child processes, like `children`. If there are none, this takes only one system call.
-
-    `children` may examine every process of the machine, which takes longer.
-    """
+    """Return the child processes like `children`, but faster if there are none."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -48,9 +40,9 @@ def _children_at_once() -> frozenset[int]:
 
 @contextmanager
 def excused() -> Iterator[None]:
-    """Record the processes that trusted code starts in the block. `of_trusted_code` returns these processes.
+    """Record the processes that trusted code starts during the block, for `of_trusted_code`.
 
-    Only processes of this user are recorded, because kernels run as other users if the machine allows it.
+    Only processes of this user are recorded, because kernels run as other users if the machine permits it.
     """
     before = _children_at_once()
     try:
@@ -60,7 +52,7 @@ def excused() -> Iterator[None]:
 
 
 def of_trusted_code() -> frozenset[int]:
-    """Return the ids of processes that trusted code, such as a reference.py, has started in this process."""
+    """Return the ids of running processes that trusted code, such as reference.py, has started."""
     return frozenset(_excused)
 
 
@@ -71,7 +63,7 @@ def _is_own(pid: int) -> bool:
 
 
 def started_by(pid: int) -> list[int]:
-    """Return the ids of the child processes of a process, including zombies. Works on Linux only."""
+    """Return the ids of a process's child processes, including zombies. Outside Linux, the result is empty."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -81,7 +73,7 @@ def started_by(pid: int) -> list[int]:
 
 
 def end_these(pids: list[int]) -> None:
-    """Kill processes, given by their ids, and their descendants."""
+    """Kill the processes with these ids, and their descendants."""
     for pid in pids:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
@@ -90,7 +82,7 @@ def end_these(pids: list[int]) -> None:
 
 
 def below(pid: int) -> list[psutil.Process]:
-    """Return all descendants of a process. The result is empty if it has ended."""
+    """Return all descendants of a process, or an empty list if the process has ended."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.Error:
@@ -99,7 +91,7 @@ def below(pid: int) -> list[psutil.Process]:
 
 
 def end(mark: str, known: list[psutil.Process]) -> None:
-    """Kill these processes, all processes whose environment contains the mark, and their new children."""
+    """Kill the processes in `known`, all processes whose environment contains `mark`, and their new children."""
     for process in known:
         _kill(process)
     for _ in range(_ROUNDS):
@@ -113,7 +105,7 @@ def end(mark: str, known: list[psutil.Process]) -> None:
 def _marked(mark: str) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if mark in process.environ().values():  # kernel processes have it in a variable of another name
+            if mark in process.environ().values():  # kernel processes have the mark in a different variable
                 yield process
 
 

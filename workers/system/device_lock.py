@@ -1,6 +1,4 @@
-"""Device lock, which ensures that only one process measures on a device at a time. The system releases the lock when
-the process ends.
-"""
+"""Device lock: only one process measures on a device at a time. The system releases the lock when the process ends."""
 
 import fcntl
 import os
@@ -19,15 +17,15 @@ _RETRY_S = 0.01
 """Seconds between attempts to lock. They do not affect the order of waiting processes."""
 
 BUSY_S = 1.0
-"""Seconds of waiting after which the process that holds the device is reported."""
+"""Seconds of waiting for the device after which a warning is logged."""
 
 
 class GaveUp(EvoError, RuntimeError):
-    """Waiting for the device ended, because the measurement is no longer needed."""
+    """A measurement was given up, e.g. while it waited for the device, because it is no longer needed."""
 
 
 def log_busy(holder: int | None) -> None:
-    """Log that another process holds the device. `holder` is its id. None if unknown."""
+    """Log that another process (with the id `holder`, or None if unknown) holds the device."""
     log().info("device.busy", holder=holder)
 
 
@@ -38,16 +36,15 @@ def exclusive(
     unwanted: Callable[[], bool] = lambda: False,
     on_busy: Callable[[int | None], None] = log_busy,
 ) -> Iterator[float]:
-    """Wait for other processes, lock a device, and yield the duration of the wait in seconds.
+    """Lock a device for the duration of the block, and yield the seconds of waiting for other processes.
 
-    Waiting processes form a queue, which has its own lock. The first process in the queue gets the device next, even if
-    the current holder requests the device again at once. If no lock file can be created, the measurement continues
-    without a lock.
+    A second lock makes sure that a waiting process gets the device next, even if the current holder requests the device
+    again at once. If no lock file can be created, the block runs without a lock.
 
     Args:
         unwanted: function that returns True to end the wait.
-        on_busy: function that is called once after `BUSY_S` seconds of waiting. Its argument is the id of the process
-            that holds the device, or None if unknown.
+        on_busy: function that is called once after `BUSY_S` seconds of waiting, with the id of the process that holds
+            the device, or None if unknown.
 
     Raises:
         GaveUp: `unwanted` returned True.
@@ -76,7 +73,7 @@ def exclusive(
 
 @contextmanager
 def _opened(name: str) -> Iterator[int | None]:
-    """Open a lock file that all users share. A user can lock another user's file, but cannot write to it."""
+    """Open a lock file that all users share. Users can lock the files of other users, but cannot write to them."""
     safe = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
     descriptor = None
     for flags in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT):
@@ -99,14 +96,14 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _sign(descriptor: int, text: str) -> None:
-    """Write the id of the holding process to the file. This has no effect if another user owns the file."""
+    """Write the id of the process that holds the lock to the file, unless another user owns the file."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
 
 
 def _holder(descriptor: int) -> int | None:
-    """Return the process id in the file, or None if that process has ended or the id cannot be read."""
+    """Return the process id in the file, or None if the process has ended or the id cannot be read."""
     try:
         pid = int(os.pread(descriptor, 20, 0))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Detects a disk that is full, read-only or mounted noexec, which is not a fault of a candidate or a family."""
+"""Detects a disk that is full, read-only or mounted ``noexec``, which is not a fault of a candidate or a family."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class MachineExhausted(EvoError, OSError):
-    """This machine cannot build or measure until its disk is repaired. Its jobs go to other machines."""
+    """This machine cannot build or measure, because its disk is full, read-only or mounted ``noexec``."""
 
 
 def is_exhaustion(error: BaseException) -> bool:
@@ -19,7 +19,7 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def refuse_exhaustion(said: str) -> None:
-    """Check the output of a failed program for errors of a full disk. The program must have run in the C locale.
+    """Check whether a program failed because of the disk, by its output in the C locale.
 
     Raises:
         MachineExhausted: the output shows that the disk is full or read-only.
@@ -27,9 +27,7 @@ def refuse_exhaustion(said: str) -> None:
     for number in _NUMBERS:
         for line in said.splitlines():
             if os.strerror(number).lower() in line.lower():
-                raise MachineExhausted(
-                    f"nothing can be built on this machine until space is free: {line.strip()[:300]}"
-                )
+                raise MachineExhausted(f"this machine can build nothing until disk space is free: {line.strip()[:300]}")
 
 
 def refuse_noexec(folder: Path) -> None:
@@ -40,6 +38,6 @@ def refuse_noexec(folder: Path) -> None:
     """
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         raise MachineExhausted(
-            f"{folder} is on a file system mounted with `noexec`, where no compiled kernel can be loaded; set TMPDIR "
+            f"{folder} is on a file system with `noexec`, from which compiled kernels cannot be loaded; set TMPDIR "
             "to a folder of another file system"
         )

@@ -1,4 +1,4 @@
-"""Descriptions of how processes ended, and the last useful line of their output."""
+"""Describes how processes ended, and finds the last useful line of their output."""
 
 import signal
 
@@ -9,7 +9,7 @@ def ended(status: int) -> str:
     """Return a description of how a process ended, e.g. ``killed by SIGKILL``.
 
     Args:
-        status: exit status. If a signal ended the process, the negative number of the signal.
+        status: exit status, or the negative number of the signal that ended the process.
     """
     if status >= 0:
         return f"ended with status {status} in the middle of its work"
@@ -23,12 +23,12 @@ def sent_from_outside(status: int) -> bool:
     """Return True if a process was ended by a signal that users, batch systems or the out-of-memory killer send.
 
     Args:
-        status: exit status. If a signal ended the process, the negative number of the signal.
+        status: exit status, or the negative number of the signal that ended the process.
     """
     return -status in _SENT
 
 
 def last_line(text: str) -> str:
-    """Return the last line that contains a letter or digit, so that underlines and source markers are skipped."""
+    """Return the last line that contains a letter or digit. Lines that only underline source code are skipped."""
     said = (line.strip() for line in reversed(text.splitlines()))
     return next((line for line in said if any(map(str.isalnum, line))), "")

@@ -1,4 +1,4 @@
-"""Interrupts a job from another thread, by killing the job's programs and refusing to start new programs."""
+"""Interrupts a job from another thread: kills the job's processes, and prevents new ones."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from workers.system.device_lock import GaveUp
 
 
 class Interruption:
-    """Interruption of the current job. Thread-safe."""
+    """State of the interruption of a job. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,19 +16,19 @@ class Interruption:
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Kill the running programs, and refuse new ones until `forget` is called."""
+        """Kill the running processes, and prevent new ones until `forget` is called."""
         with self._lock:
             self._interrupted = True
             for kill in self._kills.values():
                 kill()
 
     def forget(self) -> None:
-        """Reset the interruption for another job."""
+        """Prepare for the next job: clear an earlier `interrupt`."""
         with self._lock:
             self._interrupted = False
 
     def check(self) -> None:
-        """Raise an error if the job was interrupted.
+        """Raise `GaveUp` if the job was interrupted.
 
         Raises:
             GaveUp: the job was interrupted.

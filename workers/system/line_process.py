@@ -1,4 +1,4 @@
-"""Starts a process that answers requests line by line, e.g. a compiler or the renderer of templates."""
+"""Starts a process that answers requests line by line, e.g. with a compiler."""
 
 import contextlib
 import json
@@ -16,20 +16,20 @@ from workers.system.sandbox import environment, sandboxed
 from workers.system.scratch import scratch
 
 _END_S = 2.0
-"""Maximum seconds to wait for the end of a process that has closed its output."""
+"""Seconds to wait for the end of a process that has closed its output."""
 
 _LAST_WORDS_BYTES = 4096
 
 
 class LineProcess:
-    """Process of one module that answers each line of JSON with a line of JSON.
+    """A process that answers each line of JSON with a line of JSON.
 
-    The process ends when the process that started it ends, because its standard input is then closed.
+    It ends when the process that started it ends, because its standard input is then closed.
 
     Args:
         module: module to run with ``python -m``.
-        reads: files and folders that the confined process may read in addition to its own. If None, the process is not
-            confined.
+        reads: files and folders that the process may read in a sandbox, in addition to Python and its packages. If
+            None, the process runs without a sandbox.
     """
 
     def __init__(self, module: str, reads: Sequence[str] | None) -> None:
@@ -52,9 +52,9 @@ class LineProcess:
         self._end = weakref.finalize(self, _end, self._popen, resources)  # also called when the interpreter ends
 
     def ask(self, question: Mapping[str, object], timeout_s: float) -> Mapping[str, object] | str | None:
-        """Return the answer to a request, or a description of how the process ended.
+        """Return the answer to a request, or a text that describes how the process ended.
 
-        After a timeout, kill the process and return None.
+        If there is no answer within `timeout_s` seconds, kill the process and return None.
         """
         late = threading.Event()
         watchdog = threading.Timer(timeout_s, self._stop, (late,))
@@ -78,7 +78,7 @@ class LineProcess:
         try:
             return cast(Mapping[str, object], json.loads(line))
         except json.JSONDecodeError:
-            self.close()  # the process may have written further lines
+            self.close()  # the process may have written more lines
             return f"wrote {line.strip()[:80]!r} instead of an answer"
 
     def _stop(self, late: threading.Event) -> None:

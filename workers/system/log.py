@@ -1,7 +1,4 @@
-"""Returns the logger of the workers.
-
-The logging library is imported when the first message is logged, because runners rarely log and must start fast.
-"""
+"""Logger of the workers. The logging library is imported on first use, because runners must start fast."""
 
 from typing import TYPE_CHECKING
 

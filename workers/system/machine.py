@@ -1,4 +1,4 @@
-"""Facts about the processor of this machine, as reported by the operating system."""
+"""Reads facts about the processor of this machine from the operating system, and pins processes to cores."""
 
 import os
 import platform
@@ -11,11 +11,11 @@ _CORES = Path("/sys/devices/system/cpu")
 _CACHES = _CORES / "cpu0" / "cache"
 _SYSCTL_CACHES = {"l1_bytes": "hw.l1dcachesize", "l2_bytes": "hw.l2cachesize", "l3_bytes": "hw.l3cachesize"}
 _SMALLEST_CACHES = {"l1_bytes": 32 << 10, "l2_bytes": 256 << 10}
-"""Cache sizes if the system does not report them. Processors of the last decade have at least these."""
+"""Cache sizes in bytes if the system does not report them. Processors of the last decade have at least these sizes."""
 
 
 def processor_model() -> str:
-    """Return the model name of the processor. Times of machines with the same model are comparable."""
+    """Return the model name of the processor. Times are comparable between machines with the same model."""
     if name := _sysctl("machdep.cpu.brand_string"):
         return name
     facts = _cpuinfo(Path("/proc/cpuinfo"))
@@ -42,13 +42,13 @@ def cores() -> list[int]:
 
 
 def cache_bytes() -> dict[str, int]:
-    """Return the sizes of the data caches of one core: ``l1_bytes``, ``l2_bytes`` and, if present, ``l3_bytes``."""
+    """Return the sizes of one core's data caches: ``l1_bytes``, ``l2_bytes`` and, if there is one, ``l3_bytes``."""
     found = {name: int(size) for name, key in _SYSCTL_CACHES.items() if (size := _sysctl(key)) and int(size)}
     return {**_SMALLEST_CACHES, **(found or _linux_caches(_CACHES))}
 
 
 def simd_bytes(macros: Mapping[str, str]) -> int:
-    """Return the width of a vector register in bytes, from the predefined macros of the compiler."""
+    """Return the width of a vector register in bytes. `macros` are the predefined macros of the compiler."""
     if bits := int(macros.get("__ARM_FEATURE_SVE_BITS", "0")):
         return bits // 8
     widths = (("__AVX512F__", 64), ("__AVX__", 32), ("__SSE2__", 16), ("__ARM_NEON", 16))
@@ -63,13 +63,13 @@ def architecture(macros: Mapping[str, str]) -> str:
 
 
 def frequency_mhz(core: int) -> float | None:
-    """Return the current clock of a core in MHz, or None if the system does not report it, as most virtual machines."""
+    """Return the current clock rate of a core in MHz, or None if unknown, as on most virtual machines."""
     text = _text(_CORES / f"cpu{core}" / "cpufreq" / "scaling_cur_freq")
     return int(text) / 1000 if text else None
 
 
 def pin(count: int) -> tuple[int, ...]:
-    """Pin this process to the last `count` cores that it may use, and return them. Empty if the system cannot pin."""
+    """Pin this process to the last `count` of its cores. Return the cores, or () if the system cannot pin."""
     if not hasattr(os, "sched_setaffinity"):
         return ()
     chosen = cores()[-count:]
@@ -78,7 +78,7 @@ def pin(count: int) -> tuple[int, ...]:
 
 
 def leave_last_core() -> None:
-    """Exclude this thread and its children from the core that `pin` uses first."""
+    """Keep this thread and its child processes off the core that `pin` uses first."""
     if hasattr(os, "sched_setaffinity") and len(cores()) > 1:
         os.sched_setaffinity(0, cores()[:-1])
 
@@ -93,7 +93,7 @@ def _linux_caches(folder: Path) -> dict[str, int]:
 
 
 def _cpuinfo(path: Path) -> dict[str, str]:
-    """Return the facts about the first processor."""
+    """Return the entries of the first processor by name."""
     lines: Iterable[str] = path.read_text().partition("\n\n")[0].splitlines() if path.is_file() else ()
     pairs = (line.partition(":") for line in lines)
     return {name.strip(): value.strip() for name, _, value in pairs}

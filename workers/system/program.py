@@ -18,10 +18,10 @@ from workers.system.exit_status import sent_from_outside
 from workers.system.interruption import Interruption
 
 MOST_RUNS = 3
-"""Maximum number of runs of a program that is killed from outside in each run."""
+"""Maximum number of runs of a program. It is run again if it was killed from outside."""
 
 _CHILD_KILLED = re.compile(r"(Killed|Terminated) signal terminated program")
-"""Matches the output of GCC when a program that it started was killed."""
+"""Matches the output of GCC if a program that it started was killed."""
 
 _LOG_LIMIT, _CHUNK = 1 << 16, 1 << 16
 _GRACE_S = 2.0
@@ -35,11 +35,10 @@ def run(
     *,
     interruption: Interruption | None = None,
 ) -> tuple[int | None, str]:
-    """Run a program, and return its exit status and the beginning of its output. The exit status is None if the time
-    limit was reached.
+    """Run a program, and return its exit status and the start of its output.
 
-    Child processes of the program are killed when the program ends. A program that is killed from outside is run again,
-    at most `MOST_RUNS` times in total.
+    The exit status is None if the time limit was reached. Child processes of the program are killed when the program
+    ends. If the program is killed from outside, it is run again, at most `MOST_RUNS` times in total.
 
     Raises:
         GaveUp: the run was interrupted.
@@ -74,7 +73,7 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
-    """Wait for the end of the output and then of the process, within one time limit."""
+    """Wait for the end of a process. Return its exit status, or None after the time limit, and its output."""
     deadline, kept = time.monotonic() + timeout_s, bytearray()
     reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
     reader.start()
@@ -92,7 +91,7 @@ def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | No
 
 
 def _read(output: IO[bytes], kept: bytearray) -> None:
-    """Keep the beginning of the output. A header that includes itself gives gigabytes of warnings."""
+    """Read all output, and keep only its start. A header that includes itself causes gigabytes of output."""
     while part := output.read(_CHUNK):
         kept += part[: _LOG_LIMIT - len(kept)]
 
@@ -113,10 +112,9 @@ _REFUSED, _FOLDER = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
 
 
 def keeping_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a Python process. If Python would write no bytecode, it is made to write bytecode to
-    the user's cache folder.
+    """Return the environment for a Python process that writes bytecode, so that later processes start faster.
 
-    Bytecode is not written next to the sources. A bytecode folder that the user chose is kept.
+    If `environment` forbids bytecode files, they are written to the user's cache folder instead of next to the sources.
     """
     if not environment.get(_REFUSED) or environment.get(_FOLDER):
         return dict(environment)

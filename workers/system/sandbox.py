@@ -1,6 +1,4 @@
-"""Runs commands on unreviewed code in a sandbox, in which they can access only given folders and no network. See
-`confine`.
-"""
+"""Creates command lines for a sandbox, in which a command can access only given folders, and no network."""
 
 import os
 import shutil
@@ -19,12 +17,12 @@ _ALSO_KEPT = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "CUDA_HOME", "CUDA_PATH", "PYT
 _SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "LD_LIBRARY_PATH")
 _ANSWER_S = 20.0
 _PLACE = Path(__file__).resolve().parents[2]
-"""Folder of kernel-evo's packages. With an editable installation, Python lists it."""
+"""Folder that contains kernel-evo's packages."""
 
 
 @cache
 def sandbox_here() -> str:
-    """Return the names of the sandbox mechanisms on this machine. Empty if there are none. They are tested once."""
+    """Return the names of the sandbox mechanisms that work on this machine, or an empty string. Test them once."""
     try:
         answer = subprocess.run(
             _launcher(_SYSTEM, ()), capture_output=True, text=True, timeout=_ANSWER_S, check=False, env=environment()
@@ -41,13 +39,12 @@ def sandboxed(
     writes: Iterable[str | Path] = (),
     kernel: bool = False,
 ) -> list[str]:
-    """Return a command line that runs a command in a sandbox. Call this only if `sandbox_here()` returned a non-empty
-    string.
+    """Return a command line that runs a command in a sandbox. `sandbox_here()` must not be an empty string.
 
     Args:
-        reads: files and folders that the command may read, in addition to the folders of the system and of the program.
+        reads: files and folders that the command may read, in addition to those of the system and of the program.
         writes: folders that the command may read and write.
-        kernel: True if the command runs a candidate that was built with sanitizers, see `confine`.
+        kernel: True if the command runs a candidate that was built with sanitizers. See `confine`.
     """
     program = shutil.which(command[0]) or command[0]
     own = [*_SYSTEM, *_PROCESSOR, *_home_of(program), *(_python_folders() if program == sys.executable else ())]
@@ -59,7 +56,7 @@ def sandboxed(
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment of sandboxed commands, with variables that compilers read and without secrets."""
+    """Return the environment of commands in a sandbox: variables that compilers need, but no secrets."""
     return {name: os.environ[name] for name in (*_KEPT, *_ALSO_KEPT) if name in os.environ}
 
 
@@ -70,7 +67,7 @@ def _python_folders() -> list[str]:
 
 
 def _holds_packages(folder: str) -> bool:
-    """Return True if an installer filled the folder, and False for a folder of a user's modules."""
+    """Return True if the folder contains installed packages, and False if it contains a user's modules."""
     return folder.rstrip("/").endswith("-packages") or any(Path(folder or ".").glob("*.dist-info"))
 
 
@@ -84,9 +81,7 @@ def _launcher(reads: Iterable[str], writes: Iterable[str], lists: Iterable[Path]
 
 
 def _home_of(program: str) -> list[str]:
-    """Return the paths of the files that a program needs: the program and, if it is in a ``bin`` folder, the parent of
-    this folder.
-    """
+    """Return the paths that a program needs: the program or, for a ``bin`` folder, also the folder's parent."""
     path = Path(program).resolve()
     prefix = path.parent.parent
     installed = path.parent.name == "bin" and prefix not in (Path("/"), Path.home())

@@ -1,7 +1,4 @@
-"""Temporary folders that are deleted at the end of their process.
-
-If a process is killed, the next process deletes the folders of the killed process.
-"""
+"""Temporary folders. If a process is killed, a later process deletes its folders."""
 
 import fcntl
 import os
@@ -18,7 +15,7 @@ _MARK = ".held"
 
 
 class ScratchError(EvoError, OSError):
-    """No temporary folder can be written on this machine."""
+    """No temporary folder can be created on this machine."""
 
 
 @contextmanager
@@ -34,7 +31,7 @@ def scratch() -> Iterator[Path]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ScratchError(
-            f"no temporary folder can be created ({reason}); free some space, or set TMPDIR to a writable folder"
+            f"no temporary folder can be created ({reason}); free disk space, or set TMPDIR to a writable folder"
         ) from None
     try:
         yield folder
@@ -44,11 +41,11 @@ def scratch() -> Iterator[Path]:
 
 
 def sweep_scratch() -> None:
-    """Delete the temporary folders of killed processes. Folders of running processes are locked."""
+    """Delete the temporary folders of killed processes, i.e. those that no process has locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             lock = _hold(folder / _MARK)
-        except OSError:  # no lock file yet, or a folder of another user
+        except OSError:  # the lock file does not exist yet, or another user owns the folder
             continue
         if lock is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -58,7 +55,7 @@ def sweep_scratch() -> None:
 def _marked(folder: Path) -> int:
     """Create a locked file that marks the folder as in use, and return the descriptor of the file.
 
-    The file is locked before it gets its final name. Otherwise a sweep between the two steps would delete the folder.
+    The file is locked before it gets its final name, so that `sweep_scratch` never finds it unlocked.
     """
     unnamed = folder / f"{_MARK}-unlocked"
     descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -72,7 +69,10 @@ def _marked(folder: Path) -> int:
 
 
 def _hold(mark: Path) -> int | None:
-    """Lock the file of a folder until its descriptor is closed. Return None if another process has locked it."""
+    """Lock a folder's file, and return its descriptor, or None if another process has locked it.
+
+    Closing the descriptor releases the lock.
+    """
     descriptor = os.open(mark, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

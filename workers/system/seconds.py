@@ -1,4 +1,4 @@
-"""Times of the steps of one request or job."""
+"""Measures the durations of the steps of a request or job."""
 
 import time
 from collections.abc import Iterator
@@ -6,10 +6,11 @@ from contextlib import contextmanager
 
 
 class Seconds:
-    """Adds up the seconds of each step, in the order of the steps.
+    """Adds up the durations of steps.
 
     Attributes:
-        taken: duration of each step in seconds, by name of the step. Steps that raised an error are not included.
+        taken: duration of each step in seconds, by name, in the order of the steps. Steps that raised an error are not
+            included.
     """
 
     def __init__(self) -> None:
