@@ -210,9 +210,10 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
 
 
 def _instantiated(source: Source, function: Function) -> tuple[Function, dict[str, str]]:
-    """Return a function whose name includes its namespace and template arguments, and the types that names stand for.
+    """Return the function with its namespace and template arguments in its name, and the types by their aliases.
 
-    The template arguments are those of an instantiation or a launch in the source, or the defaults, or guesses.
+    The template arguments are taken from an instantiation or a launch in the source, or else from the defaults, or
+    else guessed.
     """
     types = aliases(source.plain)
     if not function.template:
@@ -232,7 +233,7 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
 
 
 def _own_names(source: Source, function: Function) -> set[str]:
-    """Return the names that look like extents and that the function or the source declares itself."""
+    """Return the names that the function or the source declares. They are not macros, even if they look like extents."""
     inside = _BRACKETS.sub("[]", f"{', '.join(function.template)}, {function.body}")
     named = {each.name for each in function.parameters} | set(aliases(source.plain))
     found = {each[1] for each in _DECLARED.finditer(inside)} | {each[1] for each in _CONSTANT.finditer(source.plain)}
@@ -372,7 +373,7 @@ class Uses:
             self.offsets.setdefault(found[2], set()).add(found[1])
 
     def is_single(self, name: str) -> bool:
-        """Return True if every use of a name is ``*name``, so that it points at a single element."""
+        """Return True if every use of a pointer is ``*name``, so that it points to a single element."""
         if name in self.indexed:
             return False
         used = re.findall(rf"(\*\s*)?\b{name}\b(?!\s*(?:\[|\+\+|--))", self.body)
@@ -436,7 +437,7 @@ def _argument(
 
 
 def _declared_shape(parameter: Parameter, guessed: tuple[str, ...], passed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the shape with the extents that the brackets of a parameter state."""
+    """Return the shape that the brackets of a parameter declare. Extents that are not declared are guessed."""
     stated = [_WORDS.sub(lambda word: passed.get(word[0], word[0]), each) for each in parameter.extents]
     stated = [re.sub(r"(?<!/)/(?!/)", "//", each) for each in stated]
     inner = set(_WORDS.findall(" ".join(stated)))

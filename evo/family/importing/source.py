@@ -36,7 +36,8 @@ class Parameter:
 
     Attributes:
         c_type: type without qualifiers and pointers.
-        extents: texts in the brackets of an array parameter; empty for an extent that is not stated, as of a pointer.
+        extents: text in each pair of brackets of an array parameter; empty for an extent that is not stated, e.g. of a
+            pointer.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Source:
         return "".join(f"{name}::" for name in around)
 
     def instance(self, function: Function) -> tuple[str, ...]:
-        """Return the template arguments of an explicit instantiation or a launch in the source; empty without one."""
+        """Return the template arguments of an explicit instantiation or launch in the source; empty if there is none."""
         for found in re.finditer(rf"\b{function.name}\s*<(?!<)", self.plain):
             arguments = _until_closed(self.plain[found.end() : found.end() + _NEAR])
             if arguments is None:
@@ -149,7 +150,7 @@ def _has_c_linkage(name: str, source: Source) -> bool:
 
 
 def _is_within_c(text: str, place: int) -> bool:
-    """Return True if the declaration at a position is ``extern "C"``, or in such a block."""
+    """Return True if the declaration at a position is ``extern "C"``, or is in an ``extern "C"`` block."""
     marks, blocks = Marks(text), [block.end() - 1 for block in re.finditer(r'extern\s*"C"[^{};]*\{', text)]
     before = re.split(r"[;{}#]", text[max(0, place - _NEAR) : place])[-1]
     inside = any(block < place < marks.closing(block) for block in blocks)
@@ -343,7 +344,7 @@ def _parameters(text: str) -> tuple[Parameter, ...]:
 
 
 def _until_closed(text: str) -> str | None:
-    """Return the text up to the ``>`` that closes a bracket opened before it; None if it is not closed."""
+    """Return the text before the ``>`` that has no opening bracket in the text; None if there is none."""
     depth = 0
     for place, character in enumerate(text):
         depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(character, 0)

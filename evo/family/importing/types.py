@@ -1,4 +1,4 @@
-"""Types of C, C++ and CUDA parameters: the dtype of an element, and elements with several components."""
+"""Types of C, C++ and CUDA parameters: finds the dtype and the number of components of an array's elements."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ _ALIAS = re.compile(
     re.MULTILINE,
 )
 _HALF = re.compile(r"(?i)(b)f(?:loat)?16|half|f(?:p|loat)?16")
-"""Matches another name of 16-bit integers that store numbers of a 16-bit format."""
+"""Matches an alias of a 16-bit integer type whose values are bit patterns of float16 or bfloat16."""
 _ACCEPTED = f"{', '.join(_DTYPES)}, (u)int8_t to (u)int64_t"
 
 
@@ -54,7 +54,7 @@ class Element:
     """An element of an array.
 
     Attributes:
-        components: numbers in one element, e.g. 4 for ``float4`` and 2 for a complex number.
+        components: number of numbers in one element, e.g. 4 for ``float4`` and 2 for a complex number.
         alignment: alignment in bytes that the type requires; 0 if it is the alignment of the dtype.
     """
 
@@ -69,7 +69,7 @@ def plain_type(text: str) -> str:
 
 
 def aliases(code: str) -> dict[str, str]:
-    """Return the types that ``typedef``, ``using`` and macros of a source name, by their new names."""
+    """Return the types that ``typedef``, ``using`` or a macro gives a new name, by the new name."""
     found = dict[str, str]()
     for each in _ALIAS.finditer(code):
         name = each["new"] or each["named"] or each["macro"]
@@ -78,14 +78,14 @@ def aliases(code: str) -> dict[str, str]:
 
 
 def element(c_type: str, known: Mapping[str, str], *, whose: str) -> Element:
-    """Return the element of an array of a type.
+    """Return the element of an array whose elements have the C type `c_type`.
 
     Args:
-        known: types by their other names, see `aliases`.
-        whose: the parameter, for the message of an error.
+        known: types by their aliases; see `aliases`.
+        whose: description of the parameter, for error messages.
 
     Raises:
-        InvalidInput: no dtype has this type.
+        InvalidInput: no dtype corresponds to the type.
     """
     found, left, name = c_type, dict(known), ""
     while (key := found.rpartition("::")[2]) in left:
@@ -127,7 +127,7 @@ def _several(dtype: str, count: int) -> Element:
 
 
 def _number(c_type: str) -> str | None:
-    """Return the dtype of a type of numbers; None for other types."""
+    """Return the dtype of a numeric C type; None for other types."""
     name = c_type.removeprefix("cuda::").removeprefix("std::")
     if (fixed := re.fullmatch(r"(u?int(?:8|16|32|64))_t", name)) is not None:
         return fixed[1]

@@ -259,7 +259,7 @@ def replaced(node: Any, trees: Mapping[str, ast.expr]) -> Any:
     """Return a tree with names replaced by other trees. Unchanged parts are shared with `node`, which does not change.
 
     Args:
-        node: a syntax tree, or the value of a field of one.
+        node: a syntax tree, or the value of a field of a syntax tree.
     """
     if isinstance(node, ast.Name):
         return trees.get(node.id, node)
