@@ -233,7 +233,7 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
 
 
 def _own_names(source: Source, function: Function) -> set[str]:
-    """Return the names that the function or the source declares. They are not macros, even if they look like extents."""
+    """Return the names that the function or the source declares. They are not macros, even if named like extents."""
     inside = _BRACKETS.sub("[]", f"{', '.join(function.template)}, {function.body}")
     named = {each.name for each in function.parameters} | set(aliases(source.plain))
     found = {each[1] for each in _DECLARED.finditer(inside)} | {each[1] for each in _CONSTANT.finditer(source.plain)}

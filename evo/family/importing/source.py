@@ -103,7 +103,7 @@ class Source:
         return "".join(f"{name}::" for name in around)
 
     def instance(self, function: Function) -> tuple[str, ...]:
-        """Return the template arguments of an explicit instantiation or launch in the source; empty if there is none."""
+        """Return the template arguments of an explicit instantiation or launch in the source; empty if none exists."""
         for found in re.finditer(rf"\b{function.name}\s*<(?!<)", self.plain):
             arguments = _until_closed(self.plain[found.end() : found.end() + _NEAR])
             if arguments is None:
