@@ -113,7 +113,7 @@ def test_template_that_cannot_render_is_refused_before_anything_starts(line: Com
     assert "kernel.c.j2: there is no `UNROL`" in refused.err
 
 
-def test_error_without_a_compiler_names_both_ways_to_install_one(line: CommandLine) -> None:
+def test_error_without_a_compiler_names_both_ways_to_install_a_compiler(line: CommandLine) -> None:
     bare = CommandLine(home=line.home, cache=line.home / "empty", environment={"PATH": "/nonexistent", "CC": ""})
     for command in ("search", "measure"):
         refused = bare.run_apart(command, str(EXAMPLES / "saxpy"))  # this process has found its compiler
@@ -204,7 +204,7 @@ def test_read_only_commands_do_not_create_a_missing_database(tmp_path: Path, arg
 
 
 @pytest.mark.parametrize("arguments", [["search", "sdpa"], ["search", "sdpa", "--detach"], ["serve", "--port", "0"]])
-def test_database_in_a_missing_folder_is_refused_and_no_folder_created(tmp_path: Path, arguments: list[str]) -> None:
+def test_database_in_a_missing_folder_is_refused_and_no_folder_is_created(tmp_path: Path, arguments: list[str]) -> None:
     line = CommandLine(home=tmp_path, cache=tmp_path / "cache")
     (tmp_path / "file").write_text("")
     for folder in ("nowhere", "file"):

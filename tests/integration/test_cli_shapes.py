@@ -96,7 +96,7 @@ else: raise AssertionError("N=9")
     subprocess.run([sys.executable, "-I", "-c", program, str(folder)], check=True, cwd=tmp_path)
 
 
-def test_several_shapes_with_detach_are_refused(line: CommandLine, searched: Ended) -> None:
+def test_option_detach_is_refused_for_several_shapes(line: CommandLine, searched: Ended) -> None:
     refused = line.run("search", "./saxpy", "--problem", "N=1,2", "--detach", "--url", "http://127.0.0.1:9")
     assert refused.code != 0
     assert "several shapes" in refused.err

@@ -157,7 +157,7 @@ def test_json_with_duplicate_keys_or_invalid_values_is_refused(rest: Local, body
         ("null", "body", "must be an object"),
     ],
 )
-def test_error_names_the_json_field_of_a_wrong_type(rest: Local, body: str, field: str, reason: str) -> None:
+def test_error_names_the_json_field_with_a_wrong_type(rest: Local, body: str, field: str, reason: str) -> None:
     answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert re.search(reason, answer.json()["detail"])

@@ -159,7 +159,7 @@ def test_estimate_has_the_expected_parts_for_attention(tmp_path: Path) -> None:
     assert parts[0]["floor_us"] == pytest.approx(8.862, abs=0.01), "keys beyond 500 are computed as well"
 
 
-def test_estimate_is_refused_over_the_resource_limits(tmp_path: Path) -> None:
+def test_estimate_beyond_the_resource_limits_is_refused(tmp_path: Path) -> None:
     estimator = Estimator(lambda: FakeCompiler(sm_89=200), tmp_path / "cache", tmp_path)
     assignment = work(tmp_path, STAND_IN, TARGET, max_registers=96)
     job = Evaluate(number=0, config=default(assignment))

@@ -43,7 +43,7 @@ def test_confirmed_time_without_confirmed_speedup_has_no_speedup() -> None:
 
 
 @pytest.mark.parametrize("time_us", [None, 0.0])
-def test_no_speedup_without_a_time_or_baselines(time_us: float | None) -> None:
+def test_speedup_is_none_without_a_time_or_baselines(time_us: float | None) -> None:
     assert leading_speedup(time_us, None, BASELINES) is None
     assert leading_time(None, None) is None
     assert leading_speedup(10.0, None, {}) is None

@@ -298,7 +298,7 @@ def test_page_templates_have_urls_only_in_attributes_that_get_the_prefix() -> No
 @pytest.mark.parametrize(
     "given", ["nota url", "a b/c", "x:99999", "-a", "//", "", "evo?x=1", "a@b", "host/a//b", "[::1"]
 )
-def test_error_of_an_invalid_public_url_has_an_example(given: str) -> None:
+def test_error_of_an_invalid_public_url_contains_an_example(given: str) -> None:
     with pytest.raises(ValueError, match=r"; write one like https://evo\.example\.org$"):
         PublicUrl.of(given)
 

@@ -86,7 +86,7 @@ def test_every_strategy_finds_faster_configs_than_random_sampling(name: str) -> 
 # Observations
 
 
-def test_observations_are_ordered_as_measured_pruned_failed() -> None:
+def test_observations_are_ordered_measured_then_pruned_then_failed() -> None:
     space, history = line(), History()
     outcomes = [KINDS["crashed"], lasting(3), KINDS["pruned"], KINDS["abandoned"], lasting(2), KINDS["impossible"]]
     for x, outcome in enumerate(outcomes):
@@ -280,7 +280,7 @@ def test_mutation_of_an_ordinal_tunable_mostly_moves_to_an_adjacent_value() -> N
     assert steps.max() > 10
 
 
-def test_mutation_has_one_parent_and_crossover_two() -> None:
+def test_mutation_has_one_parent_and_crossover_has_two() -> None:
     space, seen = evolved(30)
     brood = Breeding(space).brood(seen, 50, rng())
     for child, parents in enumerate(brood.parents.tolist()):

@@ -167,7 +167,7 @@ def test_surrogate_weights_are_fitted_on_a_prefix_of_the_log() -> None:
     assert kernels[0].weights.tolist() == kernels[1].weights.tolist()
 
 
-def test_surrogate_of_a_long_history_is_fitted_on_the_fastest_and_a_sample(
+def test_surrogate_of_a_long_history_is_fitted_on_the_fastest_trials_and_a_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(surrogate, "FITTED", 8)
