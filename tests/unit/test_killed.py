@@ -123,5 +123,5 @@ def test_memory_kills_are_0_without_a_kernel_counter(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("status", "sent"), [(-9, True), (-15, True), (-11, False), (-6, False), (0, False), (9, False)]
 )
-def test_only_sigkill_and_sigterm_count_as_sent_from_outside(status: int, sent: bool) -> None:
+def test_only_termination_signals_count_as_sent_by_another_process(status: int, sent: bool) -> None:
     assert sent_from_outside(status) is sent
