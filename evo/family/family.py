@@ -397,7 +397,7 @@ def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
     for key in table.unread():
         if isinstance(document[key], Mapping) and "template" in document[key]:
             known = ("triton", *implemented_kinds())
-            remedy = "install the package that adds the kind, here and where the service and the workers run"
+            remedy = "install the package that adds the kind on this machine, and where the service and the workers run"
             raise InvalidInput(table.field(key), f"{unknown(key, known, 'tables with kernels')}; {remedy}")
 
 

@@ -223,9 +223,9 @@ def test_exported_kernel_for_a_different_gpu_is_refused_and_the_error_contains_a
     check("sm_86", "89", "nvcc")
     if runs:
         return check(built_for, here, "nvcc")
-    with pytest.raises(RuntimeError, match="built for sm_90a, this GPU is sm_100; build again: nvcc"):
+    with pytest.raises(RuntimeError, match="built for sm_90a, but this GPU is sm_100; build it again: nvcc"):
         check(built_for, here, "nvcc")
-    with pytest.raises(RuntimeError, match="build again"):
+    with pytest.raises(RuntimeError, match="build it again"):
         check("sm_89", "86", "nvcc")
     return None
 

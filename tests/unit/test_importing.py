@@ -307,7 +307,7 @@ def test_reference_file_with_a_relative_import_is_refused(tmp_path: Path) -> Non
 
 def test_import_without_reference_writes_a_stub(tmp_path: Path) -> None:
     text = (imported(tmp_path, reference=None) / "reference.py").read_text()
-    assert "# decide: the right outputs, in float64: out" in text
+    assert "# decide: the expected outputs, in float64: out" in text
     assert "raise NotImplementedError" in text
 
 
@@ -711,7 +711,7 @@ def test_imported_roles_follow_from_the_reference_and_the_role_option(
 @pytest.mark.parametrize(
     ("parameters", "role", "reason"),
     [
-        ("y", "x=inout", "--reference: takes `y`, but f only writes it: .* import with --role y=inout if"),
+        ("y", "x=inout", "--reference: takes `y`, but f only writes it; .* import with --role y=inout if"),
         ("x", "z=inout", "--role: there is no `z`"),
         ("x", "x=in", "--role: x=in: there is no `in`"),
         ("x", "x", "--role: `x` is not of the form NAME=VALUE"),

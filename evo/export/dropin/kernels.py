@@ -394,7 +394,7 @@ def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
     exact = not number.isdigit()
     major, minor = divmod(int(number.rstrip("af")), 10)
     if capability[0] != major or capability[1] < minor or (exact and capability[1] != minor):
-        raise Unfit(f"built for {built_for}, this GPU is sm_{capability[0]}{capability[1]}")
+        raise Unfit(f"built for {built_for}, but this GPU is sm_{capability[0]}{capability[1]}")
 
 
 def _check_cpu(built_for: str) -> None:
@@ -405,14 +405,14 @@ def _check_cpu(built_for: str) -> None:
     """
     machine, _, feature = built_for.partition("+")
     if machine != platform.machine():
-        raise Unfit(f"built for {built_for}, this machine is {platform.machine()}")
+        raise Unfit(f"built for {built_for}, but this machine is {platform.machine()}")
     flag = {"avx512": "avx512f", "avx2": "avx2", "avx": "avx"}.get(feature)
     if flag is None or platform.system() != "Linux":
         return
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
     if flag not in flags.split():
-        raise Unfit(f"built for {built_for}, this processor has no {feature}")
+        raise Unfit(f"built for {built_for}, but this processor has no {feature}")
 
 
 def _three(sizes: Sequence[int]) -> list[int]:

@@ -233,7 +233,9 @@ def _check_architecture(built_for: str, capability: str, build: str) -> None:
     major, minor = divmod(int(number.rstrip("af")), 10)
     here_major, here_minor = divmod(int(capability), 10)
     if here_major != major or here_minor < minor or (exact and here_minor != minor):
-        raise RuntimeError(f"kernel.cubin is built for {built_for}, this GPU is sm_{capability}; build again: {build}")
+        raise RuntimeError(
+            f"kernel.cubin is built for {built_for}, but this GPU is sm_{capability}; build it again: {build}"
+        )
 
 
 def _random(each: dict[str, Any], rng: np.random.Generator) -> Any:

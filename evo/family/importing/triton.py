@@ -273,7 +273,7 @@ def _argument(parameter: Parameter, used: set[str], tuning: _Tuning, extents: Se
         init=name in tuning.zeroed or (atomic and role == "output"),
         decide=decide,
         alignment=16,
-        dtype_decide="its dtype: Triton's source does not say it",
+        dtype_decide="its dtype: the Triton source does not state it",
     )
 
 

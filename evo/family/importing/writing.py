@@ -197,8 +197,8 @@ def _drawn(each: DraftArgument) -> str:
 def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
     judged = [each.name for each in draft.arguments if each.role in ("output", "inout")]
     if answer is None:
-        yield f"    {MARK}the right outputs, in float64: {', '.join(judged)}"
-        yield '    raise NotImplementedError("reference.py: write reference(), which returns the right outputs")'
+        yield f"    {MARK}the expected outputs, in float64: {', '.join(judged)}"
+        yield '    raise NotImplementedError("reference.py: write reference(), which returns the expected outputs")'
         return
     function = "answer" if answer.function == "reference" else answer.function
     call = f"{function}({', '.join(_call_arguments(draft, answer))})"
@@ -252,6 +252,6 @@ def _passed(parameter: str, draft: Draft) -> str:
     known_names += [each.name for each in draft.fields]
     if name in [each.name for each in draft.arguments if each.role == "output"]:
         remedy = f"remove the parameter, or import with --role {name}=inout if the kernel needs its contents"
-        raise InvalidInput("--reference", f"takes `{parameter}`, but {draft.entry} only writes it: {remedy}")
+        raise InvalidInput("--reference", f"takes `{parameter}`, but {draft.entry} only writes it; {remedy}")
     reason = f"parameter `{parameter}`: {unknown(parameter, known_names, 'inputs and problem fields')}"
     raise InvalidInput("--reference", f"{reason}; give the function's parameters these names")

@@ -382,7 +382,7 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
     """Measure the error of the model's own precision, relative to float64, on every distribution."""
     names = model.outputs
     if _elements(values_of(shapes.shapes, sample)) > MOST_ELEMENTS:
-        why = "it is too large to be run at import: tolerances follow from the number of additions alone"
+        why = "the problem is too large to run at import, so tolerances depend only on the number of additions"
         return _Measured(distributions=("own",), rel_error=dict.fromkeys(names), notes=(why,))
     kept, errors = [], dict.fromkeys(names, 0.0)
     for distribution in DISTRIBUTIONS:

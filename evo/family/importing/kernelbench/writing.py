@@ -113,7 +113,7 @@ def _toml(document: Mapping[str, Any]) -> str:
 
 def _reference(found: Described) -> str:
     dtypes = {each.name: each.dtype for each in (*found.inputs, *found.outputs) if each.dtype == "bfloat16"}
-    return f'''"""Inputs, right outputs and baselines of {PROBLEM}, which holds the model."""
+    return f'''"""Inputs, expected outputs and baselines of {PROBLEM}, which contains the model."""
 
 from pathlib import Path
 
