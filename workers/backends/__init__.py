@@ -159,7 +159,7 @@ class Buffers(Protocol):
         ...
 
     def sibling(self) -> "Buffers":
-        """Return a new set that shares the inputs of this set. Its outputs and workspaces are filled with poison.
+        """Return a new set that shares the inputs of this set, but has separate outputs and workspaces with poison.
 
         Raises:
             MemoryError: the new buffers do not fit into memory.

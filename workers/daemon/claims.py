@@ -96,7 +96,7 @@ class Claims:
     """Requests jobs for one device, in the background while the device is busy. Only the slot's thread may use it.
 
     Args:
-        meter: idle clock of the slot. Waiting for the service does not count as idle time if it has no jobs.
+        meter: idle clock of the slot. Time in which the service has no jobs does not count as idle time.
         release: function that returns a lease to the service without counting a failure of the job.
         unfit: function that returns a lease to the service because this machine cannot execute the job.
     """

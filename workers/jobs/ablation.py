@@ -35,7 +35,7 @@ class Ablation:
     """Executes one ablation job. The slot that holds the device calls `report` once.
 
     Args:
-        status: receives the current step.
+        status: object that receives the current step.
         built: builds by role: ``champion``, and the index of each changed config in the job.
     """
 

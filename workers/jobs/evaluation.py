@@ -93,7 +93,7 @@ class Evaluator:
     Args:
         folder: cache folder of the worker.
         place: folder for temporary files of this process.
-        status: receives the current step of a long job.
+        status: object that receives the current step of a long job.
         raise_trouble: True to raise a `TroubleError` if the family or the machine is at fault. False to return an
             outcome instead.
     """
@@ -306,7 +306,8 @@ class Evaluator:
     def _bars(self, work: Assignment, job: Evaluate) -> Bars:
         """Return the times above which a trial counts as slow.
 
-        For a trial that was proposed before the first result, they depend on the kernels that this worker has measured.
+        For trials that were proposed before the first result, these times are derived from the kernels that this worker
+        has measured.
         """
         if job.bars != Bars():
             return job.bars

@@ -221,7 +221,7 @@ long.
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Return the number of rounds that fit into the time budget. Remove baselines that would take too much of it.
+    """Remove baselines that would take too much of the time budget. Return the number of rounds that fit into it.
 
     A baseline that is requested by name is never removed, because a confirmation needs it in every process. Without an
     incumbent, the fastest baseline is also kept, because it is the only one with which the candidate is compared.

@@ -1,9 +1,9 @@
 /*
- * The kernel process: loads one shared library and calls one function of it when the judge asks.
+ * The kernel process: loads one shared library, and calls one of its functions when the runner requests it.
  *
- * It holds no reference, no expected output and no pipe of the worker. Buffers are files that the judge owns; inputs are
- * mapped for reading only, with pages before and behind that nothing may touch. What it reports is checked by the judge
- * (workers/backends/cpu/kernel_process.py); process/messages.py has the messages.
+ * The process has no reference, no expected outputs and no pipe of the worker. Buffers are files that the runner owns.
+ * Inputs are mapped read-only, with inaccessible pages before and after them. The runner checks what this process reports
+ * (workers/backends/cpu/kernel_process.py). The messages are described in process/messages.py.
  *
  * Usage: kernel_process SOCKET LIBRARY UID PARENT MEMORY_BYTES CORE...
  */
@@ -37,38 +37,38 @@
 #include <sys/syscall.h>
 #endif
 
-enum { HELLO, LOAD, MAP, TABLE, RUN, POPULATE, FINISH };                 /* requests; HELLO is only ever a reply */
-enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* what separates this process */
-enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16, GUARDED = 32 }; /* how calls are made */
-enum { WRITABLE = 1, PACED = 2 };                                        /* what is mapped */
+enum { HELLO, LOAD, MAP, TABLE, RUN, POPULATE, FINISH };                 /* requests; HELLO is only a reply */
+enum { OTHER_USER = 1, LANDLOCKED = 2, FILTERED = 4 };                   /* isolation measures in force */
+enum { OWN_THREAD = 1, EXAMINE = 2, PERTURB = 4, BEHIND = 8, TOGETHER = 16, GUARDED = 32 }; /* flags of RUN */
+enum { WRITABLE = 1, PACED = 2 };                                        /* flags of MAP */
 enum { ROUNDING = 1, X87 = 2, HANDLERS = 4, TIMERS = 8, MASKS = 16, DIRECTION = 32, X87_REGISTERS = 64,
-       KEYS = 128, SAVED_REGISTERS = 256 }; /* what calls changed; the last is one bit for each register from there on */
-enum { FAILED = -1, FAULT = -2 };                                        /* statuses below zero; 0: done */
-enum { MOST_KEYS = 64 }; /* of threads that libraries make and never give back */
+       KEYS = 128, SAVED_REGISTERS = 256 }; /* state that calls changed; from SAVED_REGISTERS on, one bit per register */
+enum { FAILED = -1, FAULT = -2 };                                        /* status of a reply; 0: success */
+enum { MOST_KEYS = 64 }; /* thread-specific keys that libraries may keep */
 enum { STACKED = 24, FLOATS = 8, PAGE = 4096, APRON = 1 << 20 };
-enum { MOST_ORDERS = 1 << 14 }; /* calls whose sets the judge orders at once */
+enum { MOST_ORDERS = 1 << 14 }; /* maximum number of set indices in a RUN request */
 enum { HUGE_PAGE = 1 << 21 };
 #define LOWEST (1ull << 33)
 #define HIGHEST (1ull << 46)
 
 struct request {
-    uint32_t kind, bytes; /* of the payload */
+    uint32_t kind, bytes; /* bytes: size of the payload */
     uint64_t count, first, flags, stack_bytes;
 };
 struct reply {
     int64_t status;
     uint64_t values[6];
-    uint64_t bytes; /* of the text that follows */
+    uint64_t bytes; /* size of the text that follows */
 };
 
 static int channel, limited, privileged;
 static pid_t own;
-static void (*function)(void), (*called)(void); /* called: the kernel, or what stands before it */
+static void (*function)(void), (*called)(void); /* called: the kernel, or `guarded`, which calls it */
 static uint64_t *table, sets, width, floats;
-static const struct write { uint64_t to, from, bytes, pattern; } *writes; /* before each call; of each set: */
-static uint64_t restored, filled;                                        /* restored ones, then filled ones */
-static uint32_t order[MOST_ORDERS]; /* of sets, where the judge does not call them in turn */
-static uint64_t stale = UINT64_MAX; /* set whose arguments the latest call changed, and nothing has restored since */
+static const struct write { uint64_t to, from, bytes, pattern; } *writes; /* memory writes before a call, for each set: */
+static uint64_t restored, filled;                                        /* first those of restored arguments, then of filled ones */
+static uint32_t order[MOST_ORDERS]; /* set indices of consecutive calls, unless the sets are used in rotation */
+static uint64_t stale = UINT64_MAX; /* set whose arguments the last call changed and that is not restored yet */
 static struct sigaction expected[NSIG];
 static char fault_stack[1 << 16];
 
@@ -83,7 +83,7 @@ static void send_all(const void *from, size_t bytes) {
 
 static void answer(int64_t status, const uint64_t values[6], const char *text) {
     struct reply reply = {.status = status, .bytes = text ? strlen(text) : 0};
-    if (getpid() != own) _exit(1); /* a copy of this process must not answer in its place */
+    if (getpid() != own) _exit(1); /* a forked copy of this process must not reply */
     if (values) memcpy(reply.values, values, sizeof reply.values);
     send_all(&reply, sizeof reply);
     if (reply.bytes) send_all(text, reply.bytes);
@@ -93,12 +93,12 @@ static void receive(void *into, size_t bytes) {
     for (char *at = into; bytes;) {
         const ssize_t got = read(channel, at, bytes);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) _exit(0); /* the judge needs this process no more */
+        if (got <= 0) _exit(0); /* the runner closed the connection */
         at += got, bytes -= (size_t)got;
     }
 }
 
-/* --- what separates this process from the judge ------------------------------------------------------------------ */
+/* --- isolation of this process from the runner -------------------------------------------------------------------- */
 
 #ifdef __linux__
 #ifndef SYS_landlock_create_ruleset
@@ -108,14 +108,14 @@ static void receive(void *into, size_t bytes) {
 #endif
 enum { READ_FILE = 1 << 2, READ_DIR = 1 << 3 };
 enum { SET_GS = 0x1001, SET_FS = 0x1002, SET_CPUID = 0x1012 };
-enum { ADVICE_COLD = 20, ADVICE_PAGEOUT = 21, ADVICE_COLLAPSE = 25, ADVICE_SOFT_OFFLINE = 101, NAME_MEMORY = 0x53564d41 }; /* newer than some headers */
+enum { ADVICE_COLD = 20, ADVICE_PAGEOUT = 21, ADVICE_COLLAPSE = 25, ADVICE_SOFT_OFFLINE = 101, NAME_MEMORY = 0x53564d41 }; /* some headers lack these */
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-/* Files are read as before, except those by which the system describes processes, cores and devices. */
+/* Allow reading all files, except those in which the system describes processes, cores and devices. */
 static void allow_reading(int ruleset) {
     DIR *root = opendir("/");
     if (!root) return;
@@ -125,7 +125,7 @@ static void allow_reading(int ruleset) {
         struct { uint64_t rights; int32_t parent; } __attribute__((packed)) rule = {READ_FILE | READ_DIR, -1};
         rule.parent = openat(dirfd(root), name, O_PATH | O_CLOEXEC);
         if (rule.parent < 0) continue;
-        if (syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0)) { /* of a file, which is no folder */
+        if (syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0)) { /* fails for a file, because READ_DIR applies only to folders */
             rule.rights = READ_FILE;
             syscall(SYS_landlock_add_rule, ruleset, 1, &rule, 0);
         }
@@ -134,13 +134,13 @@ static void allow_reading(int ruleset) {
     closedir(root);
 }
 
-/* No file is written or made, no program started, no port used, and from ABI 6 on no process outside is signalled.
- * Tracing needs no right: a process under Landlock traces none outside, nor reads its memory. */
+/* Forbid writing and creating files, starting programs, using ports and, from ABI 6 on, signals to other processes.
+ * Landlock always forbids tracing other processes and reading their memory. */
 static int landlock(void) {
     struct { uint64_t files, net, scoped; } rules = {0};
     const long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1);
     if (abi < 1) return 0;
-    rules.files = (1u << 13) - 1;                         /* EXECUTE, WRITE_FILE, reading, and making or removing */
+    rules.files = (1u << 13) - 1;                         /* EXECUTE, WRITE_FILE, reading, creating and removing */
     if (abi >= 2) rules.files |= 1u << 13;                /* REFER */
     if (abi >= 3) rules.files |= 1u << 14;                /* TRUNCATE */
     if (abi >= 4) rules.net = 3;
@@ -160,22 +160,22 @@ static int landlock(void) {
 #define LOW(index) STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[index]))
 #define NUMBER STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))
 #define REFUSE STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
-#define END STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_TRAP) /* of this process, with the call's name */
+#define END STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_TRAP) /* ends this process; the handler reports the name of the system call */
 #define DENY(name) JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), REFUSE
 #define ENDS(name) JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), END,
-/* unless the first argument is this process */
+/* like ENDS, unless the first argument is this process */
 #define ENDS_OTHERS(name)                                                                                             \
     JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)own, 1, 0),  \
         END, NUMBER
-/* unless it is 0, which stands for this process */
+/* like ENDS_OTHERS, but the first argument may also be 0, which means this process */
 #define ENDS_OUTSIDE(name)                                                                                            \
     JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 5), LOW(0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0),               \
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)own, 1, 0), END, NUMBER
-/* an argument that was loaded before */
+/* ends this process if the argument that was loaded before equals `option` */
 #define ENDS_OPTION(option) JUMP(BPF_JMP | BPF_JEQ | BPF_K, option, 0, 1), END
 
-/* Calls that no kernel needs, and that no library makes for one: they reveal where it runs, reach beyond its process,
- * or change what its process or the machine is. */
+/* System calls that neither kernels nor their libraries need: they reveal the environment, affect other processes, or
+ * change attributes of the process or the machine. */
 #define AMONG_ALL(X)                                                                                                  \
     X(getuid) X(geteuid) X(getgid) X(getegid) X(getresuid) X(getresgid) X(getgroups) X(getppid) X(getpgid) X(getsid)  \
     X(getpriority) X(getrusage) X(getcpu) X(sched_getattr) X(capget) X(syslog)                                        \
@@ -201,41 +201,42 @@ static int landlock(void) {
 #endif
 #define NEEDLESS(X) AMONG_ALL(X) BY_PATH(X) RECENT(X)
 
-/* Libraries of threads ask for the cores; where there is but one thread, a kernel would only learn where it runs. */
+/* Install the seccomp filter. Libraries for threads query the allowed cores. With a single thread, this query is refused,
+ * because it would only reveal the environment to a kernel. */
 static int filter(int threads) {
     const struct sock_filter code[] = {
         STATEMENT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
         STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
         NUMBER,
-#ifdef __x86_64__ /* the same calls by the numbers of the x32 ABI */
+#ifdef __x86_64__ /* refuse the x32 ABI, which has other numbers for the same calls */
         JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 #endif
         NEEDLESS(ENDS)
-        DENY(shmget), DENY(shmat), /* libraries for linear algebra try it for memory */
+        DENY(shmget), DENY(shmat), /* libraries for linear algebra try these to get memory */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, threads == 1 ? SYS_sched_getaffinity : UINT32_MAX, 0, 1), REFUSE,
         ENDS_OTHERS(kill), ENDS_OTHERS(tgkill), ENDS_OUTSIDE(prlimit64),
-        /* threads are started, processes are not; the arguments of clone3 cannot be read, and clone does as well */
+        /* allow new threads, but no new processes; a filter cannot read the arguments of clone3, and clone replaces it */
 #ifdef SYS_clone3
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1), STATEMENT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
 #endif
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4), LOW(0), JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0), END, NUMBER,
-        /* hints about memory, except those that act on pages which other processes have as well */
+        /* allow hints about memory, except those that affect pages of other processes */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 16), LOW(2),
         ENDS_OPTION(MADV_REMOVE), ENDS_OPTION(MADV_MERGEABLE), ENDS_OPTION(MADV_HWPOISON), ENDS_OPTION(ADVICE_COLD),
         ENDS_OPTION(ADVICE_PAGEOUT), ENDS_OPTION(ADVICE_COLLAPSE), ENDS_OPTION(ADVICE_SOFT_OFFLINE), NUMBER,
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_recvmsg, 0, 4), LOW(2), /* as this process does, not to look ahead */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_recvmsg, 0, 4), LOW(2), /* flags must be 0, as in `map`: MSG_PEEK would show the next request */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), END, NUMBER,
-#ifdef SYS_arch_prctl /* bases of segments, and faults of cpuid; a request for more registers is no change */
+#ifdef SYS_arch_prctl /* refuse changes of segment bases and of CPUID faulting; requests for larger registers are allowed */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 8), LOW(0),
         ENDS_OPTION(SET_GS), ENDS_OPTION(SET_FS), ENDS_OPTION(SET_CPUID), NUMBER,
 #endif
-#ifdef SYS_rseq /* threads register their restartable sequences, and give none up */
+#ifdef SYS_rseq /* threads may register restartable sequences, but not unregister them */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rseq, 0, 4), LOW(2), JUMP(BPF_JMP | BPF_JSET | BPF_K, 1, 0, 1), END, NUMBER,
 #endif
-        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 13), LOW(0), /* it must not outlive its judge: */
+        JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 13), LOW(0), /* this process must not outlive the runner: */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_PDEATHSIG, 0, 1), REFUSE,
-        /* names of threads and memory, and questions; the others change the process or the processor */
+        /* allow names of threads and memory, and queries; the other options change the process or the processor */
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_NAME, 9, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, NAME_MEMORY, 8, 0),
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_NAME, 7, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_DUMPABLE, 6, 0),
         JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_GET_SECCOMP, 5, 0), JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_CAPBSET_READ, 4, 0),
@@ -255,8 +256,8 @@ static uint64_t separate(uid_t user, pid_t parent) {
     uint64_t level = 0;
     if (user != 0 && geteuid() == 0 && setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0)
         level |= setresuid(user, user, user) == 0 ? OTHER_USER : 0;
-    prctl(PR_SET_DUMPABLE, 1); /* else it cannot open the library by its descriptor */
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which clears it */
+    prctl(PR_SET_DUMPABLE, 1); /* required to open the library by its descriptor */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* set after the change of the user, which clears it */
     if (getppid() != parent) _exit(1);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     level |= landlock() ? LANDLOCKED : 0;
@@ -275,13 +276,13 @@ static void limit(int which, rlim_t most) {
     setrlimit(which, &now);
 }
 
-/* What the kernel may allocate comes on top of the buffers that it is given. */
+/* Increase the memory limit. The buffers that the runner maps are added to the memory that the kernel may allocate. */
 static void allow_memory(rlim_t bytes) {
     static rlim_t allowed;
     struct rlimit now;
     if (bytes == 0 || getrlimit(RLIMIT_AS, &now)) return;
     allowed += bytes;
-    if (privileged) now.rlim_max = RLIM_INFINITY; /* the judge's own limit is for what the judge holds */
+    if (privileged) now.rlim_max = RLIM_INFINITY; /* the limit that was inherited from the runner is meant for the runner */
     now.rlim_cur = allowed < now.rlim_max ? allowed : now.rlim_max;
     setrlimit(RLIMIT_AS, &now);
 }
@@ -289,9 +290,9 @@ static void allow_memory(rlim_t bytes) {
 /* --- faults -------------------------------------------------------------------------------------------------------- */
 
 static void fault(int number, siginfo_t *info, void *context) {
-    uint64_t writes = 2; /* not known */
+    uint64_t writes = 2; /* unknown */
 #if defined(__linux__) && defined(__x86_64__)
-    enum { GENERAL_PROTECTION = 13 }; /* trap of an unaligned operand; a page that is not accessible has another one */
+    enum { GENERAL_PROTECTION = 13 }; /* trap of an unaligned operand; an inaccessible page causes a different trap */
     const greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
     writes = registers[REG_TRAPNO] == GENERAL_PROTECTION ? 3 : registers[REG_ERR] >> 1 & 1;
 #else
@@ -304,7 +305,7 @@ static void fault(int number, siginfo_t *info, void *context) {
 }
 
 #ifdef __linux__
-/* A system call that ends the process. */
+/* Report a system call that ends the process. */
 static void ended_by_call(int number, siginfo_t *info, void *context) {
     static const struct { long call; const char *name; } names[] = {
 #ifdef ARCHITECTURE
@@ -355,7 +356,7 @@ static uint64_t changed_handlers(void) {
     return sigaltstack(NULL, &now) == 0 && now.ss_sp != fault_stack ? SIGSEGV : 0;
 }
 
-/* Keys of threads are numbers, of which a process has some thousand. */
+/* Return 1 if calls created thread-specific keys and did not delete them. A process has about a thousand keys. */
 static int lost_keys(void) {
     static pthread_key_t first;
     static int known;
@@ -376,16 +377,16 @@ static int armed_timers(void) {
 
 /* --- calls --------------------------------------------------------------------------------------------------------- */
 
-typedef struct { unsigned control, x87, flags, empty; } Modes; /* empty: a bit pair of each x87 register */
+typedef struct { unsigned control, x87, flags, empty; } Modes; /* empty: two tag bits per x87 register */
 
 #if defined(__x86_64__)
 enum { STATUS_BITS = 0x3f, ROUNDING_BITS = 0x6000, MASK_BITS = 0x1f80, PRECISION_BITS = 0x300, FLAG_BITS = 0x400 };
 enum { X87_ROUNDING_BITS = 0xc00, X87_MASK_BITS = 0x3f };
 static Modes modes(void) {
     unsigned control;
-    uint16_t x87[14]; /* as fnstenv stores them: control, status and tags at the beginning of words of 32 bits */
+    uint16_t x87[14]; /* in the layout of fnstenv: control, status and tags, each at the start of 32 bits */
     __asm__ volatile("stmxcsr %0" : "=m"(control));
-    __asm__ volatile("fnstenv %0\n\tfldcw %0" : "=m"(x87)); /* storing masks the exceptions */
+    __asm__ volatile("fnstenv %0\n\tfldcw %0" : "=m"(x87)); /* fnstenv masks the exceptions; fldcw restores the masks */
     return (Modes){control & ~(unsigned)STATUS_BITS, x87[0], (unsigned)__builtin_ia32_readeflags_u64() & FLAG_BITS, x87[4]};
 }
 static void set_modes(Modes to) {
@@ -408,12 +409,12 @@ static void set_modes(Modes to) { (void)to; }
 #endif
 
 #if defined(__x86_64__) && defined(__ELF__)
-enum { KEPT = 7 }; /* registers that a function leaves as they were, in the order of the judge's words */
-static uint64_t registers[2 * KEPT + 2] __asm__("registers") __attribute__((used)); /* before, after, return, function */
+enum { KEPT = 7 }; /* registers that a function must restore, in the order of process/faults.py */
+static uint64_t registers[2 * KEPT + 2] __asm__("registers") __attribute__((used)); /* values before and after the call, return address, function */
 
-/* Stands before the kernel, on the same stack and with the same arguments. The registers that the kernel must keep hold
- * values that it would not put there; those that it must not read before it writes them hold no zeros. All flags of the
- * floating-point status are set, as an earlier computation of a caller may leave them. */
+/* Calls the kernel with the same stack and arguments. Registers that the kernel must restore get unusual values, and
+ * registers that it must not read before it writes to them get values other than zero. All floating-point status flags
+ * are set, because a caller may have set them. */
 __asm__(
     ".pushsection .text\n.p2align 4\n.type guarded, @function\nguarded:\n"
     "popq 112+registers(%rip)\n"
@@ -440,7 +441,7 @@ static void guard(void) {
     called = guarded;
 }
 
-/* A bit for each register that the latest guarded call changed. */
+/* Return one bit for each register that the last call of `guarded` changed. */
 static uint64_t changed_registers(void) {
     uint64_t found = 0;
     for (unsigned each = 0; each < KEPT; each++) {
@@ -461,8 +462,8 @@ static uint64_t changed_registers(void) { return 0; }
 #define TYPE(i) uint64_t
 #define FLOAT(i) double
 
-/* Words in registers, floating-point numbers in theirs, further words on the stack: registers that a kernel does not
- * read and words behind its last one do no harm. A float is the low half of a double's register. */
+/* Integer and floating-point arguments are passed in registers, and further integers on the stack. Arguments that a
+ * kernel does not have are harmless. A float occupies the low half of a register for a double. */
 #if defined(__aarch64__)
 enum { WORDS = 8 };
 #define IN_REGISTERS(X) EACH8(X)
@@ -470,7 +471,7 @@ enum { WORDS = 8 };
 enum { WORDS = 6 };
 #define IN_REGISTERS(X) EACH6(X)
 #endif
-enum { STRIDE = WORDS + STACKED + FLOATS }; /* words of the table for each set */
+enum { STRIDE = WORDS + STACKED + FLOATS }; /* number of words of the table per set */
 typedef void Few(IN_REGISTERS(TYPE));
 typedef void Real(IN_REGISTERS(TYPE), EACH8(FLOAT));
 typedef void Many(IN_REGISTERS(TYPE), EACH8(FLOAT), EACH8(TYPE), EACH8(TYPE), EACH8(TYPE));
@@ -483,8 +484,8 @@ static uint64_t now_ns(void) {
 
 static Modes usual;
 
-/* Bits of what is not as it was before the kernel. A kernel may flush subnormal numbers to zero for itself: that is only
- * undone. */
+/* Return one bit for each mode that differs from that before the call. A kernel may flush subnormal numbers to zero; this
+ * mode is restored without a report. */
 static uint64_t changed_modes(Modes after) {
     const unsigned control = after.control ^ usual.control, x87 = after.x87 ^ usual.x87;
     return (control & ROUNDING_BITS || x87 & X87_ROUNDING_BITS ? ROUNDING : 0)
@@ -492,11 +493,11 @@ static uint64_t changed_modes(Modes after) {
         | (after.flags != usual.flags ? DIRECTION : 0) | (after.empty != usual.empty ? X87_REGISTERS : 0);
 }
 
-/* A page that the judge shares with this process (workers/backends/cpu/batch.py). */
+/* Page that the runner shares with this process (process/pace.py). */
 static struct pace { uint64_t made, apart[15], halt, held; } unshared, *pace = &unshared;
-enum { HALT = 1, HOLD = 2, ONE_MORE = 3 }; /* what the judge asks of the loop between two calls */
+enum { HALT = 1, HOLD = 2, ONE_MORE = 3 }; /* commands of the runner, which the loop reads between two calls */
 
-/* counts in memory, apart from the loop's own counter, which a kernel could change in its register */
+/* Count a call in memory. A kernel could change the loop's counter, which is in a register. */
 static void made(void) { __atomic_store_n(&pace->made, __atomic_load_n(&pace->made, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED); }
 static int halted(void) {
     uint64_t asked;
@@ -507,14 +508,14 @@ static int halted(void) {
     return 0;
 }
 
-struct meeting { int missing, over; unsigned patience; }; /* patience: looks before a thread lets others run */
+struct meeting { int missing, over; unsigned patience; }; /* patience: number of checks before a thread yields */
 
 struct batch {
-    uint64_t calls, first, orders, start, stop, restored_ns; /* orders: length of the order of sets; 0: they have turns */
-    uint64_t jitter; /* state of random waits between calls that others overlap; 0: none */
+    uint64_t calls, first, orders, start, stop, restored_ns; /* orders: number of set indices, 0 for rotation */
+    uint64_t jitter; /* state of the random generator for waits between calls, 0 for no waits */
     int behind;
-    uint64_t registers; /* that calls changed: a bit for each */
-    struct meeting *meeting; /* of two threads that call at the same time, each on half of the sets; else NULL */
+    uint64_t registers; /* one bit per register that calls changed */
+    struct meeting *meeting; /* state that two concurrent threads share, each calling on half of the sets; else NULL */
     Modes after;
 };
 
@@ -559,7 +560,8 @@ static void watch(struct batch *batch, const uint64_t *at) {
     if (called != function) batch->registers |= changed_registers();
 }
 
-/* Restores just before each call, or, where calls must find cold memory, behind the call on the next set. */
+/* Restore the arguments of each set before its call or, if `behind` is set, after the call on the next set, so that the
+ * arguments are not in the caches when the set is used again. */
 static void make_restored_calls(struct batch *batch) {
     const int behind = batch->behind && sets > 1;
     uint64_t set = batch->first, since = batch->start, place = 0;
@@ -579,15 +581,15 @@ static void make_restored_calls(struct batch *batch) {
     batch->restored_ns += now_ns() - since;
 }
 
-/* Waits for up to as long as a call takes: two threads that only begin together call in step, and some instants of their
- * calls never meet. Random numbers by xorshift (Marsaglia, 2003). */
+/* Wait for a random time, at most the duration of a call. Otherwise the calls of two threads would always overlap in the
+ * same way. The random numbers are xorshift numbers (Marsaglia, 2003). */
 static void wait_at_random(struct batch *batch, uint64_t most_ns) {
     batch->jitter ^= batch->jitter << 13, batch->jitter ^= batch->jitter >> 7, batch->jitter ^= batch->jitter << 17;
     for (const uint64_t until = now_ns() + batch->jitter % (most_ns + 1); now_ns() < until;) {}
 }
 
-/* Calls on the sets from the first one on, half of all; a batch without a number of calls makes one on each, and goes on
- * until the other batch has made all of its own. */
+/* Call the kernel on half of the sets, from batch->first on, at the same time as the other thread. A batch without a
+ * number of calls makes at least one call per set, and continues until the other thread has made all its calls. */
 static void meet(struct batch *batch) {
     struct meeting *meeting = batch->meeting;
     __atomic_sub_fetch(&meeting->missing, 1, __ATOMIC_ACQ_REL);
@@ -633,7 +635,7 @@ static void *make_calls(void *given) {
     return NULL;
 }
 
-/* A thread on a core of its own runs at the same time as this one, not after it. */
+/* Pin a thread to a core, so that it runs at the same time as this thread. core_and_one is 0 for any core. */
 static void place_on(pthread_attr_t *attributes, uint64_t core_and_one) {
 #ifdef __linux__
     cpu_set_t cores;
@@ -658,7 +660,7 @@ static void run(const struct request *request) {
     called = function;
     if (request->flags & GUARDED) guard();
     if (request->flags & TOGETHER) {
-        /* with a core of its own, a thread that lets others run may not be back before the other one has made its calls */
+        /* a thread with its own core must not yield soon, because the other thread might end before it continues */
         struct meeting meeting = {.missing = 2, .patience = request->first ? 1u << 20 : 1000};
         pthread_t thread;
         pthread_attr_t attributes;
@@ -708,17 +710,17 @@ static void load(const struct request *request, const char *library) {
     else answer(FAILED, NULL, dlerror());
 }
 
-/* Where memory of a caller may be: a kernel must not expect its buffers near each other, or in one order. */
+/* Return a random address for a mapping, so that a kernel cannot rely on distances between buffers. */
 static void *anywhere(void) {
     uint64_t place = 0;
 #ifdef __linux__
     if (getrandom(&place, sizeof place, GRND_NONBLOCK) != sizeof place) return NULL;
     place = (place % (HIGHEST - LOWEST) + LOWEST) & ~(uint64_t)(HUGE_PAGE - 1);
 #endif
-    return (void *)(uintptr_t)place; /* only a wish, which the system may refuse */
+    return (void *)(uintptr_t)place; /* only a hint for the system */
 }
 
-/* The payload: holes, as offsets of pages that nothing may touch. The file comes beside it. */
+/* Map a segment. The payload contains the offsets of pages that become inaccessible. The file is sent as a descriptor. */
 static void map(const struct request *request) {
     uint64_t *holes = malloc(request->bytes + 1);
     char control[CMSG_SPACE(sizeof(int))], byte;
@@ -745,7 +747,7 @@ static void map(const struct request *request) {
     free(holes);
 }
 
-/* The payload: what each set is called with, then what is written before. */
+/* Store the arguments of calls. The payload contains the arguments for each set, then the memory writes before calls. */
 static void take_table(const struct request *request) {
     free(table);
     if (!(table = malloc(request->bytes + 1))) _exit(1);
@@ -753,10 +755,10 @@ static void take_table(const struct request *request) {
     sets = request->count, width = request->flags >> 32, floats = request->flags & 0xffffffffu;
     restored = request->stack_bytes >> 32, filled = request->stack_bytes & 0xffffffffu;
     writes = (const struct write *)(table + sets * STRIDE), stale = UINT64_MAX;
-    answer(0, NULL, NULL); /* its processor time must not count for the calls that follow */
+    answer(0, NULL, NULL); /* the runner waits for this reply, so that this processor time is not counted for calls */
 }
 
-/* The payload: address and bytes of memory whose pages are entered in the page table, so that no timed call has to do it. */
+/* Create page-table entries, so that timed calls cause no page faults. The payload contains pairs of address and size. */
 static void populate(const struct request *request) {
     uint64_t *spans = malloc(request->bytes + 1);
     if (!spans) _exit(1);
@@ -811,7 +813,7 @@ int main(int count, char **words) {
         case TABLE: take_table(&request); break;
         case POPULATE: populate(&request); break;
         case RUN: run(&request); break;
-        case FINISH: exit(0); /* with what libraries do at the end of a program */
+        case FINISH: exit(0); /* runs the exit functions of libraries */
         default: return 2;
         }
     }

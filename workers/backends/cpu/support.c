@@ -1,4 +1,4 @@
-/* What the CPU device measures itself by: an anchor kernel, an empty call, and its two ceilings. */
+/* Functions with which the CPU device measures itself: the anchor, an empty function, peak rates and copies. */
 #include <string.h>
 
 #if defined(__AVX512F__)
@@ -11,7 +11,7 @@ enum { SIMD = 16, CHAINS = 24 };
 enum { SIMD = 16, CHAINS = 12 };
 #endif
 
-/* CHAINS independent multiply-adds hide the latency of each; the sum keeps the compiler from dropping them. */
+/* CHAINS independent multiply-adds hide the latency. The compiler cannot remove them, because their sum is returned. */
 #define PEAK(name, type)                                                                                               \
     type name(long rounds, type factor, type addend) {                                                                 \
         typedef type vector __attribute__((vector_size(SIMD)));                                                        \
@@ -29,12 +29,13 @@ enum { SIMD = 16, CHAINS = 12 };
 PEAK(peak_float32, float)
 PEAK(peak_float64, double)
 
-/* Results of exponentials and divisions: chains as above, of fewer vectors, as each needs registers of its own. */
+/* Exponentials and divisions are measured like multiply-adds, with fewer vectors, because each needs more registers. */
 enum { SPECIAL_CHAINS = CHAINS / 4 };
 typedef float floats __attribute__((vector_size(SIMD)));
 typedef int ints __attribute__((vector_size(SIMD)));
 
-/* 2^x for x >= 0 by a polynomial of degree 5 for the fraction: the shortest that is exact to a few units of float32. */
+/* Return 2^x for x >= 0. The fraction is computed by a polynomial of degree 5, the lowest degree with an error of a few
+ * float32 units. */
 static inline floats exponential(floats x) {
     ints whole = __builtin_convertvector(x, ints);
     floats f = x - __builtin_convertvector(whole, floats);
@@ -68,7 +69,7 @@ void copy(char *to, const char *from, long bytes, long times) {
 
 void empty(void) {}
 
-/* A dependent chain: its time follows the clock alone, not the caches, the memory or the vector units. */
+/* The anchor: a dependent chain, whose time depends only on the clock rate, not on caches, memory or vector units. */
 float anchor(void) {
     volatile float start = 1.0f;
     float value = start;

@@ -1,8 +1,8 @@
-// The CUDA device's own kernels: what is timed beside a candidate, and what looks after its inputs.
+// Kernels of kernel-evo for CUDA devices: kernels that are timed for comparison, and checks of buffers.
 
 extern "C" __global__ void empty() {}
 
-// A fixed amount of dependent arithmetic, the same on every multiprocessor.
+// The anchor: a fixed amount of dependent arithmetic on every multiprocessor.
 extern "C" __global__ void anchor(float* out) {
     float x = threadIdx.x, y = blockIdx.x;
     for (int i = 0; i < 1024; ++i) {
@@ -18,7 +18,7 @@ __device__ unsigned long long mix(unsigned long long x) {
     return x ^ (x >> 31);
 }
 
-// Adds to *sum a hash of every byte and its place; the order of the additions does not matter.
+// Adds a hash of each byte and its index to *sum. The order of the additions does not affect the result.
 extern "C" __global__ void checksum(const unsigned char* bytes, unsigned long long count, unsigned long long* sum) {
     unsigned long long mine = 0;
     const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
@@ -27,13 +27,13 @@ extern "C" __global__ void checksum(const unsigned char* bytes, unsigned long lo
     atomicAdd(sum, mine);
 }
 
-// Fills a block's shared memory with NaN, so that whoever comes next and reads it unwritten computes nothing useful.
+// Fills the shared memory of a block with NaN, so that a kernel that reads it before writing gives wrong results.
 extern "C" __global__ void poison_shared(int words) {
     extern __shared__ volatile unsigned shared[];
     for (int i = threadIdx.x; i < words; i += blockDim.x) shared[i] = 0xffffffffu;
 }
 
-// One 16-byte word a thread and step; four steps under way at once.
+// Each thread copies four 16-byte words.
 extern "C" __global__ void copy(const uint4* __restrict__ from, uint4* __restrict__ to, long long count) {
     const long long first = (long long)blockIdx.x * blockDim.x * 4 + threadIdx.x;
     uint4 words[4];
@@ -45,9 +45,9 @@ extern "C" __global__ void copy(const uint4* __restrict__ from, uint4* __restric
         if (first + i * blockDim.x < count) __stcs(to + first + i * blockDim.x, words[i]);
 }
 
-// How far an output is from its reference: what `workers.backends.distance` computes, here on the device.
+// Distance of an output from its reference, as in `workers.backends.distance`.
 struct Distance {
-    unsigned long long unwritten, not_finite, max_bits;  // of the largest difference; bits of positive doubles order
+    unsigned long long unwritten, not_finite, max_bits;  // max_bits: largest difference; positive doubles have the order of their bits
     double squares;
 };
 

@@ -2,9 +2,10 @@
 verified.
 
 A kernel that keeps intermediate data in static memory is correct only if a single thread calls it. If the kernel keeps
-little data there, or only in a few calls, two threads rarely corrupt a result. Short kernels are therefore called many
-times, each call has its own outputs, and every output is verified. In half of the turns, one thread waits for a random
-time between its calls, which varies how the calls overlap.
+little data there, or only in a few calls, two threads rarely corrupt a result. The check therefore makes several turns
+of concurrent calls, with many calls per turn if the kernel is short. Each call has its own outputs, and every output is
+verified after the turn. In half of the turns, one thread waits for a random time between its calls, which varies how
+the calls overlap.
 """
 
 import math

@@ -42,9 +42,9 @@ def trespass_text(array: GuardedArray, distance: int, writes: int) -> str:
     """Return a description of a forbidden memory access.
 
     Args:
-        array: the array that is nearest to the accessed address.
-        distance: offset of the accessed address from the start of the array, in bytes.
-        writes: 0 for a read, 1 for a write, other values if unknown.
+        array: array that is nearest to the accessed address.
+        distance: offset of the accessed address from the start of the array in bytes.
+        writes: 0 for a read, 1 for a write, another value if unknown.
     """
     name, size = array.argument.name, array.bytes.size
     if 0 <= distance < size:

@@ -81,7 +81,7 @@ class KernelState:
         return None
 
     def opened(self, fences: Iterable[Fence]) -> str | None:
-        """Return a description of a change of the memory mappings in or around buffers, or None.
+        """Return a description of a change of the memory mappings in or around buffers.
 
         Return None if there is no change, or if the mappings are unknown.
         """
