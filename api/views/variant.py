@@ -1,6 +1,8 @@
 """Builds views of variants from their database rows and from the searches that tune the variants."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -26,16 +28,23 @@ def variant_views(session: Session, search_id: int) -> tuple[VariantView, ...]:
     searches = {row.id: row for row in Archive(session).searches_of([row.tuning_id for row in rows])}
     counts = Archive(session).counts([base.id, *searches])
     numbers = {base.id: FAMILY, **{row.tuning_id: row.number for row in rows}}
-    first = _view(session, base, tuning=base, row=None, counts=counts[base.id], base_cost=None, numbers=numbers)
+    failures = _failures(session, counts)
+
+    def view(tuning: SearchRow, row: VariantRow | None, base_cost: float | None) -> VariantView:
+        return _view(
+            session,
+            base,
+            tuning=tuning,
+            row=row,
+            counts=counts[tuning.id],
+            base_cost=base_cost,
+            numbers=numbers,
+            failures=failures[tuning.id],
+        )
+
+    first = view(base, None, None)
     base_cost = None if first.best is None else first.best.rank
-    tuned: list[tuple[VariantRow, SearchRow]] = [(row, searches[row.tuning_id]) for row in rows]
-    return (
-        first,
-        *(
-            _view(session, base, tuning=each, row=row, counts=counts[each.id], base_cost=base_cost, numbers=numbers)
-            for row, each in tuned
-        ),
-    )
+    return (first, *(view(searches[row.tuning_id], row, base_cost) for row in rows))
 
 
 def variant_view(session: Session, search_id: int, number: int) -> VariantView:
@@ -59,6 +68,7 @@ def _view(
     counts: dict[str | None, int],
     base_cost: float | None,
     numbers: Mapping[int, int],
+    failures: Sequence[FailureView],
 ) -> VariantView:
     tally = Tally.of(session, tuning, counts)
     best = tally.best
@@ -89,7 +99,7 @@ def _view(
         champion=champion is not None and champion.search_id == tuning.id,
         mechanisms=_mechanisms(trial),
         same_as=None if trial is None else _same_as(session, trial, numbers),
-        failures=tuple(_failures(session, tuning.id, tally.by_kind)),
+        failures=tuple(failures),
     )
 
 
@@ -112,21 +122,32 @@ def _tuning_gain(session: Session, search_id: int) -> float | None:
     return None if not costs else costs[0] / min(costs)
 
 
-def _failures(session: Session, search_id: int, counts: dict[str, int]) -> Sequence[FailureView]:
-    failures = []
-    for kind, count in counts.items():
-        first = next(iter(Archive(session).trials(search_id, outcome=kind, limit=1)), None)
-        if first is None or first.outcome is None or (text := failure_text(first.outcome)) is None:
-            continue
-        config = first.proposal.config
-        failures.append(FailureView(outcome=kind, count=count, trial=first.number, config=config, detail=text))
-    if refuted := Archive(session).refuted(search_id):
-        first = refuted[0]
-        reason = "" if first.confirmed is None else first.confirmed.refuted or ""
-        config = first.proposal.config
-        found = FailureView(outcome="refuted", count=len(refuted), trial=first.number, config=config, detail=reason)
-        failures.insert(0, found)  # such a variant looked fast, and its reason matters most
-    return failures
+def _failures(session: Session, counts: Mapping[int, Mapping[str | None, int]]) -> dict[int, list[FailureView]]:
+    """Return the failures of searches by search id, the most frequent first.
+
+    Failures that a confirmation found come before all others, because such a variant looked fast.
+
+    Args:
+        counts: number of trials of each search by outcome.
+    """
+    refuted, others = defaultdict[int, list[FailureView]](list), defaultdict[int, list[FailureView]](list)
+    for trial, reason in Archive(session).refuted(counts):
+        refuted[trial.search_id].append(_failure(trial, "refuted", 1, reason))
+    for trial in Archive(session).first_of_each_failure(counts):
+        if trial.outcome is not None and (text := failure_text(trial.outcome)) is not None:
+            kind = trial.outcome.kind
+            others[trial.search_id].append(_failure(trial, kind, counts[trial.search_id][kind], text))
+    return {
+        search_id: [
+            *(replace(each, count=len(refuted[search_id])) for each in refuted[search_id][:1]),
+            *sorted(others[search_id], key=lambda each: (-each.count, each.outcome)),
+        ]
+        for search_id in counts
+    }
+
+
+def _failure(trial: TrialRow, outcome: str, count: int, detail: str) -> FailureView:
+    return FailureView(outcome=outcome, count=count, trial=trial.number, config=trial.proposal.config, detail=detail)
 
 
 def proposal_view(row: ProposalRow, now: datetime) -> ProposalView:

@@ -353,11 +353,21 @@ class Archive:
                 return found
         return None
 
-    def refuted(self, search_id: int) -> list[TrialRow]:
-        """Return the measured trials whose kernel a confirmation refuted, sorted by number."""
-        unranked = self._trials(search_id, "measured").where(TrialRow.cost.is_(None)).order_by(TrialRow.number)
-        rows = self.session.scalars(unranked).all()
-        return [row for row in rows if row.confirmed is not None and row.confirmed.refuted is not None]
+    def refuted(self, search_ids: Collection[int]) -> list[tuple[TrialRow, str]]:
+        """Return the measured trials whose kernel a confirmation refuted, with the reasons, sorted by number."""
+        unranked = select(TrialRow).where(
+            TrialRow.search_id.in_(search_ids), TrialRow.outcome_kind == "measured", TrialRow.cost.is_(None)
+        )
+        rows = self.session.scalars(unranked.order_by(TrialRow.number)).all()
+        found = [(row, None if row.confirmed is None else row.confirmed.refuted) for row in rows]
+        return [(row, reason) for row, reason in found if reason is not None]
+
+    def first_of_each_failure(self, search_ids: Collection[int]) -> Sequence[TrialRow]:
+        """Return the first trial of each search with each outcome that may be a failure of its config."""
+        eligible = TrialRow.search_id.in_(search_ids) & TrialRow.outcome_kind.not_in(("measured", "estimated"))
+        first = select(TrialRow.search_id, func.min(TrialRow.number)).where(eligible)
+        each = first.group_by(TrialRow.search_id, TrialRow.outcome_kind)
+        return self.session.scalars(select(TrialRow).where(tuple_(TrialRow.search_id, TrialRow.number).in_(each))).all()
 
     def unconfirmed(self, search_id: int, *, below: float) -> TrialRow | None:
         """Return the best unconfirmed trial whose quick cost is below `below`, or None."""

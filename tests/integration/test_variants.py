@@ -244,6 +244,10 @@ def test_variant_failures_show_the_compiler_message_without_host_paths(lab: Lab)
     assert done.state == "failed"
     details = {each.outcome: each.detail for each in done.failures}
     assert "fast.c:3:5: error: 'b' undeclared" in details["compile_failed"]
+    assert [(each.outcome, each.count, each.trial) for each in done.failures] == [
+        ("compile_failed", 1, 0),
+        ("wrong_answer", 1, 1),
+    ]
     assert "/home" not in details["compile_failed"]
     assert "case tail, output y: relative L2 error 0.5" in details["wrong_answer"]
 

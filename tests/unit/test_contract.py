@@ -248,22 +248,23 @@ class Tensor:
 
     __module__ = "torch"
 
-    def __init__(self, values: np.ndarray[Any, Any], dtype: str = "torch.float32", *, hosted: bool = False) -> None:
-        self._values, self.dtype, self._hosted = values, dtype, hosted
-
-    def detach(self) -> "Tensor":
-        return self
-
-    def cpu(self) -> "Tensor":
-        return Tensor(self._values, self.dtype, hosted=True)
+    def __init__(self, values: np.ndarray[Any, Any], dtype: str = "torch.float32") -> None:
+        self._values, self.dtype = values, dtype
 
     def float(self) -> "Tensor":
-        return Tensor(self._values, "torch.float32", hosted=self._hosted)
+        return Tensor(self._values)
 
-    def numpy(self) -> np.ndarray[Any, Any]:
-        assert self._hosted, "it lies on a GPU"
-        assert self.dtype != "torch.bfloat16", "NumPy has no such dtype"
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """``force`` detaches, copies to the host, and resolves lazy signs and conjugates."""
+        assert force, "it lies on a GPU and requires a gradient"
+        assert self.dtype == "torch.float32", "NumPy has no such dtype"
         return self._values
+
+
+class Subclass(Tensor):
+    """A subclass that reference.py defines."""
+
+    __module__ = "reference"
 
 
 class DeviceArray:
@@ -278,7 +279,16 @@ class DeviceArray:
         return self._values
 
 
-@pytest.mark.parametrize("wrap", [Tensor, lambda values: Tensor(values, "torch.bfloat16"), DeviceArray])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        Tensor,
+        Subclass,
+        lambda values: Tensor(values, "torch.bfloat16"),
+        lambda values: Tensor(values, "torch.float8_e4m3fn"),
+        DeviceArray,
+    ],
+)
 def test_references_from_gpu_libraries_are_copied_to_the_host(wrap: Any) -> None:
     values = np.arange(4, dtype=np.float32)
     assert checked("float32", wrap(values)).tolist() == [0, 1, 2, 3]

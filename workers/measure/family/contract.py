@@ -104,11 +104,11 @@ def array_of(made: Any, operand: Operand, maker: str) -> NDArray[Any]:
 
 def on_host(made: Any) -> Any:
     """Copy an array of PyTorch or CuPy to host memory. Return other values unchanged."""
-    library = type(made).__module__.partition(".")[0]
-    if library == "torch":
-        tensor = made.detach().cpu()
-        return (tensor if str(tensor.dtype) != "torch.bfloat16" else tensor.float()).numpy()
-    return made.get() if library == "cupy" else made
+    libraries = {each.__module__.partition(".")[0] for each in type(made).__mro__}
+    if "torch" in libraries:
+        narrow = str(made.dtype).startswith(("torch.bfloat16", "torch.float8"))  # NumPy has no such dtype
+        return (made.float() if narrow else made).numpy(force=True)
+    return made.get() if "cupy" in libraries else made
 
 
 def _are_integers(array: NDArray[Any]) -> bool:
