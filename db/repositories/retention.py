@@ -26,7 +26,7 @@ from db.models import (
     WorkerRow,
 )
 from db.repositories.answers import drop_old_answers
-from db.repositories.archive import BUNDLE, Archive
+from db.repositories.archive import Archive
 from db.repositories.artefacts import DIGEST
 from db.repositories.tokens import Tokens
 from evo.errors import Conflict
@@ -151,11 +151,13 @@ def collect_workers(session: Session, before: datetime) -> Collected:
 
 
 def collect_families(session: Session, before: datetime) -> Collected:
-    """Delete unused uploaded families that are older than `before`. The latest version of each family is kept."""
+    """Delete unused family versions that are older than `before`, whether uploaded or registered by path. The latest
+    version of each family is kept, and so are built-in families, which a service registers only once per process.
+    """
     latest = select(FamilyRow.name, func.max(FamilyRow.registered_at)).group_by(FamilyRow.name)
     old = select(FamilyRow.digest).where(
         FamilyRow.registered_at < before,
-        FamilyRow.location.startswith(BUNDLE),
+        FamilyRow.location.is_not(None),
         FamilyRow.digest.not_in(select(SearchRow.family_digest)),
         FamilyRow.digest.not_in(select(ChampionRow.family_digest)),
         tuple_(FamilyRow.name, FamilyRow.registered_at).not_in(latest),

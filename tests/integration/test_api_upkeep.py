@@ -318,6 +318,20 @@ def test_unused_uploaded_family_versions_are_deleted(stage: Stage, tmp_path: Pat
         assert [Archive(session).version(each) is not None for each in (used, unused, latest)] == [True, False, True]
 
 
+def test_unused_family_versions_that_were_registered_by_path_are_deleted(stage: Stage, tmp_path: Path) -> None:
+    builtin, edited, latest = "a" * 64, "b" * 64, "c" * 64
+    for digest, location in ((builtin, None), (edited, "/families/toy"), (latest, "/families/toy")):
+        with stage.database.write() as session:
+            Archive(session).register_family(digest=digest, name="toy", document=TOY, location=location, now=stage.now)
+        stage.wait(1)
+    stage.wait(2 * 86_400)
+    collector = collector_of(stage, tmp_path)
+    assert collector.collect(keep_days=1, artefact_limit_gb=None, dry_run=True).families_deleted == 1
+    assert collector.collect(keep_days=1, artefact_limit_gb=None).families_deleted == 1
+    with stage.database.read() as session:
+        assert [Archive(session).version(each) is not None for each in (builtin, edited, latest)] == [True, False, True]
+
+
 def test_old_artefact_files_without_a_database_row_are_deleted(stage: Stage, tmp_path: Path) -> None:
     collector = collector_of(stage, tmp_path)
     kept = with_artefact(stage, Artefacts(tmp_path / "artefacts"), b"kept")
