@@ -1,7 +1,7 @@
 """Converts the request for a search to the terms of the search. All terms are checked before the search is stored."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -66,6 +66,7 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     """
     family_row = Archive(session).family_named(request.wanted_family, registry.builtin_digests())
     family = catalogue.family(family_row)
+    _check_chosen(request)
     _check_problem(family, request)
     policy = policy_from(request.policy)
     if policy.untrusted == "sandbox":
@@ -109,11 +110,25 @@ def terms_of(session: Session, request: SearchRequest, catalogue: Catalogue, con
     if request.warm_start is not None:
         row.warm_start, recorded = imported(space, request.warm_start)
         row.warm_starts = [*recorded, *row.warm_starts]
-    try:
-        strategy.build(request.strategy, beginning(space, row))
-    except NotFound as error:
-        raise InvalidInput("strategy", str(error)) from error
+    strategy.build(request.strategy, beginning(space, row))
     return row
+
+
+def _check_chosen(request: SearchRequest) -> None:
+    """Refuse an unknown strategy or target GPU. No worker needs to be connected.
+
+    Raises:
+        InvalidInput: no strategy or no GPU has the name.
+    """
+    names: dict[str, tuple[Callable[[str], object], str | None]] = {
+        "strategy": (strategy.named, request.strategy),
+        "objective.target": (known, request.objective.target),
+    }
+    for field, (find, name) in names.items():
+        try:
+            None if name is None else find(name)
+        except NotFound as error:
+            raise InvalidInput(field, str(error)) from error
 
 
 def add_predicted(session: Session, row: SearchRow, request: SearchRequest, catalogue: Catalogue) -> None:
@@ -180,10 +195,7 @@ def aimed(objective: Objective, device: Device) -> Objective:
         if device.runs == "nothing":
             raise InvalidInput("objective.target", "is missing; name the GPU for which to estimate, e.g. sm_89")
         return objective
-    try:
-        target = known(objective.target)
-    except NotFound as error:
-        raise InvalidInput("objective.target", str(error)) from error
+    target = known(objective.target)
     if kind_of(device.kind).sources != "cuda":
         raise InvalidInput(
             "objective.target",

@@ -13,7 +13,7 @@ from evo.strategy.base import MARKED, Context, Patient, Strategy
 from evo.strategy.parts.advice import WarmStartsFirst
 from evo.strategy.portfolio import Portfolio
 
-__all__ = ["DEFAULT", "STRATEGIES", "Context", "Patient", "Strategy", "build"]
+__all__ = ["DEFAULT", "STRATEGIES", "Context", "Patient", "Strategy", "build", "named"]
 
 GROUP = "kernel_evo.strategies"
 DEFAULT = "portfolio"
@@ -37,16 +37,24 @@ STRATEGIES = _discovered()
 """Strategies by name. The default strategy is first."""
 
 
+def named(name: str) -> Callable[[Context], Strategy]:
+    """Return the function that builds a strategy.
+
+    Raises:
+        NotFound: no strategy has this name.
+    """
+    try:
+        return STRATEGIES[name]
+    except KeyError:
+        raise NotFound(f"there is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}") from None
+
+
 def build(name: str, context: Context) -> Strategy:
     """Build a strategy for one search. The strategy proposes the warm starts and the advice of the context first.
 
     Raises:
         NotFound: no strategy has this name.
     """
-    try:
-        factory = STRATEGIES[name]
-    except KeyError:
-        raise NotFound(f"there is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}") from None
-    made = factory(context)
+    made = named(name)(context)
     warm_starts = context.warm_starts or context.advice
     return WarmStartsFirst(made, context) if warm_starts and not isinstance(made, Portfolio) else made

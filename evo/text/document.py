@@ -176,9 +176,12 @@ def _unquoted(text: str) -> str:
 def json_fault(error: ValueError) -> str:
     """Return the position of a fault in a JSON text and, if known, the correction."""
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at line {error.lineno}, column {error.colno}{_json_advice(error.doc, error.pos)}"
+        advice = _json_advice(error.doc, error.pos)
+        if not advice and error.msg == "Extra data":
+            advice = "; give one value, and leave out what follows it"
+        return f"{error.msg} at line {error.lineno}, column {error.colno}{advice}"
     if isinstance(error, UnicodeDecodeError):
-        return "the text is not UTF-8"
+        return "the text is not UTF-8; save it as UTF-8"
     return "it contains a number with thousands of digits"
 
 

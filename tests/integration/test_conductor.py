@@ -510,6 +510,8 @@ def test_error_of_an_empty_space_gives_the_reason_of_the_constraint(stage: Stage
         ({"policy": {"minimum_gian": 0.1}}, InvalidInput, "minimum_gain"),
         ({"device": "cuda"}, InvalidInput, "cuda"),
         ({"device": "Other CPU"}, Conflict, "Toy CPU"),
+        ({"device": "Other CPU", "strategy": "magic"}, InvalidInput, "^strategy"),
+        ({"device": "Other CPU", "objective": {"target": "sm_1"}}, InvalidInput, "^objective.target"),
         ({"device_uuid": "cpu-9"}, Conflict, "cpu-9"),
     ],
 )
