@@ -100,7 +100,7 @@ class Goal:
         The arguments are those of `of`.
 
         Raises:
-            InvalidInput: the cases of `of`, or both objectives are equal.
+            InvalidInput: the metric is invalid (see `of`), or both objectives are equal.
         """
         if (second := objective.second) is None:
             if objective.second_direction != "minimise":

@@ -2,7 +2,7 @@
 
 Each search has a new database and an empty cache. Its best config is then timed in one process, interleaved with the
 best known configs of the problem: the stored champion, the family's starts and the fastest config of a recording. Each
-run of a problem with a seed has a separate process. With several GPUs, one run per GPU takes place at a time.
+run of a problem with a seed has a separate process. With several GPUs, each GPU has one run at a time.
 """
 
 import argparse

@@ -105,10 +105,10 @@ def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialSta
 def shrunk(at: SequentialState, policy: Policy) -> float:
     """Return the speed-up of a promoted challenger, corrected for half of the selection bias.
 
-    A challenger is promoted only if its mean exceeds the minimum gain and the bound of the test. The means of promoted
-    challengers are therefore too large on average. The maximum-likelihood estimate that is conditional on exceeding
-    this limit overcorrects the bias. The average of this estimate and the mean has the smallest error, on a logarithmic
-    scale.
+    A challenger is promoted only if its mean exceeds a limit: the minimum gain or the bound of the test, whichever is
+    larger. The means of promoted challengers are therefore too large on average. The maximum-likelihood estimate under
+    the condition that the mean exceeds the limit overcorrects this bias. The average of this estimate and the mean has
+    the smallest error, on a logarithmic scale.
 
     Source: Zhong and Prentice, Biostatistics 9 (2008), 621-634, who combine the same two estimates.
     """

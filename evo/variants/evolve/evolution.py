@@ -261,7 +261,7 @@ class Evolution:
         return self.client.answer_proposal(self.search_id, number, **answer)
 
     def _parents(self, proposal: ProposalView) -> tuple[int, ...]:
-        """Return the parents that an earlier run chose for a proposal. They follow from the proposals before it."""
+        """Return the parents that an earlier run chose for a proposal, computed from the proposals before it."""
         earlier = [each for each in self.client.proposals(self.search_id) if each.number < proposal.number]
         if proposal.repairs is not None:
             earlier = [each for each in earlier if each.number < proposal.repairs]

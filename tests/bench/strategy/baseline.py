@@ -29,7 +29,7 @@ def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
 
 
 def horizon_s(ground: Ground, workers: int, share: float = SHARE) -> float:
-    """Return the seconds in which `workers` workers make these evaluations at the average cost."""
+    """Return the seconds in which `workers` workers make `evaluations_until` evaluations at the average cost."""
     return evaluations_until(ground.falling_us, share) * ground.mean_cost_s / workers
 
 

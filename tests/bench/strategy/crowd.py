@@ -53,14 +53,17 @@ class Crowding:
 
 
 def growth(alone: Crowd, together: Crowd) -> float:
-    """Return the ratio of trials, as geometric mean over the spaces in which one worker reaches the goal."""
+    """Return the number of trials of `together` divided by that of `alone`.
+
+    The result is the geometric mean over the spaces in which one worker reaches the goal.
+    """
     pairs = np.array([alone.trials, together.trials])
     one, many = pairs[:, np.isfinite(alone.trials)]
     return float(np.exp(np.mean(np.log(many / one)))) if len(one) else float("nan")
 
 
 def total_growth(alone: Crowd, together: Crowd) -> float:
-    """Return the ratio of the trials summed over all spaces; NaN if the goal was not reached in a space."""
+    """Return the ratio of the sums of trials over all spaces; NaN if the goal was not reached in a space."""
     many, one = sum(together.trials), sum(alone.trials)
     return many / one if np.isfinite(many + one) else float("nan")
 
