@@ -119,12 +119,27 @@ def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:
 
 
 def describe_operand(operand: Operand) -> str:
-    """Return role, name, dtype, shape and tolerance of an operand in one line."""
+    """Return everything that the contract states about an operand, in one line."""
     shape = "scalar" if operand.role == "scalar" else f"({', '.join(map(str, operand.shape))})"
     value = "" if operand.value is None else f" = {significant(operand.value)}"
     limits = {} if operand.tolerance is None else {k: v for k, v in vars(operand.tolerance).items() if v is not None}
     judged = "".join(f"; {name} at most {significant(limit)}" for name, limit in limits.items())
-    return f"{operand.role} {operand.name}: {operand.dtype} {shape}{value}{judged}"
+    if operand.verified:
+        judged += "; checked by verify() of the family"
+    return f"{operand.role} {operand.name}: {operand.dtype} {shape}{value}{_promised(operand)}{judged}"
+
+
+def _promised(operand: Operand) -> str:
+    """Return what a kernel may assume about the address and the contents of a buffer before a call."""
+    parts = [f"aligned to {operand.alignment} bytes"] if operand.alignment > 1 else []
+    if operand.min is not None or operand.max is not None:
+        least, most = (None if each is None else f"{each}" for each in (operand.min, operand.max))
+        between = f"from {least} to {most}" if least and most else f"at least {least}" if least else f"at most {most}"
+        parts.append(f"elements {between}")
+    if operand.init is not None:
+        timed = "in the call's time" if operand.init_timed else "not timed"
+        parts.append(f"filled with {significant(operand.init)} before each call, {timed}")
+    return "".join(f"; {each}" for each in parts)
 
 
 def _parameter(operand: Operand, ctype: str) -> str:

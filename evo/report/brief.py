@@ -14,7 +14,8 @@ CHARACTERS_PER_TOKEN = 3
 
 RULES = (
     "Compute exactly what the reference computes: outputs are compared with it in float64 on every case.",
-    "Write every element of every output. Read nothing but the inputs, write nothing but outputs and workspaces.",
+    "Write every element of every output that is not filled before a call.",
+    "Read nothing but the arguments. Write nothing but outputs, in-place arguments and workspaces.",
     "Inputs are new in every process, and some change between calls: do not keep results from call to call.",
     "No threads that outlive a call, no files, no clock, no environment, no network.",
     "Declare tunables for choices that you are unsure of (tile sizes, unrolling, vector widths).",
@@ -75,8 +76,10 @@ def _weight(text: str) -> int:
 
 
 def _head(brief: BriefView) -> Iterator[str]:
-    yield f"# {brief.title} ({brief.family}), search {brief.search_id}\n"
-    yield f"{brief.description}\n"
+    title = brief.title if brief.title == brief.family else f"{brief.title} ({brief.family})"
+    yield f"# {title}, search {brief.search_id}\n"
+    if brief.description:
+        yield f"{brief.description}\n"
     yield f"Problem: {settings_text(brief.problem) or 'without fields'}. Objective: {brief.objective}.\n"
     yield "## Contract\n"
     yield f"```c\n{brief.signature};\n```\n"

@@ -200,7 +200,9 @@ def test_champion_is_rolled_back_and_restored_only_with_a_reason(
     assert retired.code == 0
     assert "slower under load" in retired.out
     assert before in " ".join(retired.out.split())
-    assert line.run(*roll_back, "--reason", "again").code == 4
+    again = line.run(*roll_back, "--reason", "again")
+    assert again.code == 4
+    assert f"`kernel-evo champion restore {number} --reason TEXT`" in again.err
     assert line.run(*roll_back).code == 4, "no reason is asked for"
     kept = line.run("champion", "export", str(number), "--to", str(exported.parent / "kept"))
     assert f"Champion {number} is retired (rolled back: slower under load): " in " ".join(kept.out.split())

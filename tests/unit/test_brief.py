@@ -121,6 +121,28 @@ def test_brief_describes_an_operand_with_its_tolerance() -> None:
     assert describe_operand(Y) == "output y: float32 (8); rel_l2 at most 0.00001; max_abs at most 0.5"
 
 
+@pytest.mark.parametrize(
+    ("operand", "text"),
+    [
+        (Operand(name="x", role="input", dtype="float32", shape=(8,), alignment=32), "aligned to 32 bytes"),
+        (Operand(name="x", role="input", dtype="int32", shape=(8,), min=0, max=7), "elements from 0 to 7"),
+        (Operand(name="x", role="input", dtype="int32", shape=(8,), min=0), "elements at least 0"),
+        (
+            Operand(name="x", role="output", dtype="int32", shape=(8,), init=-1, init_timed=False, verified=True),
+            "filled with -1 before each call, not timed; checked by verify() of the family",
+        ),
+        (Operand(name="x", role="workspace", dtype="int32", shape=(8,), init=0), "filled with 0 before each call, in"),
+    ],
+)
+def test_brief_describes_the_contents_and_the_alignment_of_a_buffer(operand: Operand, text: str) -> None:
+    assert f" (8); {text}" in describe_operand(operand)
+
+
+def test_brief_repeats_neither_the_name_nor_an_empty_description() -> None:
+    text = brief_markdown(replace(BRIEF, title=BRIEF.family, description=""))
+    assert text.startswith(f"# {BRIEF.family}, search {BRIEF.search_id}\n\nProblem: ")
+
+
 def test_unexplored_mechanisms_exclude_mechanisms_in_the_source() -> None:
     names = unexplored(["__shared__ float4 tile[8];"], (), cuda=True)
     assert "shared memory" not in names

@@ -244,8 +244,22 @@ def test_error_of_a_kernel_that_adds_to_an_output_suggests_the_role_inout(dtype:
 
     with pytest.raises(WrongAnswerError) as refused:
         verify(FakeSession(), adds, buffers, golden, launches=1, deterministic=True)
-    advice = 'write role = "inout" instead of role = "output" in the [[arguments]] of family.toml with name = "y"'
+    advice = 'in the [[arguments]] of family.toml with name = "y": init = 0, or role = "inout" with'
     assert advice in str(refused.value)
+
+
+def test_in_place_argument_that_is_off_by_one_gets_no_advice_on_its_role() -> None:
+    wanted = np.array([4], dtype=np.int32)
+    _, golden = doubled()
+    golden = replace(golden, reference={"y": wanted.astype(np.int64)}, inputs={"y": wanted})
+
+    def off_by_one(arrays: Arrays) -> None:
+        arrays["y"][...] = 3
+
+    with pytest.raises(WrongAnswerError, match=r"the largest error is at \[0\]: 3 instead of 4") as refused:
+        buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
+        verify(FakeSession(), off_by_one, buffers, golden, launches=1, deterministic=True)
+    assert "inout" not in str(refused.value)
 
 
 def test_wrong_integers_without_a_common_difference_get_no_advice_on_inout() -> None:
@@ -256,7 +270,8 @@ def test_wrong_integers_without_a_common_difference_get_no_advice_on_inout() -> 
     def wrong(arrays: Arrays) -> None:
         arrays["y"][...] = 2
 
-    with pytest.raises(WrongAnswerError, match="is off the reference") as refused:
+    said = r"is off the reference .*; the largest error is at \[2\]: 2 instead of 7"
+    with pytest.raises(WrongAnswerError, match=said) as refused:
         buffers = FakeBuffers({}, {"y": np.zeros_like(wanted)})
         verify(FakeSession(), wrong, buffers, golden, launches=1, deterministic=True)
     assert "inout" not in str(refused.value)

@@ -148,8 +148,10 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
     for case in cases:
         if not case.passed:
             rounded = _rounded(case, golden.reference[case.output])
-            added = _added(buffers.read(case.output), golden.reference[case.output], case.output)
-            raise WrongAnswerError(f"{where}: {_describe(case, far[case.output])}{rounded or added}", cases)
+            values, reference = buffers.read(case.output), golden.reference[case.output]
+            added = "" if case.output in golden.inputs else _added(values, reference, case.output)
+            described = f"{_describe(case, far[case.output])}{_located(values, reference)}"
+            raise WrongAnswerError(f"{where}: {described}{rounded or added}", cases)
     if golden.verify is not None:
         reason = golden.verify({name: buffers.read(name) for name in golden.outputs})
         if reason is not None:
@@ -279,6 +281,18 @@ def _describe(case: CaseError, far: Distance) -> str:
     )
 
 
+def _located(values: NDArray[Any], reference: NDArray[Any]) -> str:
+    """Return the position of the largest error with both values; empty for encoded numbers, NaN and infinity."""
+    if values.dtype.kind != "f" and reference.dtype.kind == "f":
+        return ""
+    with np.errstate(all="ignore"):
+        error = np.abs(values.astype(np.longdouble) - reference)
+    if not np.isfinite(error).all():
+        return ""
+    place = np.unravel_index(int(np.argmax(error)), error.shape)
+    return f"; the largest error is at {[int(each) for each in place]}: {values[place]} instead of {reference[place]}"
+
+
 def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
     """Return advice if the error may come from a reference that was computed in low precision, else an empty string."""
     if reference.dtype != np.float64 or not case.rel_l2_limit < (case.rel_l2 or 0.0) < _ROUNDING:
@@ -318,8 +332,8 @@ def _reads_first(name: str) -> str:
     """Return advice for a kernel that reads an output before it writes it."""
     return (
         f"If the kernel reads `{name}` before it writes `{name}`, as `{name}[i] += …` does, set `{name}` in the kernel "
-        f'first. Or write role = "inout" instead of role = "output" in the [[arguments]] of family.toml with name = '
-        f'"{name}", and let inputs() in reference.py return the contents before the call'
+        f'first. Or state the contents before a call in the [[arguments]] of family.toml with name = "{name}": '
+        'init = 0, or role = "inout" with the contents that inputs() in reference.py returns'
     )
 
 

@@ -192,9 +192,9 @@ def main(repeats: int = 50) -> None:
         for each in kernel.arguments
         if each["role"] not in ("scalar", "workspace")
     }
-    rng = np.random.default_rng(0)
+    rng, wide = np.random.default_rng(0), max(len(each["name"]) for each in kernel.arguments)
     for each in kernel.arguments:
-        print(f"{each['role']:<10}{each['name']:<8}{each['dtype']:<10}{each['shape'] or each['value']}")
+        print(f"{each['role']:<9} {each['name']:<{wide}} {each['dtype']:<13} {each['shape'] or each['value']}")
         if each["role"] in ("input", "inout"):
             arrays[each["name"]][...] = _random(each, rng)
     times = []

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evo.device import ENERGY, Device, DeviceKind, without_meter
 from evo.errors import InvalidInput
 from evo.family import Launch
+from evo.text.wording import count_text
 from evo.trial.objective import Objective
 from workers.backends import Buffers, CallMode, Change, LaunchError, Overlap, Remembered, Timer
 from workers.backends.cpu.compiler import CCompiler, NoCompilerError, find_compiler
@@ -234,7 +235,8 @@ class CpuSession:
         deadline = time.monotonic() + _THREAD_EXIT_S
         while (extra := _threads_of(process.pid) - self._threads) > 0:
             if time.monotonic() > deadline:
-                return f"leaves {extra} threads running after it returned"
+                left = f"leaves {count_text(extra, 'thread')} running after it returned"
+                return f"{left}, and the objective allows {count_text(self._threads, 'thread')}"
             time.sleep(0.001)
         return None
 

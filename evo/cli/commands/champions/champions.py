@@ -178,7 +178,8 @@ def rollback(
     with connect(where) as connection:
         chosen = connection.client.champion(champion)
         if not chosen.current:
-            raise Conflict(f"champion {champion} is already retired: {chosen.retired_reason}")
+            remedy = f"`kernel-evo champion restore {champion} --reason TEXT` makes it current again"
+            raise Conflict(f"champion {champion} is already retired: {chosen.retired_reason}; {remedy}")
         retired = connection.client.rollback(champion, reason=_checked_reason(reason, "rolled back"))
         now = successor(connection.client, retired)
     if as_json:

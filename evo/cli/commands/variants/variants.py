@@ -219,9 +219,9 @@ def waited(connection: "Connection", view: "VariantView") -> "VariantView":
 
 def show_table(out: "Console", views: "Iterable[VariantView]") -> None:
     """Print the variants of a search with their best times."""
-    rows = table("variant", "name", "made from", "author", "state", "trials", "best", "to family", "of the limit")
+    rows = table("variant", "name", "made from", "author", "state", "trials", "best", "of family's", "of the limit")
     for view in views:
-        ratio = "" if view.ratio is None else f"{view.ratio:.2f}×"
+        ratio = "" if view.ratio is None else percent_text(view.ratio)
         share = "" if view.share is None else percent_text(view.share)
         made_from = ", ".join(map(str, view.parents))
         mark = " (champion)" if view.champion else ""
