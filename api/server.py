@@ -118,7 +118,10 @@ def _first_token(settings: Settings) -> str:
             f"create one first (`{command(*create, '--db', settings.db)}`), or serve on 127.0.0.1 without a public URL"
         )
     there = command(*create, "--url", f"http://127.0.0.1:{settings.port}")
-    return f"serve on 127.0.0.1 first, without a public URL, create one there (`{there}`), then here"
+    return (
+        f"start the service on 127.0.0.1 without a public URL, create a token there (`{there}`), then start it with "
+        "these settings"
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -135,7 +138,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        remedy = "choose another with --port, or --port 0 for any free one"
+        remedy = "choose another port with --port, or any free port with --port 0"
         raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror}; {remedy}") from error
     return listening
 

@@ -211,6 +211,6 @@ def _no_token_yet(request: Request, sign: str) -> Response:
 
 def _too_many(request: Request, wait_s: float) -> Response:
     seconds = math.ceil(wait_s)
-    response = answer(request, 429, f"too many requests: wait {seconds} s")
+    response = answer(request, 429, f"too many requests; wait {seconds} s")
     response.headers["Retry-After"] = str(seconds)
     return response

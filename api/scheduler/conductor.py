@@ -138,7 +138,7 @@ class Conductor:
             held_attempts = [(attempt.id, attempt.job.search_id) for attempt in leases]
         if alive:
             log.warning(
-                "worker registered while connected: it restarted, or two processes share its identity", worker=worker_id
+                "worker registered while connected: it restarted, or two processes use its id", worker=worker_id
             )
         self._lose_all(held_attempts, "abandoned")
         log.info(
@@ -313,7 +313,7 @@ class Conductor:
         try:
             yield
         except Superseded as error:
-            log.warning("two processes share the identity of one worker", worker=worker_id, reason=str(error))
+            log.warning("two processes use the id of one worker", worker=worker_id, reason=str(error))
             with self.database.write() as session:
                 Fleet(session).contest(worker_id, self.clock())
             raise

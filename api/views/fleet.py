@@ -37,7 +37,8 @@ def _note(row: WorkerRow) -> str | None:
     contested = row.contested_at
     twice = (
         contested
-        and f"two processes use the identity of this worker, the earlier one last at {contested:%Y-%m-%d %H:%M} UTC"
+        and "two processes use the id of this worker; the earlier process last sent a request at "
+        f"{contested:%Y-%m-%d %H:%M} UTC"
     )
     return "; ".join(each for each in (twice, row.note) if each) or None
 

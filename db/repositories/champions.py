@@ -56,7 +56,7 @@ class Champions:
         if over is not None:
             reason = f"replaced by trial {champion.trial_number} of search {champion.search_id}"
             if not self._retire(over, champion.promoted_at, reason):
-                raise IncumbentChanged(f"champion {over} is no longer the current one; challenge again")
+                raise IncumbentChanged(f"champion {over} is no longer current; challenge again")
         elif self._current(*_key(champion)) is not None:
             raise IncumbentChanged("another champion of this problem was promoted first; challenge it")
         champion.current, champion.replaces = True, over
@@ -102,10 +102,10 @@ class Champions:
             raise EvidenceVoid(f"champion {champion_id} cannot be restored: {why}; {remedy}")
         if (None if current is None else current.id) != over:
             what = "there is none" if current is None else f"it is champion {current.id}"
-            raise IncumbentChanged(f"the current champion of this problem is not the one you named: {what}")
+            raise IncumbentChanged(f"the current champion of this problem is not the champion that you named; {what}")
         if current is not None:
             if not self._retire(current.id, now, f"champion {champion_id} was restored: {reason}", by=by):
-                raise IncumbentChanged(f"champion {over} is no longer the current one")
+                raise IncumbentChanged(f"champion {over} is no longer current")
             self.session.refresh(current)
         champion.rolled_back = False
         _make_current(champion, now, f"restored: {reason}", by)

@@ -458,7 +458,7 @@ def test_network_service_does_not_start_without_tokens(tmp_path: Path) -> None:
     with pytest.raises(OpenNetwork, match="kernel-evo token create"):
         refuse_open_network(settings, database)
     elsewhere = Settings(db="postgresql://evo@db.example.org/evo", host="0.0.0.0")  # type: ignore[arg-type]
-    with pytest.raises(OpenNetwork, match=r"serve on 127\.0\.0\.1 first.* --url http://127.0.0.1:8765"):
+    with pytest.raises(OpenNetwork, match=r"start the service on 127\.0\.0\.1 .* --url http://127.0.0.1:8765"):
         refuse_open_network(elsewhere, database)
     refuse_open_network(Settings(db=path, host="::1"), database)
     database.close()

@@ -350,9 +350,7 @@ def test_superseded_worker_process_is_refused_and_the_conflict_is_shown(stage: S
     assert stage.conductor.heartbeat("w1", [theirs.attempt_id], incarnation="second").cancel == ()
     with stage.database.read() as session:
         (worker,) = Fleet(session).workers()
-        assert "two processes use the identity of this worker" in str(
-            worker_view(worker, worker.devices, stage.now).note
-        )
+        assert "two processes use the id of this worker" in str(worker_view(worker, worker.devices, stage.now).note)
         assert worker.left_at is None, "the end of the earlier process does not sign off the later one"
     register(stage, "third")
     with stage.database.read() as session:

@@ -145,7 +145,7 @@ def _settle(
 def _ended(search_id: int, request: WorkRequest | SearchResults) -> list[Lease] | Settled:
     if isinstance(request, WorkRequest):
         return []
-    refusal = StaleLease(f"search {search_id} has ended: drop this work")
+    refusal = StaleLease(f"search {search_id} has ended; drop this work")
     return Settled(receipts=[refusal] * len(request.results), due=False)
 
 

@@ -216,7 +216,9 @@ def _confirmed(transaction: SearchTransaction, attempt: AttemptRow, evidence: Ev
     try:
         Champions(session).promote(_champion(search, attempt, evidence), over=job.incumbent_id)
     except IncumbentChanged:
-        summary = "Not promoted. The incumbent changed during the confirmation; the new one is challenged instead."
+        summary = (
+            "Not promoted. The incumbent changed during the confirmation; the trial now challenges the new incumbent."
+        )
         job.verdict = replace(verdict, promote=False, summary=summary)
         queue_confirmation(transaction, cast(TrialRow, job.trial), cast(int, job.seen), cast(datetime, job.ended_at))
 

@@ -31,7 +31,7 @@ def check(report: Report) -> None:
         InvalidInput: a field of the report is invalid.
     """
     if isinstance(report, EvaluateReport) and isinstance(report.outcome, Abandoned | Cancelled):
-        remedy = "give the lease back instead (POST /attempts/ID/release)"
+        remedy = "return the lease instead (POST /attempts/ID/release)"
         raise InvalidInput(
             "report.outcome.kind", f"only the service assigns the outcome {report.outcome.kind}; {remedy}"
         )
@@ -42,7 +42,9 @@ def check(report: Report) -> None:
         if not timing.samples_us:
             raise InvalidInput(f"{where}.samples_us", "at least one sample is needed")
         if timing.power is not None and not len(timing.power.samples_w) == len(timing.power.samples_us) > 0:
-            raise InvalidInput(f"{where}.power", "needs samples, and as many of samples_us as of samples_w")
+            raise InvalidInput(
+                f"{where}.power", "must have equally many samples_us and samples_w, at least one of each"
+            )
     if isinstance(report, EvaluateReport):
         _check_outcome(report.outcome)
     if isinstance(report, ConfirmReport):
@@ -92,7 +94,7 @@ def _check_incumbent(report: ConfirmReport, job: Confirm) -> None:
         remedy = "time both, or report a `failure` with `failed`"
         raise InvalidInput("report.incumbent", f"this job compares the challenger with an incumbent; {remedy}")
     if job.incumbent is None and report.incumbent is not None:
-        raise InvalidInput("report.incumbent", "this job names no incumbent to compare with; leave it out")
+        raise InvalidInput("report.incumbent", "this job has no incumbent; omit the field")
 
 
 def _check_outcome(outcome: Outcome) -> None:
@@ -103,21 +105,21 @@ def _check_outcome(outcome: Outcome) -> None:
                 if not case.passed:
                     raise InvalidInput(
                         f"report.outcome.cases.{index}",
-                        f"{case.case} is off by more than its limits, so the outcome is not `measured`: "
+                        f"{case.case} is off by more than its limits, so the outcome is not `measured`; "
                         "report `wrong_answer`",
                     )
         case Pruned(timing=timing, threshold_us=threshold_us) if timing.samples_us:
             if timing.median_us <= threshold_us:
                 raise InvalidInput(
                     "report.outcome.threshold_us",
-                    f"the median of the samples, {timing.median_us:g} µs, is not above {threshold_us:g} µs: "
+                    f"the median of the samples, {timing.median_us:g} µs, is not above {threshold_us:g} µs; "
                     "report `measured`",
                 )
         case Impossible(timing=timing, floor_us=floor_us) if timing.samples_us:
             if timing.median_us >= floor_us:
                 raise InvalidInput(
                     "report.outcome.floor_us",
-                    f"the median of the samples, {timing.median_us:g} µs, is not below {floor_us:g} µs: "
+                    f"the median of the samples, {timing.median_us:g} µs, is not below {floor_us:g} µs; "
                     "report `measured`",
                 )
 
@@ -149,7 +151,9 @@ def _check_repeats(report: ConfirmReport) -> None:
     for index, repeat in enumerate(report.repeats):
         if (repeat.other is None) != (against is None):
             needed = (
-                "needs `repeated_against`: leave one out" if against is None else f"must have the samples of {against}"
+                "requires `repeated_against`; give it, or omit `other`"
+                if against is None
+                else f"must have the samples of {against}"
             )
             raise InvalidInput(f"report.repeats.{index}.other", needed)
         _check_as_many(f"report.repeats.{index}", _both(repeat))

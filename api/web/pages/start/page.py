@@ -108,5 +108,5 @@ def _form(request: Request, service: Service, typed: dict[str, str], wrong: dict
     if form.chosen is None and (name := typed.get("family")):
         form = replace(form, wrong={"family": unknown(name, [each.name for each in form.families], "families")})
     elif form.chosen is None and typed:
-        form = replace(form, wrong={"family": "is missing: choose one"})
+        form = replace(form, wrong={"family": "is missing; choose one"})
     return render(request, "start/start.html", form=form, code=422 if form.wrong else 200)
