@@ -112,6 +112,7 @@ def test_search_with_target_is_refused_without_gpu(line: CommandLine, service: s
     refused = line.run("search", "softmax", "--target", "sm_89", "--device", "cuda", "--trials", "1")
     assert refused.code == 3
     assert "no GPU can be used: CuPy is not installed; install kernel-evo with the extra" in refused.err
+    assert "--target sm_89 --compile-only` compiles and estimates configs without a GPU" in refused.err
 
 
 def test_launch_mode_that_the_target_or_the_family_lacks_is_refused(line: CommandLine, service: str) -> None:

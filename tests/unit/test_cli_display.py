@@ -108,6 +108,17 @@ def test_output_to_a_pipe_has_one_line_per_change() -> None:
     assert second.endswith("finishing 1 trial")
 
 
+def test_output_to_a_pipe_names_the_search_if_it_shows_several() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    lines = LineScreen(console)
+    for search_id in (7, 8, 7):
+        lines.show(replace(view(), id=search_id))
+    assert isinstance(console.file, io.StringIO)
+    first, second, third = console.file.getvalue().splitlines()
+    assert first.startswith("1 min 05 s: ")
+    assert (second[:10], third[:10]) == ("search 8, ", "search 7, ")
+
+
 def test_output_to_a_pipe_has_a_line_when_a_confirmation_begins() -> None:
     console = Console(file=io.StringIO(), width=200)
     lines = LineScreen(console)

@@ -156,6 +156,12 @@ def test_suite_budget_goes_to_the_search_that_improves(service: Service) -> None
     assert [number for number, command in service.commands if command == "stop"] == [1, 2]
 
 
+def test_suite_prints_device_and_shared_budget_once(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+    searched((8, 16), Shared(trials=4))
+    printed = capsys.readouterr().err
+    assert [printed.count(row) for row in ("Search 1  softmax", "Search 2  softmax", "budget ")] == [1, 0, 1]
+
+
 def test_suite_measures_costs_by_the_metric_of_its_searches(service: Service) -> None:
     service.metric = 3.0
     found = searched((8, 16), Shared(trials=6), goal="worst").measured["softmax"]

@@ -197,7 +197,7 @@ class LiveScreen:
     def panel(self, view: SearchView) -> RenderableType:
         status = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=1.0, completed=share_done(view), width=32)
-        running = f"{count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
+        running = f"Search {view.id}: {count_text(view.finished, 'trial')} in {duration_text(view.elapsed_s)}"
         left, grid = Text(left_text(view), "cyan"), facts()
         beside = [] if len(left) > SHORT else [left]
         status.add_row(self._spinner, Text(running, "bold"), bar, *beside)
@@ -222,17 +222,20 @@ class LineScreen:
         self._console = console
         self._said: tuple[object, ...] = ()
         self._at = float("-inf")
+        self._searches: set[int] = set()
 
     def show(self, view: SearchView) -> None:
+        self._searches.add(view.id)
+        which = f"search {view.id}, " if len(self._searches) > 1 else ""
         figures = [best and (best.number, best.source) for best in (view.best, view.unconfirmed)]
         proving = view.proving and (view.proving.job, view.proving.trial)
-        news = (view.state, *figures, proving)
+        news = (view.id, view.state, *figures, proving)
         if news == self._said and time.monotonic() - self._at < LINE_EVERY_S:
             return
         self._said, self._at = news, time.monotonic()
         best, faster = best_time_text(view), unconfirmed_text(view)
         self._console.print(
-            f"{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
+            f"{which}{duration_text(view.elapsed_s)}: {count_text(view.finished, 'trial')} ({outcomes_text(view)}), "
             f"best {best}, {speedup_text(view)}{'' if faster is None else f', {faster}'}; {left_text(view)}",
             soft_wrap=True,
         )

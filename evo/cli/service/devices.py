@@ -103,7 +103,8 @@ def _require_gpu() -> None:
 
     usable, obstacle = DRIVER.look()
     if not usable and obstacle is not None:
-        raise EvoError(f"no GPU can be used: {obstacle}")
+        remedy = "`kernel-evo search FAMILY --target sm_89 --compile-only` compiles and estimates configs without a GPU"
+        raise EvoError(f"no GPU can be used: {obstacle}; {remedy}")
 
 
 def _is(device: Device, wanted: str) -> bool:

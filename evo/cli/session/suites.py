@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 
-from evo.cli.console.display import head, screen
+from evo.cli.console.display import head, screen, space_text
 from evo.cli.console.suite_result import SuiteResult
 from evo.cli.service.connection import Connection
 from evo.cli.service.local import WORKER
@@ -208,10 +208,15 @@ class _Conductor:
             entry.trouble = str(error)
             self._session.shown.note(f"{entry.call.name} is left out: {error}")
             return
-        self._session.shown.note(f"{entry.call.name}, search {entry.view.id}:")
-        self._session.out.print(
-            head(entry.view, masked(f"{self._session.connection.client.url}/searches/{entry.view.id}"))
-        )
+        self._announce(entry.call.name, entry.view)
+
+    def _announce(self, name: str, view: SearchView) -> None:
+        """Print the terms of the first search. The other searches differ from it only in problem and space."""
+        if any(each.view is not None and each.view.id < view.id for each in self._entries.values()):
+            self._session.shown.note(f"{name}, search {view.id}: {view.subject}, {space_text(view)}")
+            return
+        self._session.shown.note(f"{name}, search {view.id}:")
+        self._session.out.print(head(view, masked(f"{self._session.connection.client.url}/searches/{view.id}")))
 
     def _advice(self, entry: CallSearch) -> list[Config]:
         """Return the best configs so far of the nearest problems, the nearest problem first."""
