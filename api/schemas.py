@@ -170,6 +170,13 @@ class Webhook(Body):
     url: str = Field(min_length=1, max_length=2000)
     secret: str | None = Field(default=None, min_length=16, max_length=200)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_object(cls, given: object) -> object:
+        if isinstance(given, str):
+            raise InvalidInput("webhook", 'must be an object; write {"url": "https://example.org/hook"}')
+        return given
+
 
 class SearchRequest(Body):
     """Terms of a new search.

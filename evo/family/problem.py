@@ -274,6 +274,10 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
     return found
 
 
+_SEPARATED = re.compile(r"(?<=[^\s=;])(?:\s*;\s*|\s+)(?=[A-Za-z_]\w*\s*=)")
+"""Matches a semicolon or a space in place of the comma between two assignments."""
+
+
 def _pieces(text: str, what: str) -> list[str]:
     """Split a text at commas. A comma after the last part is allowed."""
     pieces = [piece.strip() for piece in text.split(",")]
@@ -281,6 +285,9 @@ def _pieces(text: str, what: str) -> list[str]:
         pieces.pop()
     if not all(pieces):
         raise InvalidInput(what, "has nothing between two commas; write e.g. `A=1,B=2`")
+    if (joined := next((piece for piece in pieces if _SEPARATED.search(piece)), None)) is not None:
+        commas = _SEPARATED.sub(",", joined)
+        raise InvalidInput(what, f"`{joined}` has no comma between the parts; write `{commas}`")
     return pieces
 
 

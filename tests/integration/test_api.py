@@ -522,6 +522,12 @@ def test_non_finite_minutes_are_refused(rest: Rest, minutes: str) -> None:
     assert (response.status_code, response.json().get("field")) == (422, "budget.minutes"), response.text
 
 
+def test_webhook_as_a_text_is_refused_with_the_object_to_write(rest: Rest) -> None:
+    response = rest.http.post("/searches", json={"family_digest": DIGEST, "webhook": "https://example.org"})
+    assert (response.status_code, response.json()["field"]) == (422, "webhook")
+    assert response.json()["detail"] == 'webhook: must be an object; write {"url": "https://example.org/hook"}'
+
+
 @pytest.mark.parametrize("place", [[1.0, HUGE, 1], [math.inf, 1, 1], [1.0, 1, HUGE]])
 def test_out_of_range_ranking_cursor_is_refused(rest: Rest, place: list[float]) -> None:
     rest.prepare()
