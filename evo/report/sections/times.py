@@ -122,8 +122,10 @@ def _quick_us(material: Material, cache: str) -> float | None:
 
 def front_blocks(front: Front, objective: Objective) -> Iterator[Block]:
     """Yield the trials of the Pareto front."""
-    sought = "The search looked for this front; the first figure alone decides promotions. " if objective.second else ""
-    yield Text(f"{sought}No other trial is better than one of the front in one figure, and as good in the other.")
+    sought = "The search looked for this front; the first objective decides promotions. " if objective.second else ""
+    yield Text(
+        f"{sought}No other trial is better than a trial of the front in one objective and equal or better in the other."
+    )
     rows = ((str(row.number), spaced_text(row.config), *row.figures) for row in front.rows)
     yield Listed(("trial", "config", *front.names), tuple(rows), figures=2)
     if front.further:
