@@ -145,7 +145,7 @@ def test_advice_names_a_macro_that_collides_with_a_template_parameter(nvrtc: Nvr
 def test_error_of_a_macro_that_collides_with_a_header_suggests_renaming_the_macro(nvrtc: NvrtcCompiler) -> None:
     text = '#include <cuda/std/array>\nextern "C" __global__ void f(int *x) { *x = _Tp; }'
     said = failure(nvrtc, with_macros(text, {"_Tp": "3"}, CUDA), macros(text, _Tp="tunable"))
-    assert re.match(r"The tunable _Tp is a macro .* and /.+:\d+ uses _Tp as a name of its own. Rename", said), said
+    assert re.match(r"The tunable _Tp is a macro .* and /.+:\d+ uses _Tp for something else. Rename", said), said
     assert "macros =" not in said
 
 
@@ -353,7 +353,7 @@ def test_compile_error_names_the_macro_that_has_the_name_of_a_header_function(
 ) -> None:
     unit = with_macros(f"#include <{header}>\nint f(void) {{ return {name}; }}", {name: "4"}, C)
     told = failure(cc, unit, macros("", **{name: "tunable"}))
-    assert f"uses {name} as a name of its own. Rename the tunable in family.toml, e.g. TUNED_{name}" in told
+    assert f"uses {name} for something else. Rename the tunable in family.toml, e.g. TUNED_{name}" in told
 
 
 @pytest.mark.parametrize("file", ["kernel.c", "source.c"])

@@ -135,7 +135,7 @@ def test_kernel_that_can_start_processes_is_refused(workshop: Workshop, fault: s
             ("rounded", "case nominal: `y` is off the reference by rel_l2"),
             ("straggler", "case nominal: still writes its outputs after it returned"),
             ("thread", "case nominal: leaves 1 thread running after it returned, and the objective allows 1 thread"),
-            ("late", "10 of 10 timed calls that were judged: call 1 of those judged: `y` is off the reference"),
+            ("late", "10 of 10 verified timed calls are wrong; verified call 1: `y` is off the reference"),
             ("read", "case nominal: reads out of bounds: 0 bytes after `x`"),
         ],
     ),
@@ -605,7 +605,7 @@ def test_occasionally_wrong_kernel_is_not_promoted(workshop: Workshop) -> None:
     verdict = judge(report, QUICK, 1, np.random.default_rng(0))
     assert not verdict.promote
     counted = f"Not promoted. {report.answers.wrong:,} of {report.answers.judged:,} timed calls that were judged gave"
-    assert verdict.summary.startswith(f"{counted} a wrong answer, first call ")
+    assert verdict.summary.startswith(f"{counted} a wrong answer, first verified call ")
     assert "`y` is off the reference" in verdict.summary
     job = Confirm(challenger=config(unroll=2), incumbent=config("late"), seed=5)
     report = workshop.evaluator.perform(work, job, workshop.evaluator.prepare(work, job))

@@ -41,7 +41,7 @@ def test_kernel_that_is_wrong_on_one_of_100_further_inputs_is_detected(
         judged.look_at(held, golden(float(number)))
     found = judged.found
     assert (found.judged, found.wrong, found.inputs) == (300, wrong, 301)
-    assert found.first.startswith("call 100 of those judged: `y` is off the reference") is bool(wrong)
+    assert found.first.startswith("verified call 100: `y` is off the reference") is bool(wrong)
 
 
 def test_last_bit_differences_are_accepted_only_on_further_inputs() -> None:
@@ -51,7 +51,7 @@ def test_last_bit_differences_are_accepted_only_on_further_inputs() -> None:
     assert judged.found.wrong == 0
     judged.look(near)
     assert judged.found.wrong == 1
-    assert "call 2 of those judged: not deterministic" in judged.found.first
+    assert "verified call 2: not deterministic" in judged.found.first
 
 
 def test_checked_inputs_of_all_processes_are_added() -> None:

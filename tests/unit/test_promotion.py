@@ -120,8 +120,8 @@ def test_verdict_is_undecided_if_skipped_work_is_unclear_on_a_busy_device() -> N
 
 def test_wrong_outputs_forbid_promotion_and_are_counted() -> None:
     report = confirmation(np.random.default_rng(1), challenger_us=80)
-    result = verdict(replace(report, answers=OutputChecks(judged=500, wrong=2, first="call 97 of those judged: NaN")))
-    said = "Not promoted. 2 of 500 timed calls that were judged gave a wrong answer, first call 97 of those judged: NaN"
+    result = verdict(replace(report, answers=OutputChecks(judged=500, wrong=2, first="verified call 97: NaN")))
+    said = "Not promoted. 2 of 500 timed calls that were judged gave a wrong answer, first verified call 97: NaN"
     assert result.summary == f"{said}."
     assert verdict(replace(report, answers=OutputChecks(judged=500))).promote
 

@@ -21,7 +21,7 @@ class Subject:
         inputs: folder with the bytes of each input, ``NAME.bin``.
         threads: number of threads that the kernel may use.
         device_uuid: UUID of the device that timed the candidate.
-        interruption: ends the tool when the job must stop.
+        interruption: object that ends the tool when the job must stop.
         call_us: time of a call on the device in µs, or None if unknown.
         builds: folder in which a tool keeps its programs for later cases of the kernel, or None if there are none.
     """

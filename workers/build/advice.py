@@ -339,7 +339,7 @@ def _declared_in(macros: Macros) -> list[str]:
 
 
 def _collision(name: str, where: str, unit: Unit, macros: Macros, *, needless: Collection[str]) -> str:
-    text = _renamed(name, f"{where} uses {name} as a name of its own", unit, macros)
+    text = _renamed(name, f"{where} uses {name} for something else", unit, macros)
     if not needless:
         return f"{text}, and in the source"
     left = ", ".join(f'"{each}"' for each in macros.kinds if each not in needless)

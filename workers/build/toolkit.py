@@ -30,8 +30,8 @@ def _version(path: Path) -> list[int]:
 def include_folders() -> tuple[str, ...]:
     """Return the folders of CUDA's headers. Since CUDA 13, the C++ library has a separate folder.
 
-    PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. If the latter is missing, the
-    C++ library of an installed CUDA toolkit with the same major version is used.
+    PyTorch installs NVIDIA's package of headers, but not the package of the C++ library. If this library is missing,
+    that of an installed CUDA toolkit with the same major version is used.
     """
     found = sorted({header.parent for header in in_wheels("include", "cuda_runtime.h")})
     folders = [each for root in found or [_TOOLKIT] for each in (root, root / "cccl")]

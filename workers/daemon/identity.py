@@ -25,7 +25,7 @@ class Identity:
 
 
 def claim_identity(folder: Path) -> Identity:
-    """Reserve the first id in `folder` that no running worker uses, or else create an id.
+    """Reserve the first worker id in `folder` that no running worker uses. If there is none, create an id.
 
     Raises:
         IdentityError: the folder cannot be written.

@@ -180,7 +180,7 @@ class Confirmation:
         return Repeat(challenger=compared.series["challenger"], other=other), compared.answers["challenger"]
 
     def _draws(self, process: int) -> tuple[int, ...]:
-        """Return the numbers that are added to the seeds of the inputs of a process.
+        """Return the numbers that are appended to the seeds of the inputs of a process.
 
         If runners are prepared during measurements (on GPUs), all processes after the first use the same inputs, so
         that expected outputs are computed only once. This is safe, because GPU kernels cannot write files with results

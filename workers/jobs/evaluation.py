@@ -1,4 +1,4 @@
-"""Executes jobs on a device: evaluates candidates (build, verify, quick gate), and delegates the other kinds of jobs.
+"""Executes jobs on a device: evaluates candidates (build, verify, quick gate), times baselines, and starts other jobs.
 
 A slot uses this module for leased jobs, and `workers.jobs.single` uses it without a service.
 """

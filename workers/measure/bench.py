@@ -35,7 +35,7 @@ from workers.runner import confinement
 from workers.runner.protocol import Open, Prove
 
 _POWER = 2
-"""Added to the seed of the search for the random order in which the energy of kernels is measured."""
+"""Appended to the seed of the search for the random order in which the energy of kernels is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ class Child:
     """One runner process, started by its guardian in a separate session.
 
     Args:
-        threads: number of threads of numeric libraries in the runner, which read it when they are loaded.
+        threads: number of threads that numeric libraries use in the runner.
     """
 
     def __init__(self, *, threads: int) -> None:
@@ -202,7 +202,7 @@ def _shortened(text: str) -> str:
 def _watched(pid: int) -> int | None:
     """Return a descriptor that becomes readable when a process ends, or None on systems other than Linux.
 
-    The pipes of the process may stay open in its child processes.
+    The end of a process's output does not show its end, because child processes may keep the pipes open.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):

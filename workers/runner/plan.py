@@ -17,7 +17,7 @@ def open_request(work: Assignment, folder: Path, *fresh: int, process: int = 0, 
 
     Args:
         folder: cache folder of the worker.
-        fresh: numbers that are added to each seed, so that a confirmation draws other inputs than the search.
+        fresh: numbers that are appended to each seed, so that a confirmation draws other inputs than the search.
         process: number of the process within a job, if several processes use the same inputs.
         modules: Python modules that the runner imports in advance.
     """

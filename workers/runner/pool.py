@@ -173,8 +173,8 @@ class Runners:
         folder: cache folder of the worker, from which runners read expected outputs.
 
     Attributes:
-        interruption: ends the runner and all further processes of the current job, such as compilers, profilers and
-            sanitizers.
+        interruption: object that ends the runner and all further processes of the current job, such as compilers,
+            profilers and sanitizers.
         opening: durations of the steps of the last runner start, in seconds.
     """
 
@@ -235,10 +235,10 @@ class Runners:
     ) -> Child:
         """Return an open runner that has not been used before. The caller must end the runner.
 
-        If the runner crashes while it is opened, a second attempt is made.
+        If the runner crashes while it is opened, another attempt is made.
 
         Args:
-            entropy: numbers that are added to each seed, so that the runner draws new inputs.
+            entropy: numbers that are appended to each seed, so that the runner draws new inputs.
             process: number of the process within a job, if several processes use the same inputs.
             modules: Python modules that the runner imports in advance.
             another: True to start a standby runner while this runner is opened.

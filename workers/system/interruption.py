@@ -28,11 +28,7 @@ class Interruption:
             self._interrupted = False
 
     def check(self) -> None:
-        """Raise `GaveUp` if the job was interrupted.
-
-        Raises:
-            GaveUp: the job was interrupted.
-        """
+        """Raise `GaveUp` if the job was interrupted."""
         if self._interrupted:
             raise GaveUp("the measurement is no longer needed")
 

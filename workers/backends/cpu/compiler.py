@@ -239,7 +239,7 @@ class CCompiler:
             )
         except (OSError, subprocess.SubprocessError) as error:
             messages = getattr(error, "stderr", None) or error
-            raise NoCompilerError(f"the C compiler does not work: {shlex.join(command)}: {messages}") from None
+            raise NoCompilerError(f"the C compiler does not work (`{shlex.join(command)}`): {messages}") from None
         return answer.stdout
 
 

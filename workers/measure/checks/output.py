@@ -57,7 +57,7 @@ class OutputCheck:
 
     @property
     def _where(self) -> str:
-        return f"call {self._judged + 1} of those judged"
+        return f"verified call {self._judged + 1}"
 
     def _count(self, fault: str | None) -> None:
         self._judged += 1
@@ -77,7 +77,7 @@ def refusal(answers: OutputChecks) -> WrongAnswer | None:
     """Return the outcome of a candidate whose timed calls gave wrong outputs, or None if all outputs were right."""
     if not answers.wrong:
         return None
-    return WrongAnswer(reason=f"{answers.wrong} of {answers.judged} timed calls that were judged: {answers.first}")
+    return WrongAnswer(reason=f"{answers.wrong} of {answers.judged} verified timed calls are wrong; {answers.first}")
 
 
 def together(found: Sequence[OutputChecks]) -> OutputChecks:

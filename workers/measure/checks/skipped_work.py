@@ -40,7 +40,7 @@ from workers.measure.verify import WrongAnswerError
 from workers.runner.protocol import Compare
 
 _NEW, _OVERTAKEN = 0x6E, 0x6F
-"""Added to the seed of the search for new inputs, and for changes of inputs during calls."""
+"""Appended to the seed of the search for new inputs, and for changes of inputs during calls."""
 
 _REPETITION_S = 0.5
 """Seconds that a process may spend on calls on new and known inputs, including drawing the inputs."""

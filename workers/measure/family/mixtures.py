@@ -171,7 +171,7 @@ def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.ran
     """Return a copy in which up to `_MOST_CHANGED` elements differ slightly and stay in the range of the array.
 
     The difference is drawn between `share` times the root mean square of the elements and `share` times their Euclidean
-    norm. A single element that differs by the latter exceeds a relative L2 tolerance of `share`.
+    norm. If a single element differs by the second value, the relative L2 error is `share`.
     """
     found, values = array.copy(), decoded(array, dtype).astype(np.float64).reshape(-1)
     finite = np.flatnonzero(np.isfinite(values))

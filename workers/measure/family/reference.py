@@ -50,7 +50,7 @@ _REPEATED_S = 0.05
 """``reference()`` is called twice if it takes fewer seconds than this, to detect results that differ between calls."""
 
 _MIXED = 0x6D69
-"""Added to the seed of the inputs for drawing mixtures."""
+"""Appended to the seed of the inputs for drawing mixtures."""
 
 _SAMPLED_BYTES = 1 << 14
 _DEPENDENCIES = "dependencies"

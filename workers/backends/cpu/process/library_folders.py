@@ -67,7 +67,7 @@ def remedy(library: Path, error: str) -> str:
         return ""
     if os.geteuid() == 0 and (closed := _closed(library)):
         named = " ".join(quoted(str(path)) for path in closed)
-        return f"; if the worker runs as root, kernels run as a different user, who needs access: chmod -R o+rX {named}"
+        return f"; the worker is root, so kernels run as a different user, who needs access: chmod -R o+rX {named}"
     return f'; add the folder to the flags, e.g. flags = ["-Wl,-rpath,/opt/lib"], or to {SEARCHED} of the worker'
 
 
@@ -88,9 +88,9 @@ def _enters(folder: Path) -> bool:
 
 
 def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
-    """Yield the existing folders of a search path, except relative ones.
+    """Yield the existing folders of a search path.
 
-    The working directory of a kernel process differs from that of this process.
+    Relative paths are skipped, because kernel processes have a different working directory.
     """
     if origin is not None:
         paths = paths.replace("${ORIGIN}", str(origin)).replace("$ORIGIN", str(origin))
