@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import jsonschema
@@ -326,3 +327,16 @@ def test_measure_of_an_unfinished_imported_family_reports_all_faults_at_once(lin
     document = (line.home / "twice" / "family.toml").read_text().splitlines()
     marked = [at for at, text in enumerate(document, 1) if "# decide: " in text]
     assert marked and all(f"twice/family.toml:{at}: " in found.err for at in marked)
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="there may be a GPU")
+def test_missing_gpu_is_not_blamed_on_unchecked_lines_of_an_imported_family(line: CommandLine) -> None:
+    source = line.home / "double.cu"
+    source.write_text(
+        '#define STEP 2\nextern "C" __global__ void twice(const float *x, float *y, int n) { y[n * STEP] = x[n]; }\n'
+    )
+    assert line.run("import", "double.cu", "--folder", "./double").code == 0
+    refused = line.run("measure", "./double")
+    assert refused.code == 3
+    assert "no GPU can be used" in refused.err
+    assert "marked as unchecked" not in refused.err

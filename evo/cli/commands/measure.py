@@ -23,7 +23,7 @@ from evo.cli.arguments.options import (
 from evo.cli.console.output import console, print_json
 from evo.cli.exits import Exit
 from evo.device import kind_of
-from evo.errors import EvoError, InvalidInput
+from evo.errors import EvoError, InvalidInput, NotFound
 from evo.text.shell import command
 from evo.text.visible import visible
 from evo.text.wording import spaced_text
@@ -119,11 +119,12 @@ def measure(
 
 @contextmanager
 def _undecided(family: str) -> "Iterator[None]":
-    """If the block fails, print the lines of an imported family that its author has not checked yet."""
+    """If the family makes the block fail, print the lines that its author has not checked since the import."""
     try:
         yield
-    except EvoError:
-        _print_undecided(family)
+    except EvoError as error:
+        if type(error) not in (EvoError, NotFound):  # these two report a missing device or driver
+            _print_undecided(family)
         raise
 
 
