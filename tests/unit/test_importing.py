@@ -5,6 +5,7 @@ import subprocess
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -297,6 +298,16 @@ def test_imported_reference_passes_inputs_to_the_given_function_by_name(tmp_path
     assert drawn["image"].shape == (5, 4)
     outputs = scope["reference"]({"H": 5, "W": 4}, drawn)  # type: ignore[operator]
     assert np.array_equal(outputs["out"], drawn["image"][:-2, :-2])
+
+
+def test_imported_reference_draws_encoded_inputs(tmp_path: Path) -> None:
+    (tmp_path / "f.c").write_text("typedef uint16_t bf16;\nvoid f(const bf16 *x, float *y) { y[N] = x[N]; }")
+    folder, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=None)
+    text = (folder / "reference.py").read_text()
+    assert '"x": encoded(rng.standard_normal((N,), np.float32), "bfloat16"),' in text
+    names: dict[str, Any] = {}
+    exec(text, names)
+    assert names["inputs"]({"N": 3}, "random", np.random.default_rng(0))["x"].dtype == np.uint16
 
 
 def test_reference_file_with_a_relative_import_is_refused(tmp_path: Path) -> None:

@@ -187,8 +187,7 @@ def _drawn(each: DraftArgument) -> str:
     if each.dtype == "float16":
         return f"rng.standard_normal({shape}).astype(np.float16)"
     if each.dtype in FORMATS:
-        encoded = '__import__("evo.reference.encoding").reference.encoding.encoded'
-        return f'{encoded}(rng.standard_normal({shape}, np.float32), "{each.dtype}")'
+        return f'encoded(rng.standard_normal({shape}, np.float32), "{each.dtype}")'
     if each.dtype == "bool":
         return f"rng.integers(0, 2, {shape}).astype(np.bool_)"
     return f"rng.integers(0, 100, {shape}, np.{each.dtype})"
