@@ -24,7 +24,7 @@ from evo.family.scope import WORD
 from evo.space.recording import Recording, parse_recording, recording_name
 from evo.text.document import read_toml, toml_text
 from evo.text.encoding import not_utf8
-from evo.text.shell import quoted
+from evo.text.shell import quoted, with_home
 from evo.text.suggestion import unknown
 from templates.reference_source import require_inputs
 
@@ -156,7 +156,7 @@ def is_path(text: str) -> bool:
 
 def _resolved(text: str) -> Path:
     try:
-        return Path(text).expanduser().resolve(strict=True)
+        return with_home(text).resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:
         raise NotFound(f"{text:.200} does not exist; give the path of {WANTED}") from error
 

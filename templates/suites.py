@@ -6,6 +6,7 @@ from evo.errors import InvalidInput, NotFound
 from evo.search.suite import Suite, suite_from
 from evo.text.document import read_toml
 from evo.text.encoding import not_utf8
+from evo.text.shell import with_home
 from evo.text.suggestion import unknown
 
 FOLDER = Path(__file__).parent
@@ -27,7 +28,7 @@ def find(name_or_path: str) -> Suite:
     """
     if name_or_path in names():
         return _read(FOLDER / f"{name_or_path}{SUFFIX}", name_or_path)
-    path = Path(name_or_path).expanduser()
+    path = with_home(name_or_path)
     if not (path.suffix == SUFFIX or "/" in name_or_path):
         raise NotFound(f"{unknown(name_or_path, names(), 'suites')}; a file of your own ends in {SUFFIX}")
     if not path.exists():

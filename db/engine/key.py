@@ -9,13 +9,14 @@ import tempfile
 from pathlib import Path
 
 from db.engine.unavailable import StoreUnavailable
+from evo.text.shell import with_home
 
 KEY_BYTES = 32
 
 
 def local_key(database: Path) -> str | None:
     """Return the key of a database, or None if the key file is missing or this user may not read it."""
-    for path in (_path(database), _path(database.expanduser().absolute().resolve())):  # it may be a symbolic link
+    for path in (_path(database), _path(with_home(database).absolute().resolve())):  # it may be a symbolic link
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if key := path.read_text(encoding="ascii").strip():
                 return key
@@ -52,5 +53,5 @@ def _make(path: Path) -> None:
 
 
 def _path(database: Path) -> Path:
-    database = database.expanduser().absolute()
+    database = with_home(database).absolute()
     return database.with_name(f"{database.name}.key")

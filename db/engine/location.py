@@ -9,6 +9,7 @@ from sqlalchemy.exc import ArgumentError
 
 from evo.errors import InvalidInput
 from evo.text.limits import refuse_foreign_url
+from evo.text.shell import with_home
 
 SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
@@ -37,7 +38,7 @@ class Location:
             return given
         refuse_foreign_url(str(given), "db")
         if isinstance(given, Path) or not given.startswith(SCHEMES):
-            return cls(file=Path(given).expanduser().absolute())
+            return cls(file=with_home(given).absolute())
         try:
             url = make_url(given).set(drivername="postgresql+psycopg")
         except (ArgumentError, ValueError):

@@ -16,6 +16,7 @@ import psutil
 from db.engine.files import write_whole
 from db.engine.unavailable import StoreUnavailable
 from evo.errors import Conflict, EvoError
+from evo.text.shell import with_home
 
 LOCKS_FILES = sys.platform == "linux"
 """True on systems where a lock on a whole file does not interfere with SQLite's locks on byte ranges."""
@@ -155,7 +156,7 @@ def running_service(database: Path) -> Announcement | None:
 
 def _real(database: Path) -> Path:
     """Resolve symbolic links, because SQLite keeps its write-ahead log next to the resolved file."""
-    return database.expanduser().absolute().resolve()
+    return with_home(database).absolute().resolve()
 
 
 def _read(database: Path) -> Announcement | None:

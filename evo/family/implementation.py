@@ -223,13 +223,13 @@ def read_implementation(
         flags=() if triton else (*_read_flags(table, kind), *_openmp(table, kind)),
         reentrant=table.flag("reentrant", default=True),
         macros=None if triton else _read_macros(table, mode, [*declared, *derived]),
-        requires=_read_constraints(table.tables("requires"), asked, {}),
+        requires=_read_constraints(table.tables("requires", example=_CONSTRAINT), asked, {}),
         macro_prefix="" if triton else _read_prefix(table, mode),
         notes=read_notes(table.tables("notes"), asked),
         defaults=_read_defaults(table.table("defaults"), fields),
         tunables=tunables,
         starts=read_starts(table.tables("starts"), asked, tunables),
-        constraints=_read_constraints(table.tables("constraints"), scope, derived),
+        constraints=_read_constraints(table.tables("constraints", example=_CONSTRAINT), scope, derived),
         derived=derived,
         specific=_triton_specific(table) if triton else _read_specific(table, scope, derived) if grid else None,
         geometry=geometry,
@@ -344,6 +344,9 @@ def _read_derived(
         check_new_name(name, table.field(name), [*declared, *derived], [kind])
         derived[name] = table.expression_over(name, {**known, **dict.fromkeys(derived, ())}).inline(derived)
     return derived
+
+
+_CONSTRAINT = 'expression = {}, because = "why other configs are not valid"'
 
 
 def _read_constraints(

@@ -144,9 +144,17 @@ class Table:
         """Return a table; empty if the key is absent."""
         return Table(self._content[key] if key in self else {}, self.where, self._below(key))
 
-    def tables(self, key: str) -> list["Table"]:
-        """Return a list of tables; empty if the key is absent."""
+    def tables(self, key: str, *, example: str = "") -> list["Table"]:
+        """Return a list of tables; empty if the key is absent.
+
+        Args:
+            example: table to recommend for an entry that is a text, with ``{}`` in place of the text in quotes.
+        """
         entries = self.sequence(key)
+        for index, entry in enumerate(entries):
+            if example and isinstance(entry, str):
+                written = example.format(json.dumps(entry, ensure_ascii=False))
+                raise InvalidInput(self.field(f"{key}[{index}]"), f"must be a table; write {{ {written} }}")
         if len(entries) > MAX_ENTRIES:
             raise InvalidInput(self.field(key), f"has {len(entries)} entries; at most {MAX_ENTRIES} are accepted")
         return [Table(entry, self.where, self._below(f"{key}[{index}]")) for index, entry in enumerate(entries)]

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 
 from evo.text.visible import one_line
 
@@ -30,3 +31,14 @@ def quoted(word: str) -> str:
 def _escaped(byte: int) -> str:
     """Return a byte as text within ``$'…'``; escapes are octal because hexadecimal escapes have no fixed length."""
     return chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\{byte:03o}"
+
+
+def with_home(path: str | Path) -> Path:
+    """Return a path with ``~`` and ``~USER`` at its start replaced by the home folder.
+
+    As in a shell, the path is unchanged if there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

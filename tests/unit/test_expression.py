@@ -275,6 +275,8 @@ def test_pickled_expression_evaluates_equally() -> None:
         ("A == !B", "A == (not B)"),
         ("A = 1", "A == 1"),
         ("A <> 1", "A != 1"),
+        ("A ~= 1", "A != 1"),
+        ("$A ∈ [1, 2]", "A in (1, 2)"),
         ("A === 1", "A == 1"),
         ("A => 1", "A >= 1"),
         ("A AND NOT B", "A and (not B)"),

@@ -236,6 +236,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.arguments", ["x"], "cpu.arguments", "lacks the output `out`"),
     ("cpu.arguments", ["x", "x", "out"], "cpu.arguments[1]", "is unknown or given twice"),
     ("cpu.arguments", ["x", "y", "out"], "cpu.arguments[1]", "is unknown or given twice; known: x, factor"),
+    ("cpu.constraints", ["T == 'a'"], "cpu.constraints[0]", """write { expression = "T == 'a'", because = "why"""),
     ("cpu.flags", "-O3", "cpu.flags", "must be a list"),
     ("cpu.flags", [""], "cpu.flags[0]", "must be a text"),
     ("arguments.0.alignment", 24, "arguments[0].alignment", "a power of two up to 4096, in bytes, not 24"),

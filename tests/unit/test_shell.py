@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from db.engine.location import Location
 from evo.cli.service.locations import ServiceRef
 from evo.device.requirements import Requirements
 from evo.messages.view import SlotView, WorkerView
 from evo.messages.worker_state import worker_obstacle
-from evo.text.shell import command, quoted
+from evo.text.shell import command, quoted, with_home
 from evo.text.visible import one_line
 from tests.unit.views import DEVICE, NOW
 
@@ -59,3 +60,11 @@ def test_worker_commands_in_errors_are_quoted_for_a_shell(name: str) -> None:
     ):
         told = worker_obstacle([worker], DEVICE, Requirements(), now=NOW)
         assert told is not None and shlex.join(words) in told
+
+
+def test_home_folders_are_expanded_as_in_a_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert with_home("~/evo.db") == tmp_path / "evo.db"
+    assert with_home(Path("~no-such-user.db")) == Path("~no-such-user.db")
+    assert Location.of("~no-such-user.db").file == tmp_path / "~no-such-user.db"

@@ -370,10 +370,11 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
     before, colon, metric = objective.partition(":")
     if not colon or not metric.strip():
         remedy = "accepted: time, minimise: EXPRESSION, maximise: EXPRESSION, e.g. `maximise: gflop_s`"
-        reason = f"{objective!r} is neither `time` nor a direction with a metric; {remedy}. A recording has times only"
+        reason = f"{objective!r} is neither `time` nor a direction with a metric; {remedy}"
         raise InvalidInput(
             "--objective",
-            f"{reason}; give each entry of the recording a time in milliseconds that falls as your metric gets better",
+            f"{reason}. For a recording, which has times only, give each entry a time in milliseconds that falls as "
+            "your metric gets better",
         )
     direction = direction_from(before, "--objective")
     return {"metric": metric.strip(), "direction": direction}

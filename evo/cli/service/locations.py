@@ -6,7 +6,7 @@ from pathlib import Path
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.text.limits import refuse_foreign_url
 from evo.text.secrets import masked
-from evo.text.shell import quoted
+from evo.text.shell import quoted, with_home
 
 SQLITE = b"SQLite format 3\0"
 """First bytes of every SQLite file. An empty file may become a database."""
@@ -69,7 +69,7 @@ class LocalDatabase:
             raise InvalidInput("--db", f"only a service opens a PostgreSQL database; {remedy}")
         if database is not None:
             refuse_foreign_url(str(database), "--db")
-            return cls(_checked_path(database.expanduser().absolute()))
+            return cls(_checked_path(with_home(database).absolute()))
         return cls(data_folder() / "kernel-evo.db")
 
     @classmethod

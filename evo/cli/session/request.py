@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from evo.client import AccessDenied, Client
@@ -12,6 +11,7 @@ from evo.messages.view import SearchView
 from evo.promotion.policy import policy_from
 from evo.text.document import literal_text, read_json, read_toml
 from evo.text.encoding import not_utf8
+from evo.text.shell import with_home
 from templates import registry
 from templates.bundle import pack
 from templates.registry import Package
@@ -117,7 +117,7 @@ def read_policy(name_or_file: str) -> str | dict[str, Any]:
     Raises:
         InvalidInput: a field is invalid, or the file cannot be read.
     """
-    path = Path(name_or_file).expanduser()
+    path = with_home(name_or_file)
     if path.suffix not in (".toml", ".json"):
         return policy_from(name_or_file).name
     try:

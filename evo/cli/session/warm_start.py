@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evo.errors import InvalidInput
 from evo.space.recording import fastest, parse_recording
-from evo.text.shell import quoted
+from evo.text.shell import quoted, with_home
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -34,7 +34,7 @@ def read_warm_start(source: str) -> dict[str, Any]:
     """
     if not source.strip():
         raise InvalidInput(OPTION, f"is empty; {WANTED}")
-    return _from_study(source) if "://" in source else _from_file(Path(source).expanduser())
+    return _from_study(source) if "://" in source else _from_file(with_home(source))
 
 
 def _from_file(path: Path) -> dict[str, Any]:

@@ -87,7 +87,8 @@ _REFUSED: Mapping[Sources, Sequence[tuple[str, str]]] = {
         (r"-pg|-p|--coverage|-fprofile-(generate|arcs).*|-ftest-coverage|-finstrument-functions.*", _INSTRUMENTED),
         (r"-m(16|32|x32)|-mabi=(ms|.*32).*|-b|-V|-arch|-target.*|--target(=.*)?", _MACHINE),
         (r"-specs.*|--specs.*|-fplugin.*|-wrapper|-B.*|--prefix.*|-ccc-.*|-cc1.*|-fuse-cxa.*", _PARTS),
-        (r"-d[A-Za-z].*|--dump.*|-?-print-.*|-?-help.*|--version|-?-target-help|-save-temps.*|--save-temps.*", _PRINTS),
+        (r"-d[A-Za-z].*|--dump.*|-?-print-.*|-?-help.*|--version|-?-target-help", _PRINTS),
+        (r"--?save-temps.*", _STAGE),
         (r"@.*|--config.*", _HIDDEN),
     ),
     "cuda": (

@@ -1,11 +1,11 @@
 """``folder:PATH`` submits the variants in the folder PATH/PROBLEM, one after another in the order of their names."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from evo.client import Client
 from evo.errors import EvoError, InvalidInput, NotFound
 from evo.messages.view import VariantView
+from evo.text.shell import with_home
 from evo.variants.proposers.base import Context, proposer
 
 
@@ -15,7 +15,7 @@ class FolderProposer:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._folder = Path(context.argument).expanduser()
+        self._folder = with_home(context.argument)
         if not self._folder.is_dir():
             raise InvalidInput("--proposer", f"{self._folder} is not a folder")
 
