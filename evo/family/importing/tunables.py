@@ -47,7 +47,8 @@ class MacroUse:
         directives: values with which ``#if`` and ``#elif`` compare the macro for equality.
         step: True if the macro is the step of a loop.
         bounds: names in the conditions of the loops with this step.
-        amount: True if the macro is a divisor, a factor or the extent of an array, so 0 is not a plausible value.
+        amount: True if the macro is a divisor, a factor, the bound of a loop or the extent of an array, so 0 is not a
+            plausible value.
     """
 
     cases: set[int] = field(default_factory=set)
