@@ -1,5 +1,6 @@
 """Searches of a suite, with a fake service: shares of the budget, results shared between calls, skipped calls."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,6 +36,9 @@ class Service:
         self.stored: dict[int, SearchView] = {}
         self.terms: list[Mapping[str, Any]] = []
         self.commands: list[tuple[int, str]] = []
+        self.finished_at_pause: list[int] = []
+        self.looks_before_a_trial = 0
+        self.looks: Counter[int] = Counter()
 
     @property
     def client(self) -> "Service":
@@ -57,7 +61,8 @@ class Service:
 
     def search(self, number: int) -> SearchView:
         now = self.stored[number]
-        if now.state == "running":
+        self.looks[number] += 1
+        if now.state == "running" and self.looks[number] > self.looks_before_a_trial:
             now = self._trial(now)
         elif now.state == "stopping":
             champion = replace(CHAMPION, search_id=number, id=number)
@@ -67,6 +72,8 @@ class Service:
 
     def command(self, number: int, command: str) -> SearchView:
         self.commands.append((number, command))
+        if command == "pause":
+            self.finished_at_pause.append(self.stored[number].finished)
         states = {"pause": "paused", "resume": "running", "stop": "stopping", "cancel": "cancelled"}
         self.stored[number] = replace(self.stored[number], state=states[command])  # type: ignore[arg-type]
         return self.stored[number]
@@ -169,6 +176,15 @@ def test_suite_measures_costs_by_the_metric_of_its_searches(service: Service) ->
     costs = sorted(cost for by_config in found.costs.values() for cost in by_config.values())
     times = sorted(now.best.time_us for now in service.stored.values() if now.best is not None)
     assert set(costs) <= {3.0 * time for time in times}
+
+
+def test_slice_of_a_search_lasts_until_a_trial_has_ended(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a slice may be over before the device is free."""
+    monkeypatch.setattr(session, "SLICES", 10**9)
+    monkeypatch.setattr(session, "LEAST_SLICE_S", 0.0)
+    service.looks_before_a_trial = 3
+    searched((8, 16), Shared(trials=6, minutes=4.0))
+    assert len(service.finished_at_pause) >= 2 and min(service.finished_at_pause) >= 1
 
 
 def test_suite_pauses_a_search_before_the_next_search_continues(service: Service) -> None:

@@ -240,6 +240,9 @@ class _Conductor:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def _slice_over(self, trials: int, seconds: float) -> bool:
+        """Return True if a slice has used its share of the budget. A slice lasts until at least one trial has ended."""
+        if not trials:
+            return False
         slices = SLICES * len(self._entries)
         if self._budget.trials is not None and trials >= max(1, self._budget.trials // slices):
             return True
