@@ -80,7 +80,7 @@ def test_trial_page_compares_two_trials(site: Site, page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Trial 2")
     expect(page.get_by_role("region", name="Hot samples in the order of measurement")).to_be_visible()
     page.get_by_label("Compare with").fill("1")
-    page.get_by_label("shown").select_option("split")
+    page.get_by_label("View", exact=True).select_option("split")
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("region", name="Changes side by side")).to_be_visible()
     assert_accessible(page)
