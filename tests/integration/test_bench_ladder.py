@@ -26,7 +26,9 @@ on_l4_us = 12
 
 
 @pytest.mark.long
-def test_ladder_replay_prints_a_row_for_every_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_of_optimisation_steps_prints_a_row_for_every_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     family = tmp_path / "faulty"
     shutil.copytree(FAMILIES / "faulty", family)
     (family / "ladder.toml").write_text(LADDER, encoding="utf-8")

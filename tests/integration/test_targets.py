@@ -75,7 +75,7 @@ def test_search_with_target_has_a_smaller_space_and_its_own_champion(stage: Stag
     assert {champion.device_model for champion in stage.champions()} == {H100.model}, "never a champion of an L4"
 
 
-def test_roofline_uses_the_timed_or_the_estimated_device(stage: Stage) -> None:
+def test_roofline_is_of_the_target_only_if_times_are_estimated(stage: Stage) -> None:
     cold = {**FOR_L4, "cache": "cold"}
     large = {"N": 4096}  # tiny problems stay in the cache even with many buffer sets
     timed = stage.view(submit(stage, device=H100.model, objective=cold, problem=large)).roofline

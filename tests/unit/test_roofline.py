@@ -56,7 +56,7 @@ def test_roofline_floor_falls_with_the_number_of_threads() -> None:
     assert roofline(work(1e6, 0), CEILINGS, threads=4).floor_us == 2.5
 
 
-def test_special_operations_raise_the_roofline_floor_but_not_the_limit_of_impossible_times() -> None:
+def test_exponentials_and_divisions_raise_the_roofline_but_not_the_shortest_possible_time() -> None:
     ceilings = replace(CEILINGS, special_per_s={"exponentials": 1e9, "divisions": 1e12})
     softmax = replace(work(1e4, 1e4), special={"exponentials": 1e4, "divisions": 1e4, "conversions": 1e9})
     limit = roofline(softmax, ceilings, threads=2)

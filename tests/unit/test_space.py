@@ -382,7 +382,7 @@ def test_sampling_finds_rare_valid_configs(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(space.draw(rng(3), 100)) == 100
 
 
-def test_repaired_configs_of_sampled_and_enumerated_spaces_are_equally_near(gemm: Space) -> None:
+def test_repair_moves_configs_equally_far_in_sampled_and_enumerated_spaces(gemm: Space) -> None:
     drawn = draw_instead_of_list(gemm)
     generator = rng(8)
     for _ in range(20):

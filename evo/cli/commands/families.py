@@ -78,8 +78,8 @@ def import_(
         list[str],
         typer.Argument(
             metavar="[kernelbench] FILE",
-            help="Source to import: .c, .cpp, .cc, .cxx, .cu, or .py with a kernel in Triton; after `kernelbench` a "
-            "problem in its format.",
+            help="Source to import: a .c, .cpp, .cc, .cxx or .cu file, or a .py file with a Triton kernel. To import a "
+            "KernelBench problem, write `kernelbench` before the file.",
         ),
     ],
     entry: Annotated[
