@@ -59,7 +59,7 @@ def package_files(bundles: Sequence[Bundle]) -> dict[str, bytes]:
 
 
 def faster(champion: ChampionView) -> bool:
-    """Return False if every baseline was faster than the champion, so that a package would be slower than PyTorch."""
+    """Return False if every baseline was faster than the champion, so that the package would slow PyTorch down."""
     return champion.verdict is None or not champion.verdict.behind_every_baseline
 
 

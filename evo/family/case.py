@@ -49,7 +49,7 @@ class CaseProblem:
 
 
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
-    """Read ``cases``. Each case after the first that changes no field gets the changes in ``case_problem``."""
+    """Read ``cases``. Except for the first case, a case without changes gets those of ``case_problem``."""
     usual = _read_changes(table.table("case_problem"), fields)
     cases: list[Case] = []
     for entry in table.tables("cases"):

@@ -73,7 +73,7 @@ class Candidate:
         derived: derived values by name.
         operands: arguments of the call, in order.
         launch: launch on a grid; None for a plain function call.
-        items: number of work items that the blocks share; None if each block is one item.
+        items: number of work items that the blocks share; None if each block processes one item.
         effort: number of arithmetic operations of this config, divided by the number in ``[work]``.
         computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
         specific: True if the kernel is compiled for one architecture only (``sm_90a`` instead of ``sm_90``).
@@ -241,9 +241,7 @@ class Family:
             self.implementation(device.kind).check_problem(problem, device)
 
     def terms(self, objective: Objective) -> Objective:
-        """Return the objective for this family: without the requirement of determinism if the family is not
-        deterministic.
-        """
+        """Return the objective, without the requirement of determinism if the family is not deterministic."""
         return objective if self.deterministic else replace(objective, deterministic=False)
 
     def note(self, problem: Problem, device: Device) -> str:

@@ -65,7 +65,7 @@ class Implementation:
             ``sm_90``); None if there is no such condition.
         requires: conditions that a problem and the limits of the device must meet.
         notes: notes to show next to times.
-        defaults: problem defaults for this device kind.
+        defaults: default values of problem fields, for this device kind only.
         starts: configs that a search tries first.
         reentrant: True if several threads may call the kernel at the same time, each on its own buffers.
         valid_keys: keys of all configs of a recording; None for other implementations.
@@ -134,7 +134,7 @@ class Implementation:
         return None if self.geometry is None else self.geometry.resolve(scope, self.operands(scope))
 
     def items(self, scope: Mapping[str, Value]) -> int | None:
-        """Return the number of work items that the blocks share; None if each block is one item."""
+        """Return the number of work items that the blocks share; None if each block processes one item."""
         items = None if self.geometry is None else self.geometry.items
         return None if items is None else items.whole(scope)
 

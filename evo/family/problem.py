@@ -236,7 +236,7 @@ def _lengths(assignment: str) -> list[str]:
 def distance(one: Problem, other: Problem) -> float:
     """Return the distance between two problems, as a sum over the fields.
 
-    A field of positive numbers adds the binary logarithm of their ratio. Any other field adds 1 if the values differ.
+    A field with two positive numbers adds ``|log2(one / other)|``. Any other field adds 1 if its values differ.
     """
     away = 0.0
     for name in [*one, *(name for name in other if name not in one)]:

@@ -148,7 +148,8 @@ class Table:
         """Return a list of tables; empty if the key is absent.
 
         Args:
-            example: table to recommend for an entry that is a text, with ``{}`` in place of the text in quotes.
+            example: content of a table, with ``{}`` in place of a text. If an entry is a text instead of a table, the
+                error recommends this table.
         """
         entries = self.sequence(key)
         for index, entry in enumerate(entries):
@@ -225,5 +226,5 @@ def _as_list(key: str, value: object) -> str:
 
 
 def _write(key: str, value: str) -> str:
-    """Return a suggestion: a line that the user can paste into the document or, for an entry of a list, its value."""
+    """Return a suggestion for an error: the line to write in the document or, for an entry of a list, the value."""
     return f"; write {value}" if "[" in key else f"; write {key} = {value}"

@@ -52,7 +52,7 @@ PTX, and infinity in bfloat16.
 
 
 def stored(dtype: str) -> np.dtype[Any]:
-    """Return the NumPy dtype of arrays that hold a dtype of family.toml. Dtypes that NumPy lacks are held as codes."""
+    """Return the NumPy dtype of arrays with a dtype of family.toml: an integer for codes if NumPy lacks the dtype."""
     return np.dtype(f"uint{FORMATS[dtype].bits}" if dtype in FORMATS else dtype)
 
 
@@ -144,9 +144,9 @@ def _lookup(table: Array, indices: Array) -> Array:
 
 @cache
 def _codes(dtype: str) -> Array:
-    """Return the table of 8-bit codes, indexed by the upper 17 bits of a float32.
+    """Return the table of 8-bit codes, indexed by 17 bits of a float32.
 
-    The lowest of these bits stands for all dropped bits: it is set if any of them is set.
+    These are the upper 16 bits, and one bit that is set if any of the lower 16 bits is set.
     """
     return _nearest((np.arange(1 << (32 - _BELOW), dtype=np.uint32) << _BELOW).view(np.float32), dtype)
 

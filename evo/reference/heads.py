@@ -38,7 +38,8 @@ def draw_heads(
     Args:
         distribution: name of the distribution:
             ``normal``: N(0, 1).
-            ``offset``: numbers with a mean. The mean of k must cancel in the softmax. The mean of v must be kept.
+            ``offset``: normal numbers with a mean other than 0. The mean of k must cancel in the softmax, and the mean
+                of v must be kept.
             ``peaked``: a late key has a high score for nearly all queries (an attention sink), so that the running
                 maximum must rise. For some rows of q, this score is `EXTREME`, so that the maximum must be exact. For
                 other rows, all scores are `EXTREME` below zero, so that the running maximum must not start at zero.

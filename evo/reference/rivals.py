@@ -36,8 +36,8 @@ class Rival:
     Attributes:
         name: name of the baseline.
         module: name of the module to import.
-        call: function of the imported module, the problem and the inputs as GPU tensors. It returns the call to time,
-            or raises ValueError if the library does not support the problem.
+        call: prepares a call. It receives the imported module, the problem and the inputs (GPU tensors), and returns
+            the function to time. It raises ValueError if the library does not support the problem.
     """
 
     name: str
@@ -52,7 +52,7 @@ def rivals(family: str, problem: Problem) -> dict[str, Callable[[Arrays], Timed]
 
 
 def _prepared(rival: Rival, problem: Problem, inputs: Arrays) -> Timed:
-    """Return the call that runs a library's kernel on these inputs, copied to the GPU.
+    """Return a function that runs a library's kernel on these inputs, which are copied to the GPU first.
 
     Raises:
         ImportError: the library or PyTorch is not installed, or PyTorch finds no GPU.

@@ -64,12 +64,12 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
     Args:
         distribution: name of the distribution:
             ``normal``: N(0, 1).
-            ``offset``: numbers with a mean that must cancel. The exp of the mean underflows to 0 in float32.
+            ``offset``: numbers whose mean is not 0 and must cancel. The exp of the mean underflows to 0 in float32.
             ``peaked``: in each row, a different column dominates so much that exp overflows unless the row's exact
                 maximum is subtracted. In every second row, at least an eighth of the columns is masked with -inf.
             ``falling``: a few columns dominate, including the first and the last.
             ``large``: only a few columns contribute.
-            ``small``: nearly equal results.
+            ``small``: numbers near 0, so that the results are nearly equal.
     """
     rows, columns = shape
     x = normal_rows(rng, shape, *_LOGITS[distribution])
@@ -112,11 +112,12 @@ def _in_blocks(
     *,
     to_host: Callable[..., object] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Apply `compute` to blocks of rows.
+    """Return the results of `compute`, applied to blocks of rows.
 
     Args:
         elements: approximate number of elements of the widest matrix per block.
-        each_of: function like `map` that computes all blocks except the first, given their start rows.
+        each_of: `map`, or a function with the same parameters that runs calls in parallel. It is applied to all
+            blocks except the first.
         to_host: copies a result to the NumPy array `out`. None if the results are NumPy arrays.
     """
     matrices = {name: values for name, values in inputs.items() if values.ndim > 1}

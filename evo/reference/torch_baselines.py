@@ -40,7 +40,7 @@ def tensor_of(array: Array, dtype: str) -> Any:
 
 
 def on_cpu(function: Function, names: Sequence[str], dtype: str, inputs: Arrays) -> Callable[[], object]:
-    """Return a call of the function on the named inputs, as the baseline ``torch`` of a CPU."""
+    """Return the baseline ``torch`` of a CPU: a callable that applies the function to the named inputs."""
     torch_on_cpu()
     return partial(function, *(tensor_of(inputs[name], dtype) for name in names))
 
@@ -48,11 +48,13 @@ def on_cpu(function: Function, names: Sequence[str], dtype: str, inputs: Arrays)
 def torch_baselines(
     function: Function, names: Sequence[str], *, dtype: str
 ) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return the baselines ``torch`` and ``torch-compile``, as functions of the inputs that return the call to time.
+    """Return the GPU baselines ``torch`` and ``torch-compile`` by name.
+
+    Each is a function that receives the inputs and returns the call to time.
 
     Args:
         function: function of tensors. It is compiled once for all inputs.
-        names: names of its inputs, in the order of its parameters.
+        names: names of the function's inputs, in the order of its parameters.
         dtype: dtype of the problem. Inputs of ``bfloat16`` are arrays of 16-bit codes.
     """
     return {
@@ -64,7 +66,7 @@ def torch_baselines(
 def _on_gpu(
     function: Function, names: Sequence[str], dtype: str, inputs: Arrays, *, compiled: bool
 ) -> Callable[[], object]:
-    """Return a call of the function on inputs that are copied to the GPU.
+    """Return a callable that applies the function to inputs that have been copied to the GPU.
 
     Raises:
         ImportError: PyTorch is not installed, or was built without CUDA.
@@ -80,7 +82,8 @@ def _on_gpu(
 def _compiled(function: Function) -> Function:
     """Compile a function once for all inputs, because a CUDA graph can capture only code that was compiled before.
 
-    The mode ``max-autotune-no-cudagraphs`` makes PyTorch try most implementations. Callers capture the calls in graphs.
+    In the mode ``max-autotune-no-cudagraphs``, PyTorch tries the largest number of implementations. Callers
+    capture the calls in graphs.
     """
     import torch
 

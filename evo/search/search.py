@@ -59,7 +59,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """One stored trial with its position in the order of events. A search is restored from these entries.
+    """One stored trial with its place in the order in which trials were proposed and ended, to restore a search.
 
     Attributes:
         seen: number of trials that had ended when this trial was proposed.
@@ -119,7 +119,7 @@ class Search:
 
     @property
     def most_pending(self) -> int | None:
-        """Number of pending trials from which on the strategy waits for results; None if there is no limit."""
+        """Maximum number of pending trials that the strategy allows; None if there is no limit."""
         return self._strategy.most_pending(self.history) if isinstance(self._strategy, Patient) else None
 
     @property

@@ -47,11 +47,11 @@ def mechanisms(sources: Sequence[str], *, cuda: bool) -> tuple[str, ...]:
 
 
 def unexplored(sources: Sequence[str], binaries: Collection[str], *, cuda: bool) -> tuple[str, ...]:
-    """Return the hardware mechanisms that none of the sources uses.
+    """Return the hardware mechanisms that neither the sources nor the binaries use.
 
     Args:
-        binaries: mechanisms that the compiled binaries use. The compiler may have selected them without the author's
-            request.
+        binaries: mechanisms that the compiled binaries use. The compiler may select a mechanism that the source does
+            not mention.
     """
     used = {*mechanisms(sources, cuda=cuda), *(BINARY[each] for each in binaries if each in BINARY)}
     return tuple(name for name in (CUDA if cuda else C) if name not in used)

@@ -14,7 +14,9 @@ CHECK_EFFORT = MAX_EFFORT // 100
 
 
 class EmptySpace(InvalidInput):
-    """No combination of values satisfies all constraints. The message names a constraint that excludes all that remain.
+    """No combination of values satisfies all constraints.
+
+    If possible, the message names a constraint that excludes all combinations which earlier constraints allow.
 
     Args:
         found: description of the cause.

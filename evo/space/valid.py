@@ -132,7 +132,7 @@ class ValidPoints(Protocol):
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:
-        """Return up to `count` random valid rows, with equally many for each combination of the columns if possible."""
+        """Return up to `count` random valid rows, if possible equally many for each combination of these columns."""
         ...
 
     def nearest(self, distances: Distances, rng: np.random.Generator) -> Indices:

@@ -105,7 +105,7 @@ def compared_with(device: Device, objective: Objective) -> Device:
 
 
 def shown_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
-    """Return the limit with which a search compares its times.
+    """Return the roofline with which a search compares its times; None if the work or the ceilings are unknown.
 
     For estimates, this is the roofline of the estimate's own cache model (`stream_roofline`).
     """

@@ -63,7 +63,7 @@ class Plan:
         return self.launched(inputs)
 
     def launched(self, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-        """Launch the kernel and return the outputs, without a check for gradients; None if the addresses do not fit."""
+        """Launch the kernel and return the outputs, without a gradient check; None if an address is not suitable."""
         if self.convert:
             inputs = self.converted(inputs)  # this name keeps the copies alive until the launch
         addresses, low = [], 0

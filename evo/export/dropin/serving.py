@@ -83,7 +83,7 @@ class Operation:
         arguments: names of the function's tensors.
         family: family of the kernels that compute the function.
         plain: computes the call with PyTorch for the backward pass. Its arguments are the terms, followed by the
-            inputs.
+            inputs. *Terms* are the function's arguments other than tensors.
         describe: returns a `Call` or `Unserved` for given inputs and terms.
     """
 

@@ -168,8 +168,10 @@ class _Body:
             self._ends[place] = end
 
     def _read(self) -> None:
-        """Find, for each token, the bracket around the token and, inside this bracket, the number of commas before the
-        token, the ``=`` before it in the same statement, and the first token of the statement.
+        """Find the surroundings of each token.
+
+        These are the bracket around the token and, inside this bracket, the number of commas before the token, the
+        ``=`` before it in the same statement, and the first token of the statement.
         """
         opened, commas, target, first = list[int](), [0], [-1], [0]
         for place, token in enumerate(self._tokens):
@@ -237,7 +239,7 @@ class _Body:
         return _Use(position=place, kind="u")
 
     def _access(self, start: int, end: int, *, last: bool = False) -> _Use | None:
-        """Return the write to an element between two tokens, or its read if `last` is True; else None."""
+        """Return the write to the element at these tokens, or else its read if `last` is True; None otherwise."""
         while self._token(end) in (".", "->", "["):
             end = self._partner[end] + 1 if self._token(end) == "[" else end + 2
         if self._token(end) == "=":
@@ -247,7 +249,7 @@ class _Body:
         return _Use(position=start, kind="r") if last else None
 
     def _further(self, start: int, *, element: bool) -> _Use | None:
-        """Return the alias that a pointer or an element is assigned to, or the call that it is passed to."""
+        """Return the use of a pointer or element: assignment to an alias, call or read; None if none is found."""
         target, bracket = self._target[start], self._around[start]
         if target >= 0 and (alias := self._assigned(target, element=element)):
             return _Use(alias=alias, element=element)
@@ -282,7 +284,7 @@ class _Body:
         return name if _WORD.fullmatch(name) else ""
 
     def _callee_place(self, bracket: int) -> int:
-        """Return the position of the name before a bracket and its template arguments, or else of the bracket."""
+        """Return the position of the function's name before a bracket; if there is no name, that of the bracket."""
         place = bracket - 1
         if self._token(place) == ">":
             while place >= max(0, bracket - _DEEPEST) and self._token(place) != "<":
@@ -291,7 +293,7 @@ class _Body:
         return place if _WORD.fullmatch(self._token(place)) else bracket
 
     def _is_header(self, start: int) -> bool:
-        """Return True if the bracket around a token belongs to a statement or a call."""
+        """Return True if a word precedes the bracket around a token: a statement such as ``if``, or a function."""
         callee = self._callee(self._around[start])
         return bool(callee) and not _SAME_POINTER.fullmatch(callee)
 

@@ -202,7 +202,7 @@ def with_roles(draft: Draft, roles: Mapping[str, str], taken: Collection[str]) -
 
 
 def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
-    """Return the values of each macro. A macro has several values if it has several definitions."""
+    """Return the values of each macro, by name: one value for each definition of the macro."""
     values: dict[str, list[int]] = {}
     for each in macros:
         values.setdefault(each.name, []).append(each.value)
@@ -210,10 +210,10 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
 
 
 def _instantiated(source: Source, function: Function) -> tuple[Function, dict[str, str]]:
-    """Return the function with its namespace and template arguments in its name, and the types by their aliases.
+    """Return the function under its full name (namespace and template arguments), and a dict from alias to type.
 
-    The template arguments are taken from an instantiation or a launch in the source, or else from the defaults, or
-    else guessed.
+    The template arguments are those of an instantiation or a launch in the source. A missing argument gets the
+    parameter's default or, without a default, ``float`` for a type and ``1`` for a value.
     """
     types = aliases(source.plain)
     if not function.template:
@@ -233,7 +233,7 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
 
 
 def _own_names(source: Source, function: Function) -> set[str]:
-    """Return the names that the function or the source declares. They are not macros, even if named like extents."""
+    """Return the names that the function or the source declares. They are never macros."""
     inside = _BRACKETS.sub("[]", f"{', '.join(function.template)}, {function.body}")
     named = {each.name for each in function.parameters} | set(aliases(source.plain))
     found = {each[1] for each in _DECLARED.finditer(inside)} | {each[1] for each in _CONSTANT.finditer(source.plain)}
@@ -437,7 +437,7 @@ def _argument(
 
 
 def _declared_shape(parameter: Parameter, guessed: tuple[str, ...], passed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the shape that the brackets of a parameter declare. Extents that are not declared are guessed."""
+    """Return the shape that the brackets of a parameter declare. Extents that are missing come from `guessed`."""
     stated = [_WORDS.sub(lambda word: passed.get(word[0], word[0]), each) for each in parameter.extents]
     stated = [re.sub(r"(?<!/)/(?!/)", "//", each) for each in stated]
     inner = set(_WORDS.findall(" ".join(stated)))

@@ -322,7 +322,7 @@ def _assigns(node: ast.AST, name: ast.expr | None) -> TypeGuard[ast.Assign]:
 
 
 def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """Return the grid of the first launch in the file, and whether the grid was understood."""
+    """Return the grid of a launch in the file, and True; if no grid was understood, a guessed grid, and False."""
     for call in _launches(kernel.name, tree):
         node = call.func.slice if isinstance(call.func, ast.Subscript) else None
         passed = _passed_names(kernel, call)
@@ -337,7 +337,7 @@ def _grid(kernel: Kernel, tree: ast.Module, known: Sequence[str]) -> tuple[tuple
 
 
 def _passed_names(kernel: Kernel, call: ast.Call) -> dict[str, str]:
-    """Return the kernel's parameter for each variable that a launch passes to it."""
+    """Return the names of the kernel's parameters, by the name of the variable that the launch passes."""
     passed = zip((each.name for each in kernel.parameters), call.args, strict=False)
     pairs = [*passed, *((each.arg, each.value) for each in call.keywords if each.arg)]
     return {value.id: name for name, value in pairs if isinstance(value, ast.Name)}
@@ -348,9 +348,10 @@ def _renamed(text: str | None, names: Mapping[str, str]) -> str | None:
 
 
 def _extents(node: ast.expr | None, tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield the parameter and the extents of each grid that an expression may have.
+    """Yield the grids that an expression may denote, each as the name of a parameter and the extents.
 
-    The expression is a tuple, a lambda, or the name of a variable or function. The parameter of a tuple is empty.
+    The expression is a tuple, a lambda, or the name of a variable or function. The parameter is that of the lambda or
+    function, which the extents may use; for a tuple, its name is empty.
     """
     match node:
         case ast.Tuple(elts=elements):

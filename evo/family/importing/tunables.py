@@ -79,7 +79,7 @@ class MacroUses:
         self.constants |= {each.alias for each in macros if each.alias and self.of(each.name).cases}
 
     def of(self, name: str) -> MacroUse:
-        """Return the use of a macro. For a name that is not a macro, the use is empty."""
+        """Return how the code uses a macro. For a name that is not a macro, the result is an empty `MacroUse`."""
         return self._of.get(name) or MacroUse()
 
     def _read_comparisons(self, line: str) -> None:
@@ -156,7 +156,7 @@ def tunable(
 
 
 def undefined(function: Function, source: Source, taken: set[str]) -> Iterator[DraftTunable]:
-    """Yield tunables for names that look like macros that ``-D`` sets, because the source does not define them."""
+    """Yield a tunable for each name that looks like a macro but is not defined, so that ``-D`` must set it."""
     used = f"{function.bounds} {function.body}"
     constants = set[str]()
     for statement in source.plain.split(";"):

@@ -132,8 +132,8 @@ class Answer:
 
     Attributes:
         text: code with the definition of the function.
-        parameters: names of inputs, scalars or problem fields. Names that are Python keywords end in an underscore
-            (``in_``).
+        parameters: names of the function's parameters: inputs, scalars or problem fields. Names that are Python
+            keywords end in an underscore (``in_``).
         positional: number of positional-only parameters, which come first.
         other_inputs: True if the function takes further inputs with ``**``.
         own_inputs: True if the code also defines ``inputs()``.

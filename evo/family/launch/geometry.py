@@ -59,7 +59,7 @@ class Geometry:
     """A launch that an implementation declares with expressions.
 
     Attributes:
-        items: number of work items that the blocks share; None if each block is one item.
+        items: number of work items that the blocks share; None if each block processes one item.
         effort: number of arithmetic operations, divided by the number in ``[work]``; None if they are equal.
         computing: number of threads per block that compute; None if all do. The remaining threads only copy data.
         descriptors: tensor descriptors that a Triton kernel takes in place of arguments.

@@ -21,9 +21,9 @@ HOPELESS = float(np.finfo(np.float64).max)
 
 
 class Observations:
-    """Observations of one history. `refresh` reads only the trials that are new since the last call.
+    """The trials of one history, as arrays. `refresh` reads only the trials that are new since the last call.
 
-    If `refresh` gets a different history, it is read from the beginning, so the content never depends on earlier calls.
+    If `refresh` gets a different history, it reads all trials, so the content never depends on earlier calls.
 
     Args:
         hidden: origins of trials whose results are ignored. Their configs still count as proposed.

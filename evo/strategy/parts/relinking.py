@@ -63,7 +63,10 @@ class Relinking:
         return rows
 
     def _take_over(self, rows: Indices, targets: Indices, kept: Flags, rng: np.random.Generator) -> None:
-        """Copy values in random order. The step doubles after a valid result and halves after an invalid result."""
+        """Copy values of `targets` to `rows` in random order, as long as the rows stay valid.
+
+        The number of values that are copied at a time doubles after a valid result and halves after an invalid one.
+        """
         count, tunables = rows.shape
         wanted = (rows != targets) & ~kept
         order = np.argsort(np.where(wanted, rng.random(rows.shape), 2.0), axis=1)

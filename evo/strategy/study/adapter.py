@@ -212,9 +212,9 @@ class PositiveTimes:
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        """Return True if `trial` counts for a config in place of `other`: only `trial` has a value, or a better value.
+        """Return True if `trial` has a value, and `other` has none or a worse one with different parameters.
 
-        Of trials with equal parameters, the first counts.
+        `trial` then counts for the config in place of the earlier trial `other`.
         """
         if trial.state != TrialState.COMPLETE or trial.value is None:
             return False

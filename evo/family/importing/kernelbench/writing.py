@@ -70,7 +70,7 @@ def _argument(each: Tensor) -> dict[str, Any]:
 
 
 def _tolerance(each: Tensor, found: Described) -> dict[str, Any]:
-    """Return the tolerance of an output from estimated rounding errors or, if larger, the model's measured error."""
+    """Return an output's tolerance, based on estimated rounding errors or, if larger, the model's measured error."""
     if each.dtype not in _ROUNDOFF:
         return {"rel_l2": 0, "max_abs": 0}
     half = each.dtype in ("float16", "bfloat16")
