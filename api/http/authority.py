@@ -56,7 +56,9 @@ def sign_of_outside(headers: Headers) -> str | None:
 
 
 def _address(text: str) -> str | None:
-    """Return the address in ``127.0.0.1``, ``127.0.0.1:80``, ``::1`` or ``"[::1]:80"``, or None if there is none."""
+    """Return the host of an address with or without a port: ``127.0.0.1``, ``127.0.0.1:80``, ``::1``, ``"[::1]:80"``.
+    None if the text contains no host.
+    """
     bare = text.strip().strip('"')
     try:
         return str(ipaddress.ip_address(bare))

@@ -1,5 +1,5 @@
-"""Loops over items that continue if the work on an item fails. Each failure is logged, and an item that fails
-repeatedly is ended.
+"""Processes items one after another, and continues with the next item if one fails. Each failure is logged, and an item
+that fails repeatedly is ended.
 """
 
 from collections import Counter
@@ -16,14 +16,14 @@ MOST = 5
 """Number of consecutive failures after which an item is ended."""
 
 MOST_UNAVAILABLE = 3
-"""A loop ends after the database was unavailable for this number of consecutive items, because each of them waits."""
+"""Processing ends if the database was unavailable for this number of items in a row, because each of them waits."""
 
 log = structlog.get_logger("service")
 
 
 class Failures:
-    """Counts the consecutive failures of each item. Threads may share the object. If a race loses a count, the item
-    only gets one more attempt.
+    """Counts the consecutive failures of each item. Threads may share the object. If two threads count at the same time
+    and one failure is lost, the item only gets one more attempt.
 
     Args:
         what: noun for an item in log messages.

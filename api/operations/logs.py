@@ -46,7 +46,10 @@ def configure(form: Literal["console", "json"], level: str) -> None:
 
 
 def _visible_values(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Escape control characters in strings and collections. `repr` does not escape some, e.g. variation selectors."""
+    """Return a log entry in which control characters are escaped, in strings and in collections.
+
+    `repr` does not escape all of them, e.g. variation selectors.
+    """
     return {visible(name): value if name == "exc_info" else _visible_value(value) for name, value in line.items()}
 
 

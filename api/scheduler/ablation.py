@@ -33,6 +33,9 @@ CHANGES_AT_ONCE = 4
 def begin(session: Session, catalogue: Catalogue, search_id: int, *, values: bool, now: datetime) -> None:
     """Queue the ablation of the champion of a finished search. Do nothing if an ablation is already running.
 
+    Args:
+        values: True to change the tunables that are not switches, too, each to the values next to the champion's.
+
     Raises:
         NotFound: the search does not exist.
         Conflict: the search has not finished, has no champion, or its champion was found by a different search.
@@ -84,7 +87,10 @@ def _queue(session: Session, search: SearchRow, champion: ChampionRow, found: Se
 
 
 def weighed(database: Database, search_id: int, report: AblateReport) -> tuple[Effect | None, ...]:
-    """Return the effect of each change in a report. Equal samples give equal effects."""
+    """Return the effect of each change in a report, or None for a change without samples.
+
+    Equal samples give equal effects.
+    """
     with database.read() as session:
         policy = Archive(session).search(search_id).policy
     return tuple(weigh(each, policy, np.random.default_rng(0)) for each in report.changes)

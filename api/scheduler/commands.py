@@ -92,7 +92,10 @@ class Commands:
             transition(Archive(session).search(search_id).state, command)
 
     def ablate(self, search_id: int, *, values: bool = False) -> None:
-        """Measure the effect of each switch of the champion of a finished search.
+        """Queue the ablation of the champion of a finished search, which measures the effect of each switch.
+
+        Args:
+            values: True to change the tunables that are not switches, too, each to the values next to the champion's.
 
         Raises:
             NotFound, Conflict: the search does not exist, has not finished, or found no current champion; or no

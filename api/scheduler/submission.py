@@ -305,8 +305,9 @@ def transferred(
 
 
 def imported(space: Space, warm_start: WarmStart) -> tuple[WarmStartView, list[Config]]:
-    """Return the best configs of a warm start that are in the space. The view contains the numbers of used and unused
-    configs.
+    """Return a summary of a warm start, and its best configs that are in the space, at most `MAX_IMPORTED`.
+
+    The summary contains the numbers of used and unused configs.
 
     Raises:
         InvalidInput: every config contains an unknown tunable.

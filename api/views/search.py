@@ -85,7 +85,7 @@ def _is_default(row: TrialRow, default: Config | None) -> bool:
 
 
 def _timing(row: TrialRow) -> Timing | None:
-    """Return the quick samples of a trial, including a trial that was stopped early, or None if it has none."""
+    """Return the quick samples of a trial, even if it was stopped early. None if it has none."""
     return row.outcome.timing if isinstance(row.outcome, Measured | Pruned) else None
 
 
@@ -177,7 +177,10 @@ def _confirmation(session: Session, search_id: int, now: datetime) -> ProvingVie
 
 
 def _detail(device: DeviceRow, attempt: AttemptRow) -> str | None:
-    """Return the activity of a device for a lease. If the device works on another lease, this lease waits."""
+    """Return the step of a lease's job that its device reported last, or None if the device reported none.
+
+    If the device works on another lease, return a note that this lease waits.
+    """
     if device.attempt_id in (None, attempt.id):
         return None if device.attempt_id is None else device.detail
     return "waits for other jobs on the device"

@@ -78,7 +78,10 @@ class SQLite:
             raise self._lost(loss)
 
     def _lost_log(self, connection: Connection) -> str | None:
-        """Return how the write-ahead log that a connection opened was lost. A loss hides new writes from readers."""
+        """Return how the write-ahead log that a connection opened was removed or replaced, or None if it was not.
+
+        After such a loss, readers do not see new writes.
+        """
         try:
             found = self._log.stat().st_ino
         except OSError:
@@ -154,7 +157,7 @@ class SQLite:
         """Keep the write-ahead log of a truncated file while the last connection closes.
 
         SQLite would write the log into the file, so that the loss could no longer be detected. SQLite does not do this
-        if the file was moved.
+        if the file was moved. A truncated file is therefore renamed in the block, and gets its name back at the end.
         """
         cut = (self._lost_file() or "").startswith("its file was cut")
         aside = self._real.with_name(f"{self._real.name}.cut")

@@ -167,7 +167,11 @@ class Leaderboard:
         return tuple(row.id for row in rows if (row.objective.key, row.device.model) == terms)
 
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
-        """Return the ids of a page on which all trials have the first value of the tunable by which they are sorted.
+        """Return the ids of a page if its trials all have the tunable value that sorts first.
+
+        If the result has fewer than `limit` ids, it is not the whole page. It is empty if trials are not sorted by a
+        tunable.
+
 
         Usually the first `NEARBY` trials contain enough trials with this value, so the configs of the remaining trials
         need not be read.

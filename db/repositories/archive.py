@@ -156,7 +156,7 @@ class Archive:
         """Return the latest version of a family. A digest in place of the name selects the version with this digest.
 
         Args:
-            own: digest by family name, for names whose version is fixed, see `latest_families`.
+            own: digest by family name, for names whose version is fixed (see `latest_families`).
 
         Raises:
             NotFound: the family does not exist.
@@ -250,7 +250,7 @@ class Archive:
             _set_confirmed(trial, confirmation, goal, second)
 
     def cancel_pending(self, search_id: int, now: datetime) -> None:
-        """End every pending trial of a search with the outcome Cancelled, sorted by number."""
+        """End every pending trial of a search with the outcome Cancelled, in the order of the trial numbers."""
         pending = self._trials(search_id, None).where(TrialRow.finished_seq.is_(None)).order_by(TrialRow.number)
         ended = self.session.scalar(select(func.count(TrialRow.finished_seq)).where(TrialRow.search_id == search_id))
         rows = self.session.scalars(pending).all()
@@ -363,7 +363,7 @@ class Archive:
         return [(row, reason) for row, reason in found if reason is not None]
 
     def first_of_each_failure(self, search_ids: Collection[int]) -> Sequence[TrialRow]:
-        """Return the first trial of each search with each outcome that may be a failure of its config."""
+        """Return, for each search, the first trial of each kind of outcome except measured and estimated trials."""
         eligible = TrialRow.search_id.in_(search_ids) & TrialRow.outcome_kind.not_in(("measured", "estimated"))
         first = select(TrialRow.search_id, func.min(TrialRow.number)).where(eligible)
         each = first.group_by(TrialRow.search_id, TrialRow.outcome_kind)

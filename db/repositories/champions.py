@@ -137,7 +137,7 @@ class Champions:
         return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
 
     def predecessor(self, champion_id: int) -> ChampionRow | None:
-        """Return the champion that would become current if this champion were rolled back."""
+        """Return the champion that would become current if this champion were rolled back, or None."""
         return self._earlier(self.champion(champion_id))
 
     def champion(self, champion_id: int) -> ChampionRow:

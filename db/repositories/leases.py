@@ -140,8 +140,9 @@ class Leases:
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
 
     def patient_confirmations(self, now: datetime) -> bool:
-        """Return True if a queued confirmation has just reached its waiting limit for another unit of the device
-        (`Policy.other_unit_s`).
+        """Return True if the time that a confirmation waits for another device of the same model has just ended.
+
+        From then on, any device of the model may run it (`Policy.other_unit_s`).
         """
         query = select(JobRow.created_at, SearchRow.policy).join(SearchRow, SearchRow.id == JobRow.search_id)
         waiting = self.session.execute(query.where(JobRow.kind == "confirm", JobRow.state == "queued"))

@@ -1,7 +1,7 @@
 """Queries and views that skip unreadable rows, so that a list with an unreadable row can be shown.
 
-Loading a row fails with a `ValueError` if a JSON document in it is damaged or no longer matches its type. A query for
-only this row raises an error that names the item and a remedy.
+Loading a row fails with a `ValueError` if a JSON document in it is damaged or no longer matches its type. If a query
+selects only this row, the user gets an error that names the item and a remedy.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -35,8 +35,9 @@ from evo.search.lifecycle import TERMINAL
 
 
 def remove_search(session: Session, search_id: int) -> bool:
-    """Delete a search with its trials, jobs, attempts and messages. Return True. The artefacts of the search are
-    deleted later by `collect_artefacts`.
+    """Delete a search with its trials, jobs, attempts and messages. The result is always True (see `_isolated`).
+
+    The artefacts of the search are deleted later by `collect_artefacts`.
 
     Raises:
         NotFound: the search does not exist.

@@ -31,7 +31,7 @@ class Calls:
         seen: str | None = None,
         timeout_s: float | None = None,
     ) -> httpx.Response:
-        """Send a request that changes the service's state.
+        """Send a request that changes the service's state, and return the response.
 
         Args:
             repeat: True if the service may execute the request twice.

@@ -196,7 +196,10 @@ class Work(Calls):
         self._send("POST", f"/attempts/{attempt_id}/release", body)
 
     def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial of this search or its variants with this binary; None without one."""
+        """Return the report of an earlier trial with this binary; None if there is none.
+
+        The trial belongs to this search or to its variants.
+        """
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)
         except NotFound:

@@ -78,11 +78,12 @@ def weigh(ablated: Ablated, policy: Policy, rng: np.random.Generator) -> Effect 
 
 
 def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
-    """Return the effect of the winner's value of a tunable, compared with a replacement value.
+    """Return the finding about the best config's value of a tunable, compared with a replacement value (see `Effect`).
 
     Args:
-        ratio: time with the replacement divided by the time with the winner's value.
-        least: the policy's minimum gain. If all of `ratio` is closer to 1 than this gain, the values are equally good.
+        ratio: time with the replacement value divided by the time of the best config.
+        least: the policy's minimum gain. If the whole interval is closer to 1 than this gain, the finding is
+            ``nothing``.
         noise: relative difference between two series of the same kernel, if known.
     """
     if ratio.reach(1.0) < least:
@@ -93,7 +94,7 @@ def finding(ratio: Interval, *, least: float, noise: float = 0.0) -> Finding:
 
 
 def _ranks_to_try(tunable: Tunable, own: int, values: bool) -> Iterator[int]:
-    """Yield the ranks of the values to try in place of the champion's value."""
+    """Yield the indices of the tunable's values to try in place of the champion's value, whose index is `own`."""
     count = len(tunable.values)
     if not tunable.ordinal or count == 2:
         yield from (rank for rank in range(count) if rank != own)
@@ -116,7 +117,10 @@ def _change(space: Space, champion: Config, tunable: Tunable, rank: int) -> Chan
 
 
 def _tied(space: Space, row: Indices, kept: int) -> Config | None:
-    """Return the valid config that is nearest to the invalid config `row` and changes one tunable except `kept`."""
+    """Return the valid config nearest to the invalid config `row` that differs from it in exactly one tunable.
+
+    None if there is no such config. The tunable with the index `kept` must not differ.
+    """
     near = [
         _with(row, index, rank)
         for index, tunable in enumerate(space.tunables)

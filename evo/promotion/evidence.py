@@ -36,8 +36,8 @@ class RequiredEvidence:
 def required(kind: DeviceKind) -> RequiredEvidence:
     """Return the evidence that a device kind must deliver.
 
-    Recordings need only samples. Estimates run no kernels, so their reports always lack required evidence and promote
-    nothing.
+    Devices that replay recordings need only samples. Devices that estimate times run no kernels, so their reports
+    always lack required evidence, and promote nothing.
     """
     declared = kind_of(kind)
     runs = declared.runs != "recordings"

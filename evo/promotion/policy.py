@@ -38,13 +38,13 @@ class Policy:
         futility: a challenger gets no further processes if the probability that its mean over processes reaches the
             minimum gain is below this value.
         prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
-            than this factor slower than the slowest elite. None disables this rule.
-        shorten_ratio: after a fifth of the quick samples, a candidate whose lower quartile is more than this factor
-            slower than the slowest elite gets only one more sample, and none in the second cache mode. It cannot become
-            an elite. None disables this rule.
+            than this factor times the time of the slowest elite. None disables this rule.
+        shorten_ratio: after a fifth of the quick samples, a candidate gets only one more sample, and none in the second
+            cache mode, if its lower quartile is more than this factor times the time of the slowest elite. It cannot
+            become an elite. None disables this rule.
         hopeless_ratio: a candidate is stopped before its remaining cases are verified (outcome Pruned) if its first
-            verified calls take more than 20 ms each and are more than this factor slower than the slowest elite. With
-            fewer than eight elites, the fastest kernel replaces the slowest elite. None disables this rule.
+            verified calls take more than 20 ms each, and more than this factor times the time of the slowest elite.
+            With fewer than eight elites, the fastest kernel replaces the slowest elite. None disables this rule.
         minimum_gain: smallest relative gain over the incumbent that justifies a promotion (0.02 means 2 % less time).
         minimum_effect: smallest effect size (Hedges' g) that justifies a promotion.
         effect_trim: fraction of the smallest and of the largest samples that the effect size ignores. Without it, a few
@@ -60,19 +60,19 @@ class Policy:
             `min_calls_per_error`. With None, the excluded error rate is only reported.
         max_ring_ratio: largest accepted time of a call on separate outputs, relative to repeated calls on the same
             outputs.
-        max_ring_ratio_of_caches: replaces `max_ring_ratio` if one set of buffers fits a faster cache than all sets
-            together.
+        max_ring_ratio_of_caches: replaces `max_ring_ratio` if one set of buffers fits in a faster cache, but all
+            sets together do not.
         maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
             a warning (0.25 means a quarter more or less time). None disables the warning.
         session_share: the warning names the device as the cause, not the kernel, if the time of the fastest baseline
             changed by at least this fraction of the difference, on a logarithmic scale.
         confidence: confidence of the bootstrap intervals.
         significance: level of the paired test, before the correction for the number of challengers.
-        max_skipped, skip_confidence: a kernel skips work if its calls take longer by more than the fraction
-            `max_skipped`, with the confidence `skip_confidence`, on outputs that hold no result than on outputs that
-            hold the right result.
-        max_rework: largest accepted ratio of the call times on outputs without and with the result, if skipped work is
-            not certain. It includes an allowance for noise.
+        max_skipped, skip_confidence: each call is timed on overwritten outputs, and on outputs that already hold the
+            result. A kernel is refused, because it skips work, if the ratio of the two times is certainly above
+            1 + `max_skipped` (with the confidence `skip_confidence`).
+        max_rework: largest accepted value of this ratio if skipped work is not certain. It includes an allowance for
+            noise.
         max_rework_bound: largest accepted upper end of the confidence interval of this ratio. A wider interval cannot
             exclude that the kernel skips a third of its work.
         max_incumbent_slowdown: largest accepted time of the incumbent, in any process, relative to its own
@@ -82,8 +82,9 @@ class Policy:
         few_elements, max_repeat_ratio_of_few: `max_repeat_ratio_of_few` replaces `max_repeat_ratio` if all inputs
             together have at most `few_elements` elements, because a branch predictor can learn the branches of so few
             elements.
-        noisy_repeat_factor: on a noisy device, a kernel is refused only if the ratio exceeds `max_repeat_ratio` or
-            `max_repeat_ratio_of_few` by this factor. A smaller excess may be caused by other programs.
+        noisy_repeat_factor: on a noisy device, only a ratio above this factor times `max_repeat_ratio` or
+            `max_repeat_ratio_of_few` is blamed on the kernel. A smaller excess may be caused by other programs, so the
+            rule is then undecided.
         suspect_speedup: a trial whose speed-up over the fastest baseline is at least this factor is flagged for review.
         session_drift: allowance for a slower machine. If no trial of the search measured the champion, trials that are
             slower than the champion's confirmed time by up to this fraction may challenge.

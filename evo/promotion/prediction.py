@@ -54,9 +54,10 @@ class Prediction:
 
 
 def predict(report: ConfirmReport, policy: Policy) -> Prediction | None:
-    """Return the speed-up over processes with its prediction; None if only one process compared the kernels.
+    """Return the challenger's speed-up in the fresh processes so far, with a prediction for one further process.
 
-    Each process contributes the median ratio of the same number of rounds.
+    None if only one process compared the kernels. Each process contributes one value, the median time ratio over its
+    rounds. The same number of rounds is used in every process.
     """
     first, against = report.challenger, report.repeated_against
     other = report.incumbent if against == "incumbent" else report.baselines.get(against or "")

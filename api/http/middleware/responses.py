@@ -9,7 +9,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadersOnly(OSError):
-    """Ends a streamed answer after its headers. Starlette treats an `OSError` of `send` as a disconnected client."""
+    """Raised to end a streamed answer to a HEAD request after its headers.
+
+    Starlette treats an `OSError` of `send` as a disconnected client, and therefore ends the stream.
+    """
 
 
 class Head:

@@ -82,6 +82,9 @@ class Dispatch:
         return LeaseReply(leases=leases, drain=False)
 
     def _earlier_lease(self, search_id: int, slot: Slot, attempt_id: int) -> list[Lease]:
-        """Return the lease of an attempt that the worker did not receive. The list is empty if the lease has ended."""
+        """Renew a lease that was granted before but did not reach the worker, and return it as a list.
+
+        The list is empty if the lease has ended.
+        """
         with self._registry.transaction(search_id) as transaction:
             return [] if transaction is None else claims.again(transaction, slot, attempt_id, self._clock())

@@ -283,7 +283,12 @@ def _figures(resources: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, first: bool) -> list[Row]:
-    """Insert baselines between the rows by time. The last page also gets the slower baselines."""
+    """Return the rows of a page, with the baselines inserted by time.
+
+    Args:
+        whole: True for the last page, which also gets all baselines that are slower than its rows.
+        first: True for the first page, which also gets all baselines that are faster than its rows.
+    """
     fastest = 0.0 if first or not rows else rows[0].time_us or 0.0
     slowest = float("inf") if whole or not rows else rows[-1].time_us or 0.0
     baselines = [_baseline_row(search, name, timing) for name, timing in search.baselines.items()]

@@ -15,6 +15,7 @@ NOISY = "too noisy to tell"
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """Format of the figure of one promotion rule.
+
     Attributes:
         unit: function that formats a figure or a threshold with its unit.
         symbol: statistical symbol of the figure, or an empty string.
@@ -180,7 +181,10 @@ def threshold_text(rule: Rule) -> str:
 
 
 def _relation(rule: Rule) -> str:
-    """Return the relation of the figure to the nearer end of a range. A figure inside the range passes."""
+    """Return the condition of a rule that requires a range: ``≤`` or ``≥``, followed by the rule's threshold.
+
+    The threshold is the end of the range that is nearer to the figure. A figure inside the range passes.
+    """
     return "≤" if (rule.figure <= rule.threshold) == rule.passed else "≥"
 
 

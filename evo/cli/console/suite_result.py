@@ -21,10 +21,10 @@ class SuiteResult:
     """Result of a suite's searches.
 
     Attributes:
-        searched: calls that were searched, each with its search or, if configs of similar problems gave a better
-            champion, with the search that found this champion.
+        searched: the searched calls, each with its search. If a second search, which tries the champions of similar
+            problems, found the current champion, it is given instead of the first search.
         left_out: reasons why calls were not searched, by name of the call.
-        measured: times or costs of the best configs of all calls on each problem, by family.
+        measured: time or cost of every call's best configs on every problem of the same family, by family.
         interrupted: True if the user cancelled the run with a second Ctrl-C. A first Ctrl-C only ends the run early.
     """
 

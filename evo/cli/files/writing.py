@@ -53,13 +53,13 @@ def shown_path(path: Path) -> str:
 
 @contextmanager
 def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
-    """Convert system errors of the block, which writes a file or folder, to errors with a remedy.
+    """Context manager that converts system errors of writing a file or folder to errors with a remedy.
 
     Args:
         option: option or argument of the command line that named the target.
 
     Raises:
-        InvalidInput: the target is a folder, but a file is written.
+        InvalidInput: the target is a folder, but a file must be written.
         EvoError: the system refused to write the target.
     """
     try:

@@ -26,8 +26,9 @@ def run(
 ) -> Exit:
     """Search each problem in turn, and stop after an interrupted search.
 
-    Return the exit code of the first search that found no config. With `as_json`, the searches are printed as one list,
-    even if an error ended the run early. The service starts each search with the champions of similar problems.
+    Return the exit code of the first unsuccessful search, or `Exit.DONE` if all succeeded. With `as_json`, the searches
+    are printed as one list, even if an error ended the run early. The service starts each search with the champions of
+    similar problems.
     """
     ended: list[SearchView] = []
     codes: list[Exit] = []

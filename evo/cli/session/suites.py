@@ -134,7 +134,7 @@ class _Conductor:
             entry.view = self._follow(entry.view)
 
     def exchange(self) -> None:
-        """Measure the champions of similar problems on each problem, by a search that starts with them."""
+        """Run a second search of each problem, which measures the champions of similar problems."""
         together = [entry for entry in self._entries.values() if self._relatives(entry)]
         for entry in together:
             if self._session.interrupts.count:
@@ -171,7 +171,7 @@ class _Conductor:
         )
 
     def _latest(self, view: SearchView) -> SearchView:
-        """Return the exchange of configs that found the problem's current champion, or else `view`."""
+        """Return the second search of a problem (see `exchange`) if it found the current champion, else `view`."""
         for _, exchanged in self._exchanged:
             if exchanged.problem_key == view.problem_key and exchanged.family == view.family:
                 own = exchanged.champion is not None and exchanged.champion.search_id == exchanged.id
@@ -290,7 +290,7 @@ class _Conductor:
             entry.view = self._look(entry.view)
 
     def _measurements(self, family: str) -> Measurements:
-        """Return the times or costs of all calls' best configs on every problem of the family."""
+        """Return the time or cost of every call's best configs on every problem of the family, as far as measured."""
         entries = [entry for entry in self._entries.values() if entry.view and entry.view.family == family]
         configs: list[Config] = []
         for entry in entries:

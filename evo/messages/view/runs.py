@@ -1,4 +1,4 @@
-"""Numbers the runs in which times of a table were measured: times of different runs are not comparable."""
+"""Labels for the times in a table that come from different runs, which are not comparable."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -242,7 +242,7 @@ class SearchView(Deferred):
 
     @property
     def not_compared(self) -> str | None:
-        """Text with the baselines that could not be timed, and why; None for none, and in a search of estimates."""
+        """Text with the baselines that could not be timed, and why. None if there are none, or for estimates."""
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():
             names.setdefault(one_line(reason.strip().partition("\n")[0])[:_REASON_CHARACTERS], []).append(name)

@@ -69,7 +69,10 @@ def _likely_causes(ratio: float) -> str:
 
 
 def _shift(quick: Quick, report: ConfirmReport) -> tuple[str, float] | None:
-    """Return the fastest baseline of both sessions, and its confirmed time divided by its earlier time."""
+    """Return the fastest baseline, and its time in the confirmation divided by its time at the start of the search.
+
+    None if no baseline was timed in both.
+    """
     both = [name for name in report.baselines if name in quick.baselines]
     name = min(both, key=lambda each: report.baselines[each].median_us, default=None)
     return None if name is None else (name, report.baselines[name].median_us / quick.baselines[name].median_us)

@@ -5,9 +5,9 @@ rounds do not average them out. The test therefore uses one speed-up per process
 is open.
 
 The rounds within one process end when its speed-up is precise enough. Further rounds would only add time, because the
-verdict depends on differences between processes. This depends only on the spread of the ratios, not on their size. A
-first process ends earlier if it cannot lead to a promotion, because the challenger is certainly too slow, or if there
-is no incumbent.
+verdict depends on differences between processes. Whether the speed-up is precise enough depends only on the spread of
+the ratios, not on their size. A first process ends earlier if it cannot lead to a promotion, because the challenger is
+certainly too slow, or if there is no incumbent.
 """
 
 import math

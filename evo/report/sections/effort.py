@@ -1,4 +1,4 @@
-"""Report section on the time and cost of a search, and on how soon the kernel saves as much time."""
+"""Report section on the time and cost of a search, and on how soon the kernel saves the time that the search took."""
 
 from collections.abc import Iterable, Iterator
 

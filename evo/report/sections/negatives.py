@@ -116,7 +116,10 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
 
 @dataclass
 class _Met:
-    """Pairs of a trial with one value and a trial with the winner's value. `ratios` is by the binaries of a pair."""
+    """Pairs of a trial with one value and a trial with the winner's value.
+
+    `ratios` contains the time ratio of each pair, by the binaries of the two trials.
+    """
 
     ratios: dict[tuple[Binary, Binary], float] = field(default_factory=dict)
     same_binary: int = 0
@@ -132,7 +135,10 @@ class _Met:
 
 
 def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dict[Value, Found]]:
-    """Return groups of trials that differ only in the tunable `name`, by its value."""
+    """Return groups of trials that differ only in the tunable `name`.
+
+    A group is found by the values of the other tunables, and a trial in it by its value of `name`.
+    """
     groups: dict[tuple[Value, ...], dict[Value, Found]] = {}
     for each in measured:
         groups.setdefault(_other_values(name, each.config), {})[each.config[name]] = each

@@ -99,7 +99,7 @@ class Chat:
         return ATTEMPTS * (self.timeout_s + MOST_WAIT_S)
 
     def most_cost(self, messages: Sequence[Message], prices: Prices) -> float:
-        """Return the maximum cost of a request with its answer in USD, for one token per byte of the messages."""
+        """Return the maximum cost of a request with its answer in USD, if each byte of the messages is one token."""
         longest = sum(len(each.text.encode()) + 16 for each in messages)
         return prices.of(longest, self.most_tokens)
 

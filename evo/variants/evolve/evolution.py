@@ -184,7 +184,10 @@ class Evolution:
     def _ask(
         self, operator: str, messages: Sequence[Message], *, repairs: int | None
     ) -> tuple[ProposalView, Answer | None]:
-        """Record a request with its maximum cost, send it to the model, and record the answer."""
+        """Record a request with its maximum cost, send it to the model, and record the answer.
+
+        Return the recorded proposal, and the answer, or None if the request failed.
+        """
         most_usd = self.chat.most_cost(messages, self.prices)
         proposal = self.client.add_proposal(
             self.search_id,

@@ -13,8 +13,9 @@ FEWEST = 12
 
 
 def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
-    """Plot how strongly each tunable distinguishes the fastest tenth of the trials. Searches of estimates have no such
-    plot.
+    """Plot how strongly each tunable distinguishes the fastest tenth of the trials from all trials.
+
+    Searches of estimates have no such plot.
     """
     if estimated:
         return nothing("Importances of estimates would describe the estimate, not the time on a GPU.")

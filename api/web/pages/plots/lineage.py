@@ -15,7 +15,7 @@ TICKS = 12
 
 
 def lineage(landscape: Landscape, search: SearchView) -> Plot:
-    """Plot the ancestors of the champion from this search, or else of its best trial."""
+    """Plot the ancestors of the champion if this search found it, else the ancestors of the search's best trial."""
     number = _descendant(search)
     if number is None:
         return nothing("Nothing is measured yet.")
@@ -40,7 +40,10 @@ def lineage(landscape: Landscape, search: SearchView) -> Plot:
 
 
 def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
-    """Return a trial and its ancestors, by number. The line of first parents takes precedence over other ancestors."""
+    """Return a trial and at most `MOST` of its ancestors, by number.
+
+    The first parent, its first parent and so on are included before all other ancestors.
+    """
     family = dict(landscape.relatives([number]))
     newest = family[number]
     while newest.parents and newest.parents[0] not in family and len(family) < LONGEST:

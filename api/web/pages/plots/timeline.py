@@ -118,7 +118,10 @@ def _text(bar: StageBar) -> str:
 
 
 def _shares(name: str, work: Sequence[Work]) -> tuple[str | int, ...]:
-    """Return the share of each stage in the time between the first and the last job of a slot."""
+    """Return the table row of a slot: name, share of each stage, idle share, number of jobs, and time span.
+
+    The shares are fractions of the time between the first and the last job of the slot.
+    """
     begun = min(bar.begun for each in work for bar in bars(each) or [_empty(each)])
     span_s = max(1e-9, (max(each.ended_at for each in work) - begun).total_seconds())
     spent = {stage: sum(bar.seconds for each in work for bar in bars(each) if bar.stage == stage) for stage in STAGES}

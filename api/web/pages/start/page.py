@@ -91,7 +91,10 @@ def _fields(chosen: Candidate | None, typed: dict[str, str]) -> set[str]:
 
 
 def _unticked(chosen: Candidate) -> dict[str, str]:
-    """Return ``false`` for all boolean problem fields, because browsers do not send boxes that are not ticked."""
+    """Return the default ``false`` for each boolean problem field.
+
+    Browsers omit boxes that are not ticked; the values that they send replace these defaults.
+    """
     return {PROBLEM + each.name: "false" for each in chosen.family.fields if each.type == "bool"}
 
 

@@ -162,7 +162,10 @@ def validity(views: Sequence[VariantView]) -> list[Proposer]:
 
 
 def _tree(views: Sequence[VariantView]) -> Iterator[tuple[VariantView, int]]:
-    """Yield each variant after its first parent, with its depth. A chain of parents may be as long as the list."""
+    """Yield each variant after its first parent, with its depth.
+
+    The function is not recursive, because a chain of parents may be as long as the list.
+    """
     children: dict[int, list[VariantView]] = {}
     for view in views:
         if view.parents:
