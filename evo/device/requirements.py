@@ -82,7 +82,7 @@ def _unsafe(device: Device) -> str | None:
 
 
 def version_of(device: Device, name: str) -> str | None:
-    """Return the version of a device's software, None if unknown. A compiler is named by its own name, e.g. ``gcc``."""
+    """Return the version of a device's software, None if unknown. For a compiler, `name` is its command, e.g. gcc."""
     text = device.software.get(name, "")
     compiler, _, version = device.software.get("compiler", "").partition(" ")
     if not text and compiler.lower() == name.lower():

@@ -24,8 +24,8 @@ class Tolerance:
     Attributes:
         rel_l2: limit of ``‖out − ref‖ / ‖ref‖``.
         max_abs: limit of the largest absolute difference; None if `max_abs_ratio` is given.
-        max_abs_ratio: limit of the largest absolute difference, as a multiple of the error of ``yardstick()`` in
-            reference.py on the same inputs; None if `max_abs` is given.
+        max_abs_ratio: limit of the largest absolute difference, as a multiple of the error that a simple algorithm
+            (``yardstick()`` of reference.py) has on the same inputs; None if `max_abs` is given.
     """
 
     rel_l2: float

@@ -18,7 +18,7 @@ class Case:
 
     Attributes:
         inputs: name of a distribution that ``inputs()`` of reference.py implements.
-        changes: expressions over the searched problem, by the problem field that they change.
+        changes: new values of problem fields, by field, as expressions over the fields of the searched problem.
         hidden: True if the case has a shape that the search never times and that proposers do not see.
         instead_of: name of an earlier case that this case replaces for configs that cannot run the earlier case; None
             if it replaces none.

@@ -94,7 +94,7 @@ class Candidate:
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with the launch settings that Triton chose. Other kernels are returned unchanged.
+        """Return the candidate with the launch settings that Triton chose; unchanged for other kernels.
 
         Args:
             ptx: PTX of the compiled kernel; empty if there is none.

@@ -56,11 +56,11 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def in_pieces(compute: Callable[[slice], T], size: int, *, piece: int = PIECE) -> list[T]:
-    """Return the results of `compute` for each piece of `size` elements, in order.
+    """Return the results of `compute` for consecutive pieces of an array, in order.
 
     Args:
         compute: function of a slice. Several threads call it at the same time if there are many pieces.
-        size: number of elements in total.
+        size: number of elements of the array.
         piece: number of elements per piece.
     """
     pieces = [slice(start, min(start + piece, size)) for start in range(0, size, piece)]
@@ -83,7 +83,10 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.floa
 
 
 def allocated(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return a new array whose memory was first touched by all cores; the first touch takes longer than a copy."""
+    """Return a new array whose memory pages were first written by all cores.
+
+    The first write to a page takes longer than a copy, so a single core would need more time.
+    """
     array = np.empty(shape, dtype)
     pages = array.reshape(-1).view(np.uint8)[::_PAGE_BYTES] if array.size else array
 

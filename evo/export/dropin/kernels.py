@@ -129,8 +129,9 @@ _empty_like = torch.empty_like
 def _template(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
-    """Return a tensor without memory. Allocating an output with `empty_like` of this tensor takes half the time of an
-    allocation by shape.
+    """Return a tensor without memory, as the argument of `empty_like`.
+
+    Allocating an output with `empty_like` takes half the time of an allocation by shape.
     """
     if strides is None:
         found = torch.empty(shape, dtype=dtype, device=device)

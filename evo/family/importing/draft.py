@@ -353,7 +353,7 @@ class Uses:
     """How the body of a function uses its parameters.
 
     Attributes:
-        indexed: positions after ``[`` and after the matching ``]`` for each use of an array, by the array's name.
+        indexed: for each array, by name, the positions after ``[`` and after the matching ``]`` of every use.
         offsets: names of loop variables that begin at a negative radius, by the radius's name.
     """
 

@@ -59,7 +59,11 @@ def template_name(entry: str) -> str:
 
 
 def symbol_of(entry: str, ptx: str) -> str:
-    """Return the symbol of an entry in PTX: the symbol of its template's only instance, else the entry itself."""
+    """Return the symbol of an entry in PTX.
+
+    For an instance of a template, this is the symbol of the template's only instance in the PTX. In all
+    other cases, the entry itself is returned.
+    """
     name = template_name(entry)
     instance = re.compile(rf"(?<!\d){len(name)}{re.escape(name)}I")
     found = [each for each in dict.fromkeys(entries_in(ptx)) if instance.search(each)]
@@ -99,7 +103,7 @@ def _of_cuda(name: str, arguments: str) -> str:
 
 
 def _parameters(call: Sequence[Argument]) -> str:
-    """Return the parameters of a call as C code. A dtype without a C type, or the name of a field, is kept."""
+    """Return the parameters of a call as C code. Names of fields, and of dtypes without a C type, are kept."""
     parts = []
     for each in call:
         c_type = _TYPES.get(each.dtype, each.dtype)

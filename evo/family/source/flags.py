@@ -187,7 +187,7 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
         where: key of the document, e.g. ``family.toml: cpu.flags``.
 
     Raises:
-        InvalidInput: the list contains a flag that a family must not set.
+        InvalidInput: `flags` contains a flag that a family must not set.
     """
     for option in options(flags):
         field = f"{where}[{option.place}]"

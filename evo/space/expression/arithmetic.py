@@ -157,7 +157,10 @@ def _divisor(right: Array, active: Mask) -> Array:
 
 
 def _through_float(operation: Callable[[Array, Array], Any], left: Array, right: Array, active: Mask) -> Array:
-    """Apply an integer operation that may overflow. A float64 estimate detects overflow before the exact check."""
+    """Return the result of an operation whose integer result may overflow.
+
+    The operation is first applied in float64, to detect results that int64 cannot represent.
+    """
     if left.dtype.kind == "i":
         _checked(np.asarray(operation(left.astype(np.float64), right.astype(np.float64))), active, 1.5 * INTEGER_LIMIT)
     return _checked(operation(left, right), active)

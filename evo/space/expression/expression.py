@@ -47,8 +47,8 @@ class Expression:
         Args:
             text: the expression.
             field: name of the document's key in error messages.
-            scope: known names with their possible values, if available. Suggested corrections then also quote texts;
-                see `check_names`.
+            scope: known names with their possible values, if available; see `check_names`. Suggested corrections can
+                then add missing quotes.
 
         Raises:
             InvalidInput: the text is not an expression, contains syntax that is not allowed, is too long, or is nested

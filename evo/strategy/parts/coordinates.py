@@ -18,8 +18,8 @@ class Coordinates:
     """Converts configs to points. A positive number becomes its logarithm, any other value becomes its rank.
 
     For a tunable with many numbers, a second coordinate is the alignment: the largest power of two that divides the
-    number.
-    Ordered values are scaled to [0, 1]. Any two different values without an order have distance 1.
+    number. Coordinates of ordered values are scaled to [0, 1]. Any two different values without an order have distance
+    1.
 
     Attributes:
         names: for each axis, True if its values have no order.

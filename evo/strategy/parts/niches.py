@@ -2,8 +2,8 @@
 
 A mechanism is, e.g., the choice of a copy engine; see `Space.mechanisms`. The mechanism of the best config may be slow
 at first, because the remaining tunables need values that the elites do not have, and a config with only some of these
-values is slower than the elites.
-Successive halving therefore gives every niche a trial, and the faster niches further trials.
+values is slower than the elites. Successive halving therefore gives every niche a trial, and the faster niches further
+trials.
 
 Source: Jamieson and Talwalkar, *Non-stochastic best arm identification and hyperparameter optimization*, AISTATS
 (2016).

@@ -101,7 +101,7 @@ class Described:
 
     Attributes:
         fields: default value of each problem field.
-        constants: name of the file's constant that each problem field replaces.
+        constants: name of the file's constant, by the problem field that replaces it.
         given: argument name of each value of ``get_inputs()``; None if the value is not a tensor.
         parameters: name of the model's parameter or buffer, by argument.
         inputs, outputs: arguments in the order of the call.
