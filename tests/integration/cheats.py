@@ -183,7 +183,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     ),
     "leaves a thread running": (
         "right(x, y); pthread_t t; pthread_create(&t, 0, (void *(*)(void *))(void *)sleep, (void *)20);",
-        "leaves 1 threads running",
+        "leaves 1 thread running",
     ),
     "starts a process": ("right(x, y); if (!fork()) { sleep(20); _exit(0); }", "the kernel uses fork"),
     "kills its parent": ("right(x, y); kill(getppid(), SIGKILL);", "the kernel uses getppid, kill"),
@@ -306,10 +306,10 @@ CHEATS: dict[str, tuple[str, str]] = {
         'right(x, y); const char *p = (const char *)getauxval(31); if (p && strstr(p, "evo")) y[0] += 0;',
         "the kernel uses getauxval",
     ),
-    "a helper thread from a constructor": ("right(x, y);", "leaves 1 threads running"),
+    "a helper thread from a constructor": ("right(x, y);", "leaves 1 thread running"),
     "a helper thread from the loading of a C++ object, woken by each call": (
         "turn++; right(x, y);",
-        "leaves 1 threads running|processor time",
+        "leaves 1 thread running|processor time",
     ),
     "a helper process from a constructor": ("right(x, y);", "the kernel uses fork"),
     "work deferred to the end of its thread": (

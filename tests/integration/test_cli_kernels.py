@@ -164,7 +164,7 @@ def test_exported_loader_runs_as_a_program_with_the_rebuilt_library(exported: Pa
     (again / "libkernel.so").unlink()
     subprocess.run(build.replace("cc ", f"{shutil.which('gcc') or 'cc'} "), shell=True, check=True, cwd=again)
     shown = subprocess.run([sys.executable, "kernel.py"], capture_output=True, text=True, check=True, cwd=again).stdout
-    assert "scalar    a       float32   3" in shown
+    assert "scalar    a   float32       3" in shown
     assert "median of 50 calls" in shown
 
 

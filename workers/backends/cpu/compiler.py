@@ -117,7 +117,7 @@ class CCompiler:
 
     def searched_flags(self, unit: Unit) -> tuple[str, ...]:
         """Return the unit's folders as ``-I`` and ``--embed-dir`` flags, followed by its own flags."""
-        options = ("-I", "--embed-dir=") if self.embeds else ("-I",)
+        options = ("-I", "--embed-dir=") if unit.folders and self.embeds else ("-I",)
         return (*(f"{option}{folder}" for option in options for folder in unit.folders), *unit.placed_flags)
 
     def compile(self, unit: Unit, *, timeout_s: float) -> Artefact | CompileFailed:
