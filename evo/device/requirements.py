@@ -1,4 +1,4 @@
-"""Requirements that a device must meet, in addition to its model, to receive jobs of a search."""
+"""Requirements that a device of the right model must also meet to receive jobs of a search."""
 
 import re
 from collections.abc import Mapping

@@ -70,8 +70,8 @@ class Field:
         default: value that is used if the user gives none; None if the user must give a value.
         min, max: limits of an ``int`` or ``float``, inclusive.
         choices: allowed values of a ``choice``.
-        omit_default: True if keys of problems omit the field when it has its default. Use it for a field that is added
-            to an existing family, so that the keys of earlier champions stay valid.
+        omit_default: True if keys of problems omit the field when its value is the default. Use it for a field that is
+            added to an existing family, so that the keys of earlier champions stay valid.
     """
 
     name: str

@@ -59,7 +59,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """One stored trial with its place in the order in which trials were proposed and ended, to restore a search.
+    """One stored trial. From these entries, a search is restored with the original order of proposals and results.
 
     Attributes:
         seen: number of trials that had ended when this trial was proposed.

@@ -1,12 +1,12 @@
-"""Lists the valid points of a space without forming the whole product.
+"""Lists the valid points of a space without forming all combinations of values.
 
 A point has a value for each tunable, a partial point only for the first tunables. Tunables are joined one at a time,
-beginning with the tunables of the constraint with the fewest combinations. A constraint removes points as soon as all
-its names are bound. Before that, a point is removed if interval bounds show that the constraint cannot hold (see
-`evo.space.bounds`).
+beginning with those of the constraint whose names have the fewest combinations of values. A constraint removes
+points as soon as all its names are bound. Before that, a point is removed if interval bounds show that the constraint
+cannot hold (see `evo.space.bounds`).
 
 Partial points grow breadth first while they fit in memory. They are then completed depth first, block by block, so
-memory is limited for any product. A space that is far too large according to an estimate is not enumerated.
+the required memory is limited. A space that is far too large according to an estimate is not enumerated.
 """
 
 from collections.abc import Iterator, Sequence

@@ -200,8 +200,8 @@ class Drawn:
     built step by step from random prefixes when it is first used. Each valid point is equally likely to be in a pool. A
     draw uses the pools in random order.
 
-    If the pools are exhausted too, all points below random prefixes are enumerated. This favours points below prefixes
-    with few points.
+    If the pools are exhausted too, all points that extend random prefixes are enumerated. Points whose prefix has few
+    valid completions are then more likely than others.
 
     Raises:
         EmptySpace: none of these methods found a valid point.

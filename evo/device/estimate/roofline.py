@@ -80,11 +80,12 @@ def roofline(
     Args:
         work: number of arithmetic operations, minimum number of bytes moved, and dtype of the arithmetic. If the dtype
             has no ceiling, the arithmetic adds no time.
-        threads: number of CPU threads. All rates are assumed to grow with this number, so that the bound holds.
+        threads: number of CPU threads. All rates are multiplied by this number. Real rates may grow less, so the result
+            remains a lower bound.
         cached_bytes: bytes that a cache keeps between calls, so that main memory does not move them.
         cache_bytes_per_s: rate of that cache. None if the cache does not limit the time.
-        copies_per_s: bytes per second at which caches deliver the problem's bytes, to one thread for a CPU. This rate
-            affects `floor_us` but not `certain_us`. None if unknown.
+        copies_per_s: rate in bytes per second at which caches deliver the problem's bytes; for a CPU, the rate of one
+            thread. It affects `floor_us` but not `certain_us`. None if unknown.
     """
     rate = ceilings.flops_per_s.get(work.dtype)
     compute_us = 0.0 if rate is None else work.flops / (rate * threads) * 1e6

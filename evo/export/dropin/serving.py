@@ -15,7 +15,7 @@ _KINDS = (torch.Tensor, torch.nn.Parameter)
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """Requirements of a call on the kernel that computes it.
+    """Requirements that a kernel must meet to compute a call.
 
     Attributes:
         problem: problem for which the kernel must be compiled.

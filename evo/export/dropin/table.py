@@ -125,7 +125,7 @@ class Table:
         self.fallbacks: dict[tuple[str, str, str], Fallback] = {}
 
     def find(self, function: str, family: str, device: torch.device, problem: Mapping[str, Any]) -> Entry | Fallback:
-        """Load the kernel for a problem and return its entry, or else the record that counts PyTorch's calls.
+        """Load the kernel for a problem and return its entry; without a kernel, the record that counts PyTorch's calls.
 
         Raises:
             LookupError: there is no kernel, and `strict` is set.

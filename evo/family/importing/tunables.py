@@ -46,7 +46,7 @@ class MacroUse:
         cases: values with which the code compares the macro for equality.
         directives: values with which ``#if`` and ``#elif`` compare the macro for equality.
         step: True if the macro is the step of a loop.
-        bounds: names in the conditions of the loops with this step.
+        bounds: names in the conditions of the loops whose step is the macro.
         amount: True if the macro is a divisor, a factor, the bound of a loop or the extent of an array, so 0 is not a
             plausible value.
     """

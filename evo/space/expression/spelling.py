@@ -123,7 +123,7 @@ def spelled(text: str) -> str:
 def _unquoted(token: re.Match[str], text: str) -> str:
     """Return a quoted text in Python's syntax.
 
-    A name in backquotes, as in SQL and Markdown, is a name left of an operator, and a text right of it.
+    Backquotes, as in SQL and Markdown, mark a name on the left of an operator, and a text on the right.
     """
     inner = token["text"][1:-1]
     first = not text[: token.start()].rstrip().endswith(("=", "(", ",", "[", ">", "<"))

@@ -52,7 +52,7 @@ class Neighbourhood:
         return rows
 
     def relinked(self, row: Indices) -> Indices:
-        """Return a valid row for each single change that makes a valid row invalid, if `Relinking` finds such a row."""
+        """Return valid rows for the changes of one value that make `row` invalid, as far as `Relinking` finds them."""
         key = row.tobytes()
         if key not in self._relinked:
             while len(self._relinked) >= REMEMBERED:

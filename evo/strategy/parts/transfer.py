@@ -173,8 +173,9 @@ def _doublings(value: object) -> float | None:
 def _candidates(space: Space, tasks: Sequence[_Task]) -> Indices:
     """Return candidates as distinct valid rows.
 
-    These are the repaired fastest configs of earlier searches, their neighbours, and random configs. Neighbours that
-    need several changes are skipped, because finding them takes seconds in a space of 10^18 configs.
+    These are the fastest configs of earlier searches (repaired if invalid), their neighbours, and random configs.
+    Neighbours that differ in several values are skipped, because finding them takes seconds in a space of
+    10^18 configs.
     """
     rng = np.random.default_rng(0)
     leading = [task.rows[rank] for rank in range(LEADING) for task in tasks if rank < len(task.rows)][:LEADING]

@@ -184,7 +184,7 @@ LARGEST = 1e150
 
 @dataclass(frozen=True, kw_only=True)
 class PositiveTimes:
-    """Maps objective values to positive times in the same order.
+    """Maps objective values to positive times. A better value gets a shorter time.
 
     Attributes:
         maximise: True if the largest value becomes the shortest time.
