@@ -83,7 +83,7 @@ def _sum(*parts: Collected) -> Collected:
 
 
 class _Undone(Exception):
-    """Rolls back the transaction of a dry run."""
+    """Raised to roll back the transaction of a dry run."""
 
 
 class Collector:

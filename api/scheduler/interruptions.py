@@ -1,8 +1,8 @@
 """Measures the time in which this process did not run, because it was stopped, the machine slept, or the clock was set.
 
 Leases and budgets are stored as wall-clock times, because all processes use them and they must survive restarts. The
-difference of two such times is the time in which the service ran only if the clock was not changed and the process was
-not stopped. This module measures the deviation.
+difference of two such times equals the running time of the service only if the clock was not changed and the process
+was not stopped. This module measures the deviation.
 """
 
 import threading

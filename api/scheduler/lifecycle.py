@@ -52,7 +52,7 @@ def is_due(active: ActiveSearch, now: datetime) -> bool:
 
 
 def follow(transaction: SearchTransaction, now: datetime) -> None:
-    """Call `advance` if it may change the search."""
+    """Advance the search if a step is due, and log its end."""
     if is_due(transaction.active, now):
         advance(transaction, now)
     if transaction.active.state in TERMINAL:

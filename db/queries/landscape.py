@@ -202,7 +202,7 @@ class Landscape:
         return [Counted(part=part, kind=kind, count=count) for part, kind, count in rows]
 
     def relatives(self, numbers: Collection[int]) -> dict[int, Relative]:
-        """Return these trials with their parents, by number."""
+        """Return the trials with these numbers, by number. Each contains the numbers of its parents."""
         columns = (TrialRow.number, TrialRow.time_us, TrialRow.outcome_kind, TrialRow.proposal)
         query = select(*columns).where(TrialRow.search_id == self.search_id, TrialRow.number.in_(numbers))
         return {

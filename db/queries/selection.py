@@ -21,7 +21,7 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Key: TypeAlias = Literal["rank", "number", "ended", "outcome", "origin", "overhead"]
 KEYS: tuple[Key, ...] = ("rank", "number", "ended", "outcome", "origin", "overhead")
 RANKED: tuple[str, ...] = ("estimated", "measured")
-"""Outcomes that rank trials. All ranked trials of a search have the same outcome."""
+"""Outcomes with which a trial has a rank. All ranked trials of a search have the same outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,11 @@ class Searches(Calls):
         return parse(self._send("POST", f"/searches/{search_id}/{command}"), SearchView)
 
     def ablate(self, search_id: int, *, values: bool = False) -> SearchView:
-        """Start an ablation of a finished search's champion. `values` also tries adjacent values of other tunables."""
+        """Start an ablation of a finished search's champion, which measures the effect of each switch.
+
+        Args:
+            values: True to also try the values next to the champion's for all other tunables.
+        """
         return parse(self._send("POST", f"/searches/{search_id}/ablation", {"values": values}, once=True), SearchView)
 
     def ablation(self, search_id: int) -> tuple[AblationView, ...]:

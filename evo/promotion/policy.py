@@ -23,8 +23,8 @@ class Policy:
             None disables this rule.
         hopeless_errors: the rounds of a first process also end if the challenger's speed-up over the incumbent is below
             the minimum gain by this many standard errors, so that it cannot be promoted. None disables this rule.
-        first_round_error: without an incumbent, the rounds of a first process end if the standard error is at most this
-            fraction of the logarithm of the speed-up over the fastest baseline. None disables this rule.
+        first_round_error: without an incumbent, the rounds of a first process end if the logarithm of the speed-up over
+            the fastest baseline has a standard error of at most this fraction of its value. None disables this rule.
         confirm_processes: number of fresh processes, including the first, before the first decision on a promotion.
             With 1, a single process decides, and differences between processes are not taken into account.
         most_processes: maximum number of fresh processes. Processes are added while the decision is open.
@@ -64,7 +64,7 @@ class Policy:
             sets together do not.
         maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
             a warning (0.25 means a quarter more or less time). None disables the warning.
-        session_share: the warning names the device as the cause, not the kernel, if the time of the fastest baseline
+        session_share: this warning names the device as the cause, not the kernel, if the time of the fastest baseline
             changed by at least this fraction of the difference, on a logarithmic scale.
         confidence: confidence of the bootstrap intervals.
         significance: level of the paired test, before the correction for the number of challengers.
@@ -107,8 +107,8 @@ class Policy:
             if a profile was taken.
         min_separation: required isolation between CPU candidates and the process that judges them, a level of
             `evo.device.separation`.
-        untrusted: with ``sandbox``, only workers that compile in a sandbox and isolate CPU kernels fully serve the
-            search and its variants; with ``allow``, any worker does.
+        untrusted: ``sandbox`` if only workers that compile in a sandbox and fully isolate CPU kernels may work for the
+            search and its variants; ``allow`` if any worker may.
         min_tensor_active, min_achieved_occupancy, min_sector_efficiency: lower limits for counters of the challenger's
             profile, as fractions.
         min_fp8_operations: minimum number of FP8 operations in the challenger's profile; 1 for a family that must use

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ENTRY_BYTES = 512
-"""Maximum mean size of a directory entry in bytes: 46, the name, and additional data such as times."""
+"""Maximum mean size of a directory entry in bytes: 46 fixed bytes, the name, and additional data such as times."""
 
 
 class DirectoryTooLarge(Exception):

@@ -30,7 +30,7 @@ _ENDS = {
     "'": re.compile(r"['\n]"),
     "#": re.compile(r"\n"),
 }
-"""Matches the end of a quotation or comment, or an escape, which is skipped; by the characters that begin it."""
+"""Patterns for the end of a quotation or comment, by the characters that begin it. They also match escapes to skip."""
 
 _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
 

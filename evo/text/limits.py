@@ -58,7 +58,10 @@ _SHOWN = 40
 
 
 def accepted(least: float | None, most: float | None) -> str:
-    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``. Limits of the database's types are omitted."""
+    """Return the accepted range as text, e.g. ``1 … 1,000,000,000``.
+
+    An upper limit of `LARGEST` or more is omitted, because it only follows from the database's types.
+    """
     if most is None or most >= LARGEST:
         return "" if least is None else f"{figure(least)} and more"
     return f"{figure(most)} and less" if least is None else f"{figure(least)} … {figure(most)}"

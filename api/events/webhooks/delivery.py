@@ -194,7 +194,7 @@ class UnderWay:
         """Number of deliveries that have ended."""
 
     def fitting(self, due: Iterable[Due]) -> list[Due]:
-        """Return the due messages whose delivery may start now, in the given order."""
+        """Return the messages that the limits on concurrent deliveries allow to start now, in the given order."""
         with self._ended:
             messages = list(self._messages.values())
         known = {each.id for each in messages}

@@ -22,7 +22,7 @@ class OriginCheck:
 
     Args:
         host: address on which the service listens. Host names are checked only if this is a loopback address and no
-            trusted proxy sent the request. Other machines may use names of this machine that the service does not know.
+            trusted proxy sent the request, because other machines may use names that the service does not know.
         public: the configured public URL. Its host and origin are accepted.
     """
 

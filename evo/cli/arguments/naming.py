@@ -40,7 +40,7 @@ _TYPED: Mapping[str, str] = {
     "webhook.secret": "--webhook-secret",
     "webhook.url": "--webhook",
 }
-"""Options whose name differs from the field's, or that contain further fields."""
+"""Options by request field, for fields whose option has a different name and for fields that contain further fields."""
 
 _SAME = {
     "budget": ("cost_per_hour", "minutes", "stagnation", "trials"),

@@ -159,7 +159,9 @@ It is even so that both orders of the calls in a round are equally frequent.
 """
 
 _MEDIAN, _QUARTILES = math.sqrt(math.pi / 2), 1.349
-"""Standard errors of median and mean as a ratio, and quartile distance in standard deviations (normal distribution)."""
+"""For a normal distribution: the standard error of the median divided by that of the mean, and the distance between the
+quartiles in standard deviations.
+"""
 
 
 def precise(pairs: Sequence[tuple[Samples, Samples]], policy: Policy) -> bool:
@@ -181,7 +183,7 @@ def hopeless(own: Samples, incumbent: Samples, policy: Policy) -> bool:
 
 
 def clear(own: Samples, baselines: Sequence[Samples], policy: Policy) -> bool:
-    """Return True if the error of the speed-up over the fastest baseline is small relative to the speed-up.
+    """Return True if the speed-up over the fastest baseline is precise enough (see `Policy.first_round_error`).
 
     If there is no incumbent, the rounds of the first process then end, because they decide no promotion.
     """

@@ -81,7 +81,7 @@ def ideas_in(proposals: Sequence[ProposalView]) -> int:
 
 
 def insights(proposals: Sequence[ProposalView], variants: Sequence[VariantView]) -> dict[str, str]:
-    """Return the models' insights of one search, latest first, each with the measurement that supports it.
+    """Return the measurement that supports each insight of the models in one search, by insight, latest first.
 
     An insight is omitted if its variant was slower than the family's own implementation or never worked.
     """

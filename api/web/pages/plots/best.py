@@ -57,7 +57,7 @@ def best_so_far(landscape: Landscape, search: SearchView) -> Plot:
 
 
 def levels(search: SearchView) -> dict[str, float]:
-    """Return the reference lines by name: baselines, incumbent, roofline."""
+    """Return the time in µs of each reference line (baselines, incumbent, roofline), by name."""
     found = {f"baseline {name}": timing.median_us for name, timing in search.baselines.items()}
     champion, roofline, best = search.champion, search.roofline, search.best
     if champion is not None and champion.search_id != search.id:
