@@ -134,7 +134,7 @@ def find(name_or_path: str) -> Package:
 
 
 def own_files(package: Package) -> dict[str, bytes]:
-    """Return the files of a package that are not shared includes of this version."""
+    """Return the files of a package, except the shared includes of this version."""
     shared = {f"include/{name}": content for name, content in _read_files(INCLUDE)}
     return {name: content for name, content in package.files.items() if shared.get(name) != content}
 

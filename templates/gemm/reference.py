@@ -54,7 +54,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result, computed in float32 and rounded. A kernel's error is compared with its error."""
+    """Return the result, computed in float32 and rounded. Kernel errors are compared with the error of this result."""
     dtype = problem["dtype"]
     return {"c": rounded(_product(problem, inputs, np.float32), dtype)}
 

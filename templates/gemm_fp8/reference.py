@@ -53,7 +53,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result, computed in float32 and rounded. A kernel's error is compared with its error."""
+    """Return the result, computed in float32 and rounded. Kernel errors are compared with the error of this result."""
     rounded = encoded(_product(problem, inputs, np.float32), problem["out"])
     return {"c": decoded(rounded, problem["out"])}
 

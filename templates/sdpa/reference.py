@@ -55,7 +55,7 @@ def reference(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
 
 
 def yardstick(problem: Mapping[str, Any], inputs: Arrays) -> dict[str, Array]:
-    """Return the result, computed in the inputs' precision. A kernel's error is compared with its error.
+    """Return the result, computed in the inputs' precision. Kernel errors are compared with the error of this result.
 
     For 16-bit dtypes, scores, weights and result are rounded to the dtype, and products accumulate in float32, as on
     tensor cores.

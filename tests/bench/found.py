@@ -38,7 +38,7 @@ class Found:
     verdict: Verdict | None = None
 
     def whole(self, space: Space) -> Config:
-        """Return the config with the default values of tunables that it lacks, because they are newer."""
+        """Return the config, completed with the defaults of tunables that were added to the family later."""
         return {**space.default(), **self.config}
 
 

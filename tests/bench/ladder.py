@@ -1,4 +1,4 @@
-"""Compares the steps of a family's ladder of optimisations and the baselines: ``python -m tests.bench.ladder``.
+"""Times a family's sequence of optimisation steps (*ladder*) and the baselines: ``python -m tests.bench.ladder``.
 
 Each step is verified and timed alone. Valid steps are then timed in one process, in rounds of random order, with new
 inputs. The table also contains failed steps and steps without gain.
@@ -58,7 +58,7 @@ class Climbed:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure the ladder and print it. Return status 1 if a step fails unexpectedly, 2 if nothing can be measured."""
+    """Measure and print all steps. Return status 1 if a step fails unexpectedly, 2 if nothing can be measured."""
     options = _parser().parse_args(arguments)
     try:
         package = find(options.family)

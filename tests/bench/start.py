@@ -71,7 +71,7 @@ class Start:
         build_s, verify_s, measure_s: times of the first measured candidate. `verify_s` includes the reference results.
         other_s: remaining time: waiting for builds, failed candidates, and delivery.
         total_s: time from the command until the first candidate's time is stored.
-        failed: number of candidates that ended before it without a time.
+        failed: number of candidates that ended without a time before the first measured candidate.
     """
 
     worker_s: float

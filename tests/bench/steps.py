@@ -14,7 +14,7 @@ FILE = "ladder.toml"
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step of a ladder.
+    """One step of a sequence of optimisations: a config that differs from that of an earlier step.
 
     Attributes:
         change: values of tunables that differ from the step `before`.

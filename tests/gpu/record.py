@@ -103,7 +103,7 @@ class Recorder:
                     print(config, read_page(log), flush=True)
 
     def known(self) -> None:
-        """Return the metrics of interest that this GPU has."""
+        """Record the names of the metrics of interest that this GPU has."""
         tool = find_tool("ncu")
         done = subprocess.run([str(tool), "--query-metrics"], capture_output=True, text=True, timeout=60, check=False)
         wanted = re.compile("fp8|pipe_tensor|sectors_per_request|bytes_per_sector|hit_rate|eligible|stalled", re.I)

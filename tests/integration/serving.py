@@ -30,7 +30,7 @@ def served(database: Path, *, lease_s: float = 60.0, host: str = "127.0.0.1") ->
 
 @contextmanager
 def announcing(database: Path) -> Iterator[str]:
-    """Yield a service announced for its database, so that commands find it."""
+    """Yield the URL of a service that has announced this URL, so that commands on its database find it."""
     settings = Settings(db=prepared(database))
     opened = open_database(settings)
     assert opened[0] is not None

@@ -168,7 +168,7 @@ class Stage:
         self.now += timedelta(seconds=seconds)
 
     def interrupt(self, seconds: float) -> None:
-        """Advance the clock while the service does not run; negative: set it back."""
+        """Advance the clock while the service does not run. With negative `seconds`, set the clock back."""
         self.wait(seconds)
         self.lost_s += seconds
 

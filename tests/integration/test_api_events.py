@@ -161,7 +161,7 @@ def test_events_contain_every_trial_once_in_order_for_any_batch_size(stage: Stag
 
 
 def test_events_of_concurrent_transactions_follow_the_commit_order(stage: Stage) -> None:
-    """The transaction that began first commits last. A client that has read later events also gets its events."""
+    """The transaction that begins first commits last. Clients that have read the other events still get its events."""
     if not stage.database.shared:
         pytest.skip("SQLite has one writer at a time")
     before = current_position(stage)

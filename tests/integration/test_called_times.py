@@ -24,7 +24,7 @@ def rest(tmp_path: Path) -> Iterator[Local]:
 
 
 def written(rest: Local, path: Path, **changed: Any) -> Path:
-    """Write what a package that contains champion 1 would write."""
+    """Write the file of call times that a package with champion 1 would write, and return its path."""
     champion = rest.http.get("/champions/1").json()
     entry = {name: champion[name] for name in ("family", "problem")} | {"champion": 1, "kernel_us": champion["time_us"]}
     entry |= {"model": "AMD EPYC", "machine": "AMD EPYC", "called_us": 133.0, "torch_us": 178.0, **changed}

@@ -32,8 +32,9 @@ def policy(line: CommandLine) -> Path:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine, policy: Path) -> Iterator[Ended]:
-    """Search the family that `new` writes, with an extra header, in a user's folder, with a service to
-    inspect it.
+    """Search the family that ``kernel-evo new`` writes, with an additional header, in a user's folder.
+
+    The service of the search runs until the end of the module.
     """
     made = line.run("new", "saxpy")
     assert made.code == 0

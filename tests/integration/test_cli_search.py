@@ -15,7 +15,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine) -> Iterator[Ended]:
-    """Search a whole recorded space with the command's own service; then yield a service to inspect it."""
+    """Search a whole recorded space with the command's own service. Another service then runs during the tests."""
     ended = line.run_apart("search", str(recording(line.home / "bowl.json", side=6)), "--minutes", "1", "--seed", "3")
     with line.serving():
         yield ended

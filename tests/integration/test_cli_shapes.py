@@ -18,7 +18,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def searched(line: CommandLine) -> Iterator[Ended]:
-    """Search two shapes of the family that `new` writes, on the CPU; with a service to inspect them."""
+    """Search two shapes of the family that ``kernel-evo new`` writes, on the CPU. The service remains running."""
     policy = line.home / "quick.toml"
     policy.write_text("quick_samples = 10\nconfirm_samples = 20\nconfirm_processes = 1\nseeds = 1\n")
     assert line.run("new", "saxpy").code == 0

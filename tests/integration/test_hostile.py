@@ -289,7 +289,7 @@ def put(rest: Rest, path: str, body: Any) -> None:
 
 
 def _pages(service: Serving) -> list[str]:
-    """Yield every page's address for the first object of each kind, and for a missing one."""
+    """Return every page's address for the first two objects of each kind, and for a missing one."""
     pages = [path for method, path, _ in rules(service.app) if method == "GET" and not path.startswith("/api/")]
     found = {path.format_map(_Number(number)) for path in pages for number in ("1", "2", "999")}
     return [*sorted(found), f"/sign-in?next={SCRIPT}", f"/{SCRIPT}", f"/searches/{TEMPLATE}", f"/?text={ATTRIBUTE}"]

@@ -1,4 +1,4 @@
-"""HTTP: HEAD, conditional requests, strict JSON, and limits on stored values of strangers."""
+"""HTTP: HEAD, conditional requests, strict JSON, and limits of the values that clients can store."""
 
 import asyncio
 import json

@@ -20,7 +20,7 @@ from tests.integration.stage import Stage, timing, toy_time_us
 
 
 def played(stage: Stage) -> int:
-    """A search of the whole space in which one trial failed and all other trials reported registers.
+    """Search the whole space, and return the search's id. One trial fails, and all other trials report registers.
 
     A second search runs for part of the time, so that the rows of both searches are interleaved.
     """

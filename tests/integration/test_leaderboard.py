@@ -70,7 +70,7 @@ def selected(stage: Stage, **words: Any) -> Selection:
 
 
 def numbers(stage: Stage, selection: Selection, limit: int = 5) -> list[int]:
-    """Return the whole list by pages, and check that cursors give the same."""
+    """Return all trial numbers of a selection, read by page. Check that reading by cursor gives the same."""
     with stage.database.read() as session:
         board, paged, followed, place = Leaderboard(session), [], [], None
         for offset in itertools.count(0, limit):

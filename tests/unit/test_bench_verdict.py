@@ -14,7 +14,7 @@ from tests.bench.verdict.simulate import as_recorded, covered, worked
 
 
 def quiet(processes: int = 12, spread: float = 0.01, owed: float = 0.0) -> Noise:
-    """Return a machine with independent noise per sample, and a bias per process."""
+    """Return recorded noise: each sample varies by `spread`, and each kernel by `owed` from process to process."""
     rng = np.random.default_rng(0)
     times = {"a": 100.0, "b": 120.0}
     made = []

@@ -35,7 +35,7 @@ about a champion."""
 
 
 def deciding() -> Iterator[ModuleType]:
-    """Return all modules between a report and a champion."""
+    """Yield all modules that decide whether a report leads to a champion."""
     for each in pkgutil.walk_packages(promotion.__path__, f"{promotion.__name__}."):
         if each.name.rpartition(".")[2] not in PROCEDURES:
             yield import_module(each.name)
@@ -46,7 +46,7 @@ def deciding() -> Iterator[ModuleType]:
 
 
 def numbers(module: ModuleType) -> Iterator[str]:
-    """Return the names of a module's numeric constants."""
+    """Yield the names of a module's numeric constants."""
     for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if isinstance(value, ast.Constant) and type(value.value) in (int, float):

@@ -49,7 +49,7 @@ def rule(of: Verdict, name: str) -> Rule:
 
 
 def exactly(challenger: float, incumbent: float, **policy: float) -> Verdict:
-    """Return a session without noise."""
+    """Return the verdict on times without noise."""
     alike = Timing(samples_us=(challenger,) * 20)
     report = ConfirmReport(challenger=alike, challenger_again=alike, incumbent=Timing(samples_us=(incumbent,) * 20))
     return verdict(report, policy=replace(POLICY, **policy))  # type: ignore[arg-type]
@@ -366,7 +366,7 @@ def test_sanitizer_findings_forbid_promotion_and_the_policy_decides_about_missin
 
 
 def repeated(report: ConfirmReport, *speedups: float, against: str = "incumbent") -> ConfirmReport:
-    """Add further processes in which the challenger is `factor` times as fast."""
+    """Return the report with a further process for each speed-up of the challenger."""
     one = Timing(samples_us=(100.0,) * 20)
     repeats = tuple(Repeat(challenger=one, other=Timing(samples_us=(100.0 * speedup,) * 20)) for speedup in speedups)
     return replace(report, repeats=repeats, repeated_against=against)

@@ -144,7 +144,10 @@ def timing_of(time_us: float) -> Timing:
 
 
 def confirmed(*processes: tuple[float, float]) -> Material:
-    """Return a champion with these confirmed times of it and of numpy; numpy's own job measured 2,800 µs."""
+    """Return a report's material: a champion, with its time and numpy's time in each process of its confirmation.
+
+    The separate job of the baselines measured 2,800 µs for numpy.
+    """
     (own, numpy), *others = processes
     report = ConfirmReport(
         challenger=timing_of(own),
@@ -177,7 +180,7 @@ def test_report_escapes_text_of_users() -> None:
 
 
 def test_report_decides_by_the_ratio_over_all_processes() -> None:
-    """In the first process the champion took less time, over all of them it was slower."""
+    """The champion was faster than the baseline in the first process, but slower over all processes."""
     material = confirmed((16.13, 16.5), (24.0, 16.2), (25.0, 16.0))
     text = written(material, Terms(calls_per_second=1.0, goals=parse_goals("e=0.05x,f=1.5x,t=20us,u=100us")))
     assert "Decision: fall back to numpy, which is faster: the kernel is 0.76" in text
@@ -201,7 +204,7 @@ def test_abandoned_trials_do_not_count_against_a_tunable_value() -> None:
 
 
 def test_report_of_estimates_has_no_findings() -> None:
-    """FAST=false equals FAST=true, because the estimate does not model it; that is no negative."""
+    """Both values of FAST have the same estimate, because it is not modelled. The report must draw no conclusion."""
     level = [{**CONFIG, "FAST": fast, "BLOCK": block} for fast in (True, False) for block in (8, 16)]
     found = [Found(number=at, config=config, kind="estimated", time_us=600.0) for at, config in enumerate(level)]
     found += [Found(number=at, config={**CONFIG, "BLOCK": 99}, kind="compile_failed", time_us=None) for at in (8, 9)]

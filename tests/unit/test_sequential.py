@@ -68,7 +68,7 @@ def test_sequential_bounds_equal_the_t_distribution_on_logarithms() -> None:
 
 
 def test_randomly_slow_processes_rarely_cause_promotion_of_a_kernel_over_itself() -> None:
-    """Of 1,000 confirmations. Testing the mean of five processes for the minimum gain would promote some 10 %."""
+    """If only the mean of five processes had to exceed the minimum gain, about 10 % would be promoted."""
     rng = np.random.default_rng(0)
     promoted = 0
     for _ in range(1000):

@@ -117,7 +117,7 @@ def test_joining_batches_preserves_an_invalid_time() -> None:
 
 
 def growing_batches(steps: list[int], *, heap: bool) -> list[Batch]:
-    """Return batches of 100 calls after which the process has growing_batches by these numbers of bytes."""
+    """Return batches of 100 calls after which the memory of the process has grown by these numbers of bytes."""
     sizes = [1 << 20, *steps]
     for index in range(1, len(sizes)):
         sizes[index] += sizes[index - 1]

@@ -63,11 +63,11 @@ class Placement:
     - ``page``: the buffer begins at the start of a page, and has a guard band on both sides.
     - ``first``: the buffer begins at the start of a page, and the page before is inaccessible.
     - ``last``: the buffer ends directly before an inaccessible page.
-    - ``unaligned``: the buffer begins at an element inside a page.
+    - ``unaligned``: the buffer begins inside a page, with only the alignment that its argument requires.
 
     Attributes:
         where: one of these four names.
-        shift: for ``unaligned``, the number of the element at which the buffer begins. Any integer is valid.
+        shift: for ``unaligned``, an integer that selects the offset in the page. Any integer is valid.
     """
 
     where: Literal["page", "first", "last", "unaligned"] = "page"
@@ -90,7 +90,7 @@ class CallMode:
 
 
 class Pace(Protocol):
-    """Progress of a batch of consecutive calls, as seen from another core, which may also end the batch."""
+    """Observes a batch of consecutive calls from another core, and can end the batch early."""
 
     @property
     def running(self) -> bool:
@@ -98,7 +98,7 @@ class Pace(Protocol):
         ...
 
     def wait_for(self, calls: int) -> None:
-        """Wait until `calls` calls, or all calls of the batch, have ended."""
+        """Wait until `calls` calls of the batch have ended, or the batch has ended."""
         ...
 
     def change_between(self, change: Callable[[], None]) -> int:
@@ -254,7 +254,7 @@ class Session(Protocol):
 
     @property
     def cold_bytes(self) -> int:
-        """Size of the last-level cache in bytes. Cold calls rotate buffer sets of more than five times this size."""
+        """Size of the last-level cache in bytes. Cold calls rotate through buffers of over five times this size."""
         ...
 
     @property

@@ -23,7 +23,7 @@ class Subject:
         device_uuid: UUID of the device that timed the candidate.
         interruption: object that ends the tool when the job must stop.
         call_us: time of a call on the device in µs, or None if unknown.
-        builds: folder in which a tool keeps its programs for later cases of the kernel, or None if there are none.
+        builds: folder in which a tool keeps its programs for later cases of the kernel, or None if no case follows.
     """
 
     kernel: KernelFile

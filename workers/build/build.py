@@ -346,7 +346,7 @@ class _Build:
 
 
 def most_used(used: Sequence[Resources]) -> dict[str, float]:
-    """Return the maximum of each resource over the launches of a call, and the minimum of their occupancy."""
+    """Return the largest value of each resource over the launches of a call, by name, and the smallest occupancy."""
     found: dict[str, float] = {}
     for name, value in (item for each in used for item in each.figures().items()):
         found[name] = (min if name == "occupancy" else max)(value, found.get(name, value))

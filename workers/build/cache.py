@@ -17,7 +17,7 @@ _warned: set[Path] = set()
 
 
 def cache_key(*parts: str) -> str:
-    """Return a key for a sequence of texts. Different sequences have different keys, even if joined they are equal."""
+    """Return a key for a sequence of texts. It also depends on where one text ends and the next begins."""
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode()

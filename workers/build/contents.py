@@ -202,7 +202,7 @@ def search_list(said: str) -> Iterator[str]:
 
 
 def _below(path: str, roots: Iterable[str]) -> str | None:
-    """Return the path of a file relative to a folder, or None if it is outside. `roots` are paths of the folder."""
+    """Return the path of a file relative to a folder, or None if it is outside. `roots` are all paths of the folder."""
     for root in roots:
         if path.startswith(f"{root}{os.sep}"):
             return path[len(root) + 1 :]

@@ -18,7 +18,7 @@ _NO_SOURCES = (".py", ".toml", ".md")
 
 
 def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
-    """Return the paths of a kernel's headers, except system and CUDA headers, by their names in an export."""
+    """Return the paths of a kernel's own headers (not of the system or CUDA), by their names in an export."""
     folders = {} if unit.root is None else {FAMILY: str(unit.root)}
     named = enumerate(header_folders(unit.placed_flags))
     folders |= {str(number): folder for number, folder in named if not everywhere(folder)}
@@ -31,7 +31,10 @@ def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
 
 
 def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the contents of headers by name, or nothing if a header is missing or they are too large for a trial."""
+    """Return the contents of headers by name.
+
+    The result is empty if a header is missing, or if the headers are too large to be stored with a trial.
+    """
     try:
         total = sum(Path(path).stat().st_size for path in headers.values())
         if len(headers) > MOST_FILES or total > MOST_BYTES:

@@ -181,7 +181,7 @@ class Slot:
         self._pipeline.add(leases)
 
     def _stand_aside(self) -> None:
-        """Return all leases while the device is quarantined, and wait."""
+        """Give all leases back to the service, and pause, because the device is quarantined."""
         if self._doing[0] != "quarantined":
             _LOG.error("device.set_aside", device=self.device.model, uuid=self.device.uuid, reason=self._fault)
         self._doing = ("quarantined", None)
@@ -193,7 +193,7 @@ class Slot:
         self._meter.take()
 
     def _finish(self, pending: Pending) -> None:
-        """Execute a built job, and queue its result for delivery. If this fails, return the lease."""
+        """Execute a built job, and queue its result for delivery. If this fails, give the lease back to the service."""
         lease = pending.lease
         built: Preparation = {}
         try:
@@ -283,14 +283,17 @@ class Slot:
     # Leases without a result
 
     def _drop(self, lease: Lease) -> None:
-        """Drop a lease that has no result, and return it to the service, unless the service revoked it."""
+        """Drop a lease that has no result, and give it back to the service, unless the service revoked it."""
         if self._context.held.revoked(lease):
             self._context.held.drop(lease)
         else:
             self._release(lease, "the worker ends")
 
     def _mistrust(self, lease: Lease, reason: str) -> None:
-        """Return a job after a fault of the device. Before the next job, a known-good kernel must succeed."""
+        """Give a job back to the service after a fault of the device.
+
+        Before the next job, a known-good kernel must succeed.
+        """
         self._health.failed(job_of(lease), reason)
         self._fault = self._health.verdict
         self._release(lease, reason)
@@ -301,7 +304,7 @@ class Slot:
         self._meter.take()
 
     def _exhausted(self, lease: Lease, reason: str) -> None:
-        """Return a job because the disk is full, and wait. This is not a failure of the job."""
+        """Give all jobs back to the service because the disk is full, and wait. No failure of the jobs is counted."""
         _LOG.error("machine.exhausted", attempt=lease.attempt_id, reason=reason)
         self._release(lease, reason)
         self._give_back(reason)
@@ -310,7 +313,10 @@ class Slot:
         self._meter.take()
 
     def _broken(self, lease: Lease, reason: str) -> None:
-        """Return a job that failed on this machine. After `MAX_BREAKS` failures, report the job as failed."""
+        """Give a job that failed on this machine back to the service.
+
+        After `MAX_BREAKS` failures, report the job as failed instead.
+        """
         job = job_of(lease)
         if len(self._breaks) >= MOST_BROKEN:
             self._breaks.clear()
@@ -328,7 +334,7 @@ class Slot:
             self._release(pending.lease, reason)
 
     def _release(self, lease: Lease, reason: str, *, unfit: bool = False) -> None:
-        """Return a lease to the service, unless the worker stops, because it then returns all leases at once.
+        """Give a lease back to the service, unless the worker is stopping: it then gives back all leases at once.
 
         Args:
             unfit: True if this machine cannot execute any job of the search.

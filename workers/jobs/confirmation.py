@@ -126,7 +126,7 @@ class Confirmation:
         return replace(report, answers=together([each for each in given if each is not None]))
 
     def _costs(self, report: ConfirmReport) -> Costs | None:
-        """Return the costs that correspond to times, or None if the search has no metric."""
+        """Return the converter from times to costs, or None if the search has no metric."""
         work = self._work.copy.family.work(self._terms.problem)
         flops, moved = (None, None) if work is None else (work.flops, work.bytes)
         goal = Goal.of(self._terms.objective, self._terms.problem, flops=flops, moved=moved)

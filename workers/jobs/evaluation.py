@@ -1,4 +1,6 @@
-"""Executes jobs on a device: evaluates candidates (build, verify, quick gate), times baselines, and starts other jobs.
+"""Executes jobs on a device: evaluates candidates (build, verify, quick gate), and times baselines.
+
+Confirmations and ablations are passed to their own modules.
 
 A slot uses this module for leased jobs, and `workers.jobs.single` uses it without a service.
 """
@@ -166,7 +168,7 @@ class Evaluator:
         return self._builder.build(work, config)
 
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
-        """Verify every case, then run the quick gate. If the candidate gets no time, its runner is replaced."""
+        """Verify every case, then run the quick gate. If the candidate fails, end its runner."""
         return undisturbed(lambda: self._evaluate(work, job, built))
 
     def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
@@ -196,7 +198,7 @@ class Evaluator:
         return None
 
     def doubt(self, work: Assignment) -> str | None:
-        """Check the kernel that was just measured for skipped work in timed calls, which make its time too short.
+        """Check whether the kernel that was just measured skips work in timed calls, so that its time is too short.
 
         Return the reason for the suspicion, or None.
         """

@@ -20,7 +20,7 @@ _FAR_OFF = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Baselines:
-    """The timers of the usable baselines, and for each unusable baseline the reason, both by name."""
+    """Timers of the usable baselines, and reasons why the other baselines are unusable, by name of the baseline."""
 
     timers: dict[str, Timer] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)

@@ -116,7 +116,7 @@ class Bench:
         return self.session.timer(candidate.kernel, sets)
 
     def power(self, timers: Mapping[str, Timer], spans: int, *, budget_s: float = math.inf) -> Mapping[str, Power]:
-        """Measure the power of each timer's kernel. Return an empty mapping if the search's metric needs no power."""
+        """Return the measured power of each timer's kernel, by name. Empty if the search's metric needs no power."""
         if self.meter is None:
             return {}
         rng = np.random.default_rng([*self.terms.seed, _POWER])

@@ -47,7 +47,7 @@ class BufferSets:
 
     @cached_property
     def timed(self) -> tuple[ExpectedOutput, ...]:
-        """Inputs on which candidates are timed, with their expected outputs: one element per content."""
+        """Sets of inputs on which candidates are timed, with their expected outputs."""
         found = self.golden[self._timed_case]
         return found[:-1] or found
 
@@ -68,16 +68,22 @@ class BufferSets:
         return self._keep(("cold", 0), arguments, self.nominal, count)
 
     def of_case(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return a single buffer set, on which a case is verified. Timed hot calls use the set of the first case."""
+        """Return a sequence with the buffer set on which a case is verified.
+
+        Hot calls are timed on the buffer set of the first case.
+        """
         return self._keep((f"case {case}", -1), arguments, self.golden[case][0], 1)
 
     def put(self, buffers: Buffers, case: str, content: int, arguments: tuple[Argument, ...]) -> None:
-        """Fill the buffers of a case with content number `content`. Only the timed case has more than one content."""
+        """Fill the buffers of a case with the set of inputs that has the number `content`.
+
+        Only the timed case has several sets of inputs.
+        """
         if case == self._timed_case:
             self.contents(arguments).put(buffers, content)
 
     def contents(self, arguments: tuple[Argument, ...]) -> Contents:
-        """Return the object that fills the timed buffers for the given arguments with inputs."""
+        """Return the object that writes different inputs to the timed buffers for these arguments."""
         (hot,) = self.of_case(self._timed_case, arguments)
         if hot not in self._contents_of:
             name = self._timed_case
@@ -92,7 +98,7 @@ class BufferSets:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
-        """Return the kept buffer sets for the arguments, or allocate them.
+        """Return the buffer sets for these arguments. If there are none from an earlier call, allocate them.
 
         The arguments of candidates usually differ only in the shapes of their workspaces.
         """

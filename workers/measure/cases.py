@@ -40,14 +40,14 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
 
 
 def _loaded(bench: Bench, plan: CasePlan, file: KernelFile) -> tuple[ProofPlan, Any]:
-    """Draw the conditions under which a case is verified, and load the kernel for the case."""
+    """Return random conditions under which a case is verified, and the loaded kernel for the case."""
     bench.loads += 1
     proof = ProofPlan.draw((*plan.seeds[0], bench.terms.process), bench.loads)
     return proof, bench.load(file, None if plan is bench.terms.cases[0] else proof.core)
 
 
 def _verify_case(bench: Bench, plan: CasePlan, request: Verify, proof: ProofPlan, kernel: Any) -> list[CaseError]:
-    """Verify one case. Keep the kernel of the timed case as the candidate."""
+    """Verify one case, and return the errors of its outputs. The kernel of the timed case becomes the candidate."""
     file = request.kernels[plan.name]
     timed = plan is bench.terms.cases[0]
     goldens = bench.buffers.timed if timed else bench.buffers.golden[plan.name]

@@ -79,7 +79,7 @@ def _counts() -> Iterator[int]:
 
 
 def _counters() -> Iterator[Path]:
-    """Yield the files that may contain the number: of cgroup v2, of cgroup v1, and of the machine."""
+    """Yield the files that may contain the number of kills: of cgroup v2, of cgroup v1, and of the machine."""
     try:
         lines = (_PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:

@@ -126,7 +126,7 @@ def open_limit_s(policy: Policy) -> float:
 
 @contextmanager
 def _telling(work: Assignment, limit_s: float) -> Iterator[None]:
-    """Log the reason if the block takes more than `SLOW_OPEN_S`."""
+    """Log that reference.py is slow if the block takes more than `SLOW_OPEN_S`."""
     facts = {"family": work.terms.family.name, "waiting_for": "inputs() and reference()", "limit_s": limit_s}
     timer = threading.Timer(SLOW_OPEN_S, partial(_LOG.info, "reference.slow", **facts))
     timer.daemon = True

@@ -73,7 +73,10 @@ def exclusive(
 
 @contextmanager
 def _opened(name: str) -> Iterator[int | None]:
-    """Open a lock file that all users share. Users can lock the files of other users, but cannot write to them."""
+    """Open a lock file that all users share, and yield its descriptor, or None if it cannot be opened.
+
+    Users can lock the files of other users, but cannot write to them.
+    """
     safe = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
     descriptor = None
     for flags in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT):

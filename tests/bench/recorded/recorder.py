@@ -196,7 +196,7 @@ def record(records: Sequence[Record], builder: Builder, *, jobs: int, until_s: f
 
 
 def in_turns(due: Mapping[int, Sequence[Config]]) -> Iterator[tuple[int, Config]]:
-    """Yield the configs of all lists with the key of their list, each list spread evenly over the sequence."""
+    """Yield each config of all lists with the key of its list. The configs of a list are spread evenly."""
     shares = [
         ((position + 0.5) / len(configs), place, position)
         for place, configs in due.items()

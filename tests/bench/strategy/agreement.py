@@ -13,7 +13,7 @@ EVALUATIONS = np.arange(1, 201)
 
 
 def check_baseline(grounds: Sequence[Ground]) -> str:
-    """Compare both calculations. Return a line for the report.
+    """Compare `expected_us` with the calculation of the package. Return a line for the report.
 
     Raises:
         AssertionError: the calculations disagree.

@@ -100,7 +100,7 @@ def stock(lengths: Sequence[int] = LENGTHS) -> list[Cost]:
 
 
 def growth(costs: Sequence[Cost]) -> float:
-    """Return the exponent with which the median grows from 1,000 trials on. 1 means linear growth."""
+    """Return the exponent with which the median cost grows from 1,000 trials on. 1 means linear growth."""
     late = [cost for cost in costs if cost.trials >= 1_000]
     x, y = (np.log([getattr(cost, name) for cost in late]) for name in ("trials", "median_ms"))
     return float(np.polyfit(x, y, 1)[0]) if len(late) > 1 else math.nan

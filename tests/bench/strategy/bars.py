@@ -14,7 +14,7 @@ MEDIAN_MS, P99_MS = 10.0, 50.0
 
 
 def standing(found: Mapping[str, Standing], ours: str, others: Sequence[str]) -> Iterator[str]:
-    """Yield the missed requirements. The default must lead each contestant in `others` by more than the interval."""
+    """Yield the missed requirements as text. The default must lead each of `others` by more than the interval."""
     mine = found[ours]
     if mine.p100.estimate < P100:
         yield f"P100 is {mine.p100.estimate:.3f}, {P100} is wanted"

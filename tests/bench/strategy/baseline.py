@@ -22,7 +22,10 @@ def expected_us(falling_us: Floats, evaluations: Floats) -> Floats:
 
 
 def evaluations_until(falling_us: Floats, share: float = SHARE) -> int:
-    """Return the evaluations in which random search covers `share` of the way from the median to the optimum."""
+    """Return the number of evaluations that random search needs for `share` of the way to the optimum.
+
+    The way begins at the median time.
+    """
     goal = np.median(falling_us) + share * (falling_us[-1] - np.median(falling_us))
     curve = expected_us(falling_us, np.arange(1.0, len(falling_us) + 1))
     return int(np.argmax(curve <= goal)) + 1

@@ -50,9 +50,10 @@ class Enlarged:
     """A family's whole space, with the recorded times of some of its configs.
 
     Attributes:
-        columns: columns of the recorded tunables in the whole space.
+        columns: index of each recorded tunable among the tunables of the whole space.
         ranks: for each recorded tunable, the recorded rank that represents each value of the whole space.
-        names: True for recorded tunables with unordered values. Such a value must be equal if a recorded config has it.
+        names: for each recorded tunable, True if its values are unordered. A difference in such a tunable counts more
+            than differences in all others.
         factors: for each tunable that was not recorded, the factor of each rank.
     """
 

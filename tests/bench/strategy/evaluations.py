@@ -51,9 +51,10 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class CourseOf:
-    """Course of at least 200 evaluations, until random search covers the share.
+    """Returns the course of the runs on a space.
 
-    The comparison by time uses the same runs.
+    A run has at least 200 evaluations, and lasts until random search has covered `share` of the way to the optimum. The
+    comparison by time uses the same runs.
     """
 
     share: float

@@ -47,7 +47,7 @@ class Field:
 
 
 def gather(effort: Effort, contestants: Sequence[Contestant], course: Callable[[Ground], Course]) -> Field:
-    """Run what the archive lacks, and return all runs.
+    """Return all runs of the contestants. Runs that the archive lacks are made first.
 
     Without processes, only contestants with all runs are returned.
     """

@@ -105,7 +105,7 @@ class NoisyResults:
 
 
 def compare(grounds: Sequence[Ground], strategy: str, seeds: int) -> dict[str, list[NoisyResults]]:
-    """Return results by noise and space: without noise, and with noise, with and without corrections."""
+    """Return a list of results, one per space, for each kind of noise with and without corrections."""
     factories = {"": STRATEGIES[strategy], f", {PIECE}": VARIANTS[PIECE]}
     return {
         f"{name}, {'corrected' if corrects else 'as told'}{piece}": [

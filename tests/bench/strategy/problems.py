@@ -70,7 +70,7 @@ def champions(here: Place, others: Sequence[Earlier]) -> Context:
 
 
 def advised(here: Place, others: Sequence[Earlier]) -> Context:
-    """Return a context with these warm starts, and with predicted configs as advice, like the service."""
+    """Return the context of `champions`, with predicted configs as advice. The service does the same."""
     configs = predicted(here.ground.space, here.whole.problem, others, PREDICTED)
     return replace(champions(here, others), advice=configs)
 

@@ -33,7 +33,7 @@ class Distance:
 
 
 def compare(effort: Effort, contestants: Sequence[Contestant]) -> Mapping[str, Distance]:
-    """Run what the archive lacks, and return the results of all contestants by name."""
+    """Return the results of all contestants by name. Runs that the archive lacks are made first."""
     field = gather(effort, contestants, lambda _: Course(clock="steps", trials=BUDGET))
     found = {}
     for name, runs in field.runs.items():

@@ -121,7 +121,10 @@ def _power(gain: float, found: Power, *, holds: bool) -> bool:
 
 
 def _worked(noise: Noise, tries: int, seed: int) -> list[bool]:
-    """Print how often the rule `work` accepts a kernel that does all its work, and a kernel that skips most of it."""
+    """Print how often the rule `work` accepts a kernel that does all its work, and a kernel that skips most of it.
+
+    The result has one element per printed line: True if the rate is within its limit.
+    """
     held = []
     for what, slow in (("", False), (f" (from {LEAST_ROUNDS} rounds on, as a slow kernel gets)", True)):
         sound, skipping = worked(noise, 1.0, tries, seed, slow=slow), worked(noise, REWORK, tries, seed, slow=slow)

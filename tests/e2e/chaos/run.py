@@ -56,9 +56,9 @@ def audited(fleet: Fleet) -> Counter[str]:
 
 
 def _rightful(trial: Any) -> tuple[str, ...]:
-    """Return the outcomes that a trial may have if no fault affects it: the recorded outcome, or measured.
+    """Return the outcomes that a trial may have: those of its config, or ``abandoned``.
 
-    With the default policy, a trial whose worker was lost three times ends without an outcome of its config.
+    A trial may be abandoned if its worker was lost as often as the default policy permits.
     """
     if trial.outcome_kind == "abandoned" and trial.losses >= Policy().max_worker_losses:
         return ("abandoned",)

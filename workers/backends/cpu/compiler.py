@@ -189,9 +189,9 @@ class CCompiler:
         return None
 
     def _redefined(self, unit: Unit, folder: Path, source: str) -> str:
-        """Return a warning for each macro of the source that a header redefines, e.g. a system header.
+        """Return one line of warning for each macro of the source that a header redefines.
 
-        Compilers do not warn about redefinitions in system headers.
+        Compilers do not warn if a system header redefines a macro.
         """
         names = set(_MACRO.findall(unit.source))
         if not names:
@@ -205,7 +205,10 @@ class CCompiler:
         return "\n".join(replaced_macros(text, names, own=source))
 
     def _read_files(self, dependencies: Path, source: Path, unit: Unit) -> tuple[str, ...] | None:
-        """Return the files in a dependency file, except the source, and the libraries that the flags name."""
+        """Return the headers in a dependency file, and the libraries that the flags name.
+
+        Return None if there is no dependency file.
+        """
         headers = listed_files(dependencies)
         if headers is None:
             return None

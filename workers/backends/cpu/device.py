@@ -221,9 +221,9 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return a group of cores, as many as are used for timing, and different ones if the machine has enough.
+        """Return a group of as many cores as are used for timing. The argument `index` selects the group.
 
-        `index` selects the group.
+        If the machine has enough cores, none of them is used for timing.
         """
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]

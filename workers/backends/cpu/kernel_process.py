@@ -79,7 +79,7 @@ class KernelProcess:
     Attributes:
         level: names of the isolation measures that are in force. Empty until `load`.
         before: state of the process before the library was loaded.
-        audit: the timed batches, and checks that their times are possible.
+        audit: records the timed batches, and checks that their times are possible.
         pace: progress of the current batch.
         runs: number of call requests that were sent so far.
     """
@@ -146,7 +146,7 @@ class KernelProcess:
         return not self.answered
 
     def wait_for(self, calls: int) -> None:
-        """Wait until `calls` calls, or all calls, of the batch have ended."""
+        """Wait until `calls` calls of the batch have ended, or the batch has ended."""
         self.pace.wait_for(calls, lambda: self.running)
 
     def change_between(self, change: Callable[[], None]) -> int:

@@ -262,7 +262,7 @@ def _original(argument: Argument) -> Argument:
 
 
 def _equal(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> bool:
-    """Return True if two arrays of the same size have equal bytes. Compare eight bytes at once."""
+    """Return True if two arrays of the same size have equal bytes. Compare eight bytes at a time."""
     words = left.size // 8 * 8
     return bool(
         np.array_equal(left[:words].view(np.uint64), right[:words].view(np.uint64))

@@ -99,7 +99,7 @@ class RestoredTimer:
         cuda: CuPy's ``cuda``.
         calls: functions that enqueue one call each, on separate buffers.
         restores: functions that each enqueue one operation to restore an argument.
-        last: index of the buffer set of the last call, among the sets of the timer's user.
+        last: index of the buffer set that the last call of each sample uses.
         keep: object that is kept alive as long as the timer.
     """
 

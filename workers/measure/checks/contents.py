@@ -21,7 +21,7 @@ HELD_BACK = -1
 
 
 class Contents:
-    """Fills buffer sets with one of several contents, and records which content each set holds.
+    """Fills buffer sets with one of several *contents* (sets of input values), and records what each set holds.
 
     Args:
         sources: a buffer set that holds each content, in the order of the expected outputs.

@@ -11,14 +11,15 @@ from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 
 class OutputCheck:
-    """Checks outputs between samples, and counts the checks.
+    """Checks the outputs of a kernel's calls between timed samples, and counts the checks.
 
-    Outputs are compared with the reference only if their bits differ from the verified outputs.
+    The inputs of a call are one of several numbered *contents* (sets of input values). Outputs are compared with the
+    reference only if their bits differ from the verified outputs.
 
     Args:
-        rights: for each content, a buffer set that holds the verified outputs.
-        goldens: expected outputs of each content.
-        contents: record of the content that each buffer set holds.
+        rights: buffer set with the verified outputs, by number of the content.
+        goldens: expected outputs, by number of the content.
+        contents: records which content each buffer set holds.
         deterministic: True to reject outputs whose bits differ from the verified outputs, even within the tolerance.
     """
 
@@ -81,7 +82,7 @@ def refusal(answers: OutputChecks) -> WrongAnswer | None:
 
 
 def together(found: Sequence[OutputChecks]) -> OutputChecks:
-    """Return the output checks of several processes, added up."""
+    """Return the sums of the output checks of several processes, with the first fault found."""
     first = next((each.first for each in found if each.wrong), "")
     return OutputChecks(
         judged=sum(each.judged for each in found),

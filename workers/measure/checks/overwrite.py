@@ -70,7 +70,7 @@ def ring_sets(arguments: Iterable[Argument], calls: int, cache_bytes: float) -> 
 
 
 def mixed_sets(bytes_held: int) -> int:
-    """Return the number of buffer sets (at least 2) that calls with changing contents use in rotation.
+    """Return the number of buffer sets (at least 2) that calls with changing inputs use in rotation.
 
     Args:
         bytes_held: size of one set in bytes, including inputs.
@@ -187,9 +187,9 @@ def judge_mixed(
     calls: int,
     budget_s: float,
 ) -> None:
-    """Call a kernel on buffer sets whose contents differ from call to call, and verify every output.
+    """Call a kernel on buffer sets whose inputs differ from call to call, and verify every output.
 
-    In a timed loop, the same contents repeat, so a kernel could answer some calls with stored results. In this check,
+    In a timed loop, the same inputs repeat, so a kernel could answer some calls with stored results. In this check,
     no two consecutive calls have the same answer.
 
     Args:

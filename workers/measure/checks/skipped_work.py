@@ -132,7 +132,7 @@ def _overwrite_check(
     moment: Moment,
     request: Compare,
 ) -> OverwriteCheck:
-    """Run the overwrite check. Its ring has the timed buffer sets (cold), or sets that share their inputs (hot)."""
+    """Run the overwrite check, and the checks with changing and with new inputs. Return all results together."""
     mode, contents = bench.terms.objective.cache, bench.buffers.contents(candidate.arguments)
     sets = bench.buffers.sets(mode, candidate.arguments)
     content = contents.of(sets[0])
@@ -204,7 +204,7 @@ def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], mom
 def _disagreement(
     bench: Bench, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
 ) -> Suspicion | None:
-    """Return a suspicion that a kernel skips work in repeated or timed calls, a proved one if there is any, or None."""
+    """Return a suspicion that a kernel skips work in some calls, or None. A proved suspicion has precedence."""
     sets, limits, confidence = found.poisoned.calls_per_sample, bench.terms.device.limits, policy.skip_confidence
     limit = most_disagreement(candidate.arguments, sets, limits, policy)
     suspicions = [disagreement(found.poisoned, found.repeated, limit, confidence)]

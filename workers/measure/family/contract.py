@@ -58,7 +58,7 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
 
 
 def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
-    """Return the expected values of an output, checked: as float64 or, for integer outputs, as integers.
+    """Check the expected values of an output. Return them as float64 or, for an integer output, as integers.
 
     Raises:
         FamilyError: the shape differs from the declaration, or there are values that no kernel can write: NaN,
@@ -74,7 +74,7 @@ def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> ND
 
 
 def check_yardstick(operand: Operand, values: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return the values that ``yardstick()`` returned for an output, checked: integer outputs as integers.
+    """Check the values of ``yardstick()`` for an output. Return them, for an integer output as integers.
 
     Raises:
         FamilyError: an integer output has values that float64 rounds, or that the output's dtype cannot represent.

@@ -186,7 +186,10 @@ def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.ran
 
 
 def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] | None:
-    """Return the largest (`sign` 1) or smallest (-1) finite element, decoded and as stored, or None."""
+    """Return the largest (`sign` 1) or smallest (-1) finite element, as a float and in the array's dtype.
+
+    Return None if no element is finite.
+    """
     stored = array.reshape(-1)
     values = decoded(stored, dtype).astype(np.float64) * sign
     values[~np.isfinite(values)] = -np.inf
@@ -195,7 +198,7 @@ def _extreme(array: NDArray[Any], dtype: str, sign: float) -> tuple[float, Any] 
 
 
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Return the nominal inputs with rows from randomly drawn distributions.
+    """Return the nominal inputs, in which each row is replaced with that of a randomly drawn distribution.
 
     In inputs with equally many rows, corresponding rows are from the same distribution.
     """
@@ -214,7 +217,7 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
 
 
 def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
-    """Return True if an array repeats along an axis, as copies, equal halves or equal neighbours."""
+    """Return True if all elements, both halves, or all pairs of neighbours are equal along one of the axes."""
     for axis in axes:
         along, size = np.moveaxis(array, axis, 0), array.shape[axis]
         pairs = [(along[1:], along[:-1])] if size > 1 else []

@@ -99,7 +99,7 @@ class ReferenceModule:
 
     @contextmanager
     def blame(self, doing: str) -> Iterator[None]:
-        """Convert exceptions in the block to `FamilyError`, whose text has `doing` and the line of reference.py."""
+        """Convert exceptions in the block to `FamilyError`. Its message has `doing` and the line in reference.py."""
         try:
             with preserved(), recorded():
                 yield

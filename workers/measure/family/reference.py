@@ -90,7 +90,7 @@ class Reference:
         self._most_kept_bytes = LIMIT_BYTES // _CACHE_SHARE
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of reference.py, wrapped so that it raises only `FamilyError`, or None."""
+        """Return a function of reference.py, wrapped so that it raises only `FamilyError`. None if it is missing."""
         return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:

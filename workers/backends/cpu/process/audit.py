@@ -60,7 +60,7 @@ class TimeAudit:
     Attributes:
         threads: number of cores that the process may use at once.
         idle: batches of calls of an empty function, which the process made before it loaded the candidate.
-        samples: timed batches, after their repetitions.
+        samples: timed batches. A suspicious batch is repeated, and only its last repetition is kept.
         turns: batches of one call on each of several sets. Short batches are merged.
         pauses: times between consecutive batches.
     """

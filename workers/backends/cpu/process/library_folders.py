@@ -31,7 +31,10 @@ class Passage:
 
 @contextmanager
 def passage(library: Path) -> Iterator[Passage]:
-    """Open the folders with dependencies of a library that other users cannot reach, for the duration of the block."""
+    """Context manager that gives a kernel process access to the folders of a library's dependencies.
+
+    During the block, the folders that other users cannot reach are open.
+    """
     ways: list[str] = []
     opened: list[int] = []
     try:
@@ -100,7 +103,7 @@ def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
 
 
 def _dynamic(library: Path) -> tuple[list[str], str]:
-    """Return the dependencies and the search path of a 64-bit little-endian ELF file, or nothing for other files."""
+    """Return the dependencies and the search path of a 64-bit little-endian ELF file. Empty for other files."""
     try:
         image = library.read_bytes()
         if image[:6] != b"\x7fELF\x02\x01":

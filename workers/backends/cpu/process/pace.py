@@ -45,7 +45,7 @@ class SharedPace:
         self.halted = False
 
     def wait_for(self, calls: int, running: Callable[[], bool]) -> None:
-        """Wait until `calls` calls, or the whole batch, have ended."""
+        """Wait until `calls` calls of the batch have ended, or the batch has ended."""
         words, looks = self._words, 0
         while words[0] < calls:
             looks += 1

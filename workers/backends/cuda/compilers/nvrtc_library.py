@@ -165,7 +165,7 @@ def _load_builtins(library: Any, folder: Path) -> bool:
 
 
 def installed() -> bool:
-    """Return True if NVRTC is installed. A library in a Python package is not loaded, because it has 90 MB."""
+    """Return True if NVRTC is installed. A library of 90 MB in a Python package is found without loading it."""
     try:
         return any(in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
     except NvrtcMissingError:

@@ -68,7 +68,7 @@ class CudaSanitizer:
 
 
 def read(tool: str, log: str) -> Sanitized:
-    """Return the findings in a tool's log. If there are none and the kernel was not launched, the tool is skipped."""
+    """Return the findings in a tool's log, or the reason why the tool checked nothing."""
     texts = [match["text"] for match in _SAID.finditer(log)]
     if own := next((text for text in texts if _OWN_FAULT.match(text)), None):
         return Sanitized(tool=tool, skipped=own)
