@@ -14,8 +14,8 @@ class Metric:
 
     Attributes:
         scale: factor from the metric's base unit to the unit of the `Figure`.
-        most: upper limit of results. A rate can exceed its largest possible value because the profiler counts its parts
-            in different runs of the kernel.
+        most: upper limit to which results are reduced. A computed rate may be impossibly high, because the profiler
+            counts its parts in different runs of the kernel.
         alternatives: metrics of similar instructions. The result is the worst value among the instructions that were
             issued.
     """

@@ -195,7 +195,7 @@ def _by_tokens(problem: Problem, tensors: Tensors) -> tuple[Any, Any, Any]:
     """Return q, k and v with shape (B, S, H, D).
 
     Raises:
-        ValueError: not all of the attention libraries support the problem's dtype, layout or options.
+        ValueError: at least one of the attention libraries does not support the problem's dtype, layout or options.
     """
     if problem["dtype"] == "float32":
         raise ValueError("takes 16 bits")

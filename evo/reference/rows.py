@@ -84,11 +84,11 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
 def by_rows(compute: Computation) -> Computation:
     """Return a function of (problem, inputs) that applies `compute` to blocks of rows.
 
-    Each result row may depend only on the same rows of the matrices.
+    Row i of a result may depend only on row i of each matrix. All matrices have the same number of rows.
 
     Args:
-        compute: function of the problem and the inputs: a block of rows of every matrix, and the complete
-            one-dimensional inputs. It returns the same rows of each result. All matrices have the same number of rows.
+        compute: function of the problem and the inputs, which are a block of rows of every matrix, and the complete
+            one-dimensional inputs. It returns these rows of each result.
     """
 
     @wraps(compute)

@@ -194,7 +194,7 @@ class TorchModel:
         return self._computed(problem, inputs, double=True)
 
     def yardstick(self, problem: Mapping[str, Any], inputs: Arrays) -> dict[str, NDArray[Any]]:
-        """Return the outputs in the model's own precision. Tolerances of kernels are relative to the outputs' error."""
+        """Return the outputs in the model's own precision. A kernel's tolerance is a multiple of their error."""
         return self._computed(problem, inputs, double=False)
 
     def baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:

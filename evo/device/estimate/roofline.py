@@ -113,7 +113,7 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
 
     A kernel faster than `certain_us` did not do the work. In a hot measurement, main memory moves only the bytes that
     do not fit into the last-level cache; a cache of unknown size is assumed to hold everything. Cached bytes move at
-    the rate at which the device repeatedly copies the same number of bytes.
+    the rate of repeated copies of the same size.
     """
     if device.ceilings is None or work is None:
         return None
@@ -162,8 +162,8 @@ def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
 
     Args:
         cache_bytes: size of the cache.
-        bytes_held: size of one set. Because the number of sets is limited, very small sets remain in the largest cache;
-            the measurement then states the cache from which they are evicted.
+        bytes_held: size of one set. The number of sets is limited, so very small sets may be evicted only from a
+            smaller cache. The measurement then states this cache.
         memory_bytes: memory that the runner may allocate; the sets use a part of it.
     """
     wanted = math.ceil(5 * cache_bytes / max(bytes_held, 1)) + 1

@@ -188,7 +188,7 @@ class _OnCpu:
             raise Unfit(f"built for a CPU, not for {device}")
 
     def prepare(self, _device: torch.device, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
-        """Return a function that runs the kernel on the addresses of inputs and outputs."""
+        """Return a function that runs the kernel, given the addresses of its inputs and outputs."""
         values = {**self._scalars, **scalars}
         constant = (*(values[name] for name in self._scalars), *(each.data_ptr() for each in self._workspaces))
         run, ordered, function, turn = self._state.run, self._ordered, self._function, self._lock
@@ -224,7 +224,7 @@ class _OnGpu:
             self._fit.add(index)
 
     def prepare(self, device: torch.device, scalars: Mapping[str, float]) -> Callable[[list[int]], None]:
-        """Return a function that launches the kernel on the addresses of inputs and outputs."""
+        """Return a function that launches the kernel, given the addresses of its inputs and outputs."""
         with torch.cuda.device(device), self._lock:
             loaded = self._loaded.get(device.index)
             if loaded is None:

@@ -1,4 +1,4 @@
-"""Finds the kernel for a call. Counts the calls that kernels compute, and the calls that PyTorch computes by reason."""
+"""Finds the kernel for a call. Counts the calls of each kernel and, by reason, the calls that PyTorch computes."""
 
 import json
 import warnings

@@ -250,7 +250,7 @@ def terms(tree: ast.expr, sizes: Mapping[str, int]) -> int:
     """Return the number of terms of a tree after its names are replaced.
 
     Args:
-        sizes: number of terms with which each name is replaced.
+        sizes: number of terms of the replacement, by name.
     """
     return sum(sizes.get(node.id, 1) if isinstance(node, ast.Name) else 1 for node in ast.walk(tree))
 

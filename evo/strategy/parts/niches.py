@@ -96,7 +96,7 @@ class Niches:
         return np.asarray((rows[:, None, self._columns] == self._niches[None]).all(axis=2))
 
     def _random_configs(self, niche: int, seen: Observations, rng: np.random.Generator) -> Suggestions:
-        """Suggest random configs of the niche after copying values of the best trial to them."""
+        """Suggest configs of the niche: random ones, to which values of the best trial have been copied."""
         best = seen.order[0]
         starts = self._relinking.starts
         starts = starts[self._members_of(starts)[:, niche]]

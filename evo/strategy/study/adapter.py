@@ -134,7 +134,7 @@ class StudyReader:
         return self._counting[key].number == trial.number
 
     def _noted(self, trial: FrozenTrial) -> Config | None:
-        """Return the config that a sampler of this grid stored with a trial; None if there is none."""
+        """Return the config that a sampler with the same grid stored with a trial; None if there is none."""
         noted = trial.system_attrs.get(PROPOSED)
         if noted is None or noted.get("grid") != self._grid:
             return None

@@ -174,7 +174,7 @@ class ConfirmReport:
             is computed.
         uncovered: reasons why the challenger cannot run a case, by case name. These cases were not tested.
         overwrite_check: times that show whether calls do less work if their outputs already hold the result.
-        answers: correctness of the timed calls of all processes.
+        answers: correctness of the outputs of timed calls, over all processes.
         repeats: results of further fresh processes. They run only if the first process would lead to a promotion.
         repeated_against: kernel that the challenger is compared with in `repeats`: ``incumbent`` or a baseline's name.
             None if there is no such kernel.
