@@ -132,7 +132,7 @@ class Plan:
     def of(
         cls, tunables: Sequence[Tunable], constraints: Sequence[Constraint], constants: Mapping[str, Value]
     ) -> "Plan":
-        """Return a plan in which the tunables of the constraint with the fewest combinations come first.
+        """Return a plan in which the tunables of the constraint with the fewest combinations of values come first.
 
         Tunables that are in no constraint come last, because they multiply the number of points without removing any.
         """

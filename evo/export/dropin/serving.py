@@ -48,7 +48,7 @@ class Unserved:
 
     Attributes:
         problem: fields that describe the call in the report.
-        reason: why no kernel can compute it.
+        reason: reason why no kernel can compute the call.
     """
 
     problem: Mapping[str, Any]

@@ -55,7 +55,7 @@ class Element:
 
     Attributes:
         components: number of numbers in one element, e.g. 4 for ``float4`` and 2 for a complex number.
-        alignment: alignment in bytes that the type requires; 0 if it is the alignment of the dtype.
+        alignment: alignment in bytes that the type requires; 0 if it requires only that of the dtype.
     """
 
     dtype: str

@@ -120,8 +120,8 @@ def read_launch(
     """Read ``launch`` of an implementation: one table, or a list of tables that are launched in order.
 
     Args:
-        triton: True for a Triton kernel. Triton chooses block and shared memory, so the number of threads is only an
-            assumption.
+        triton: True for a Triton kernel. Triton chooses block and shared memory during compilation, so the number of
+            threads is assumed until then.
     """
     if triton:
         return _read_grid(table.table("launch"), call, scope, derived)
