@@ -104,7 +104,7 @@ def create_app(settings: Settings, *, opened: Opened | None = None) -> FastAPI:
 
 
 def open_database(settings: Settings) -> Opened:
-    """Open the database. For an SQLite file, first take the exclusive right to serve the file.
+    """Open the database and return it. For an SQLite file, first take the exclusive right to serve the file.
 
     Raises:
         Conflict: another service already serves the SQLite file.

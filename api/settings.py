@@ -25,7 +25,7 @@ def _parser(kind: type[PublicUrl] | type[Proxies]) -> Callable[[object], object]
 
 
 def _check_secret(secret: str | None) -> str | None:
-    """Return the secret if it can be used for signatures.
+    """Return the secret unchanged after checking that it can be used for signatures.
 
     Raises:
         ValueError: the secret cannot be decoded.

@@ -113,7 +113,10 @@ class Gate:
         self.forget()
 
     def used_at(self, row: TokenRow) -> datetime | None:
-        """Return when a token was last used: the stored time, or a later time that this process has not stored yet."""
+        """Return when a token was last used, or None if it was never used.
+
+        The result is the stored time, or a later time that this process has not stored yet.
+        """
         noted = self._used.get(row.id)
         return noted if row.last_used_at is None else max(row.last_used_at, noted or row.last_used_at)
 

@@ -170,7 +170,10 @@ class Collector:
             return collect_workers(session, before)
 
     def collect(self, *, keep_days: float | None, artefact_limit_gb: float | None, dry_run: bool = False) -> Collected:
-        """Delete the data beyond the given limits. With `dry_run`, only count the data."""
+        """Delete the data beyond the given limits, and return the numbers of deleted items.
+
+        With `dry_run`, nothing is deleted, and the items are only counted.
+        """
         now, artefacts, doomed = self._clock(), Collected(), list[str]()
         old = Collected() if keep_days is None else self._old(now - timedelta(days=keep_days), dry_run)
         if artefact_limit_gb is not None:
@@ -184,7 +187,10 @@ class Collector:
         return _sum(old, artefacts)
 
     def _old(self, before: datetime, dry_run: bool) -> Collected:
-        """Delete data older than `before`. Families are deleted after the searches that used them."""
+        """Delete data older than `before`, or only count it with `dry_run`. Return the numbers of items.
+
+        Families are deleted after the searches that used them.
+        """
         searches = self._searches(before, dry_run)
         workers = self._workers(before, dry_run=dry_run)
         with self._transaction(dry_run) as session:
@@ -192,7 +198,10 @@ class Collector:
         return _sum(searches, workers, families)
 
     def _strays(self, now: datetime) -> int:
-        """Delete stored artefact files without a database row. This runs once a day, because it lists all files."""
+        """Delete stored artefact files without a database row, and return their number.
+
+        This is done once a day, because all files must be listed. Other calls return 0.
+        """
         if self._looked_s is not None and time.monotonic() - self._looked_s < STRAYS_EVERY_S:
             return 0
         self._looked_s = time.monotonic()
@@ -200,7 +209,10 @@ class Collector:
             return self._store.remove_strays(session, (now - YOUNG).timestamp())
 
     def _searches(self, before: datetime, dry_run: bool) -> Collected:
-        """Delete old searches in small transactions, so that other writers do not wait long."""
+        """Delete searches that ended before `before`, or only count them with `dry_run`. Return the numbers of items.
+
+        The transactions are small, so that other writers do not wait long.
+        """
         collected, failed = Collected(), set[int]()
         while True:
             with self._transaction(dry_run) as session:

@@ -217,7 +217,7 @@ class Conductor:
             return self._dispatch.claim(worker_id, device_uuid, count, holding, unable, incarnation=incarnation)
 
     def report(self, attempt_id: int, token: str, report: Report) -> Receipt:
-        """Accept the result of an attempt once. Repetitions get the same answer.
+        """Accept the result of an attempt, and return the receipt. A repeated delivery has no effect.
 
         Raises:
             NotFound: the attempt does not exist.

@@ -163,7 +163,11 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
 
 
 def challenge(transaction: SearchTransaction, now: datetime, *, ended: bool) -> bool:
-    """Queue a confirmation if one is due. Return True if a confirmation is queued or leased."""
+    """Queue a confirmation if one is due. Return True if a confirmation is queued or leased.
+
+    Args:
+        ended: True if no trial is pending and none will be proposed.
+    """
     active = transaction.active
     if not _may_challenge(active, now, ended=ended):
         return False

@@ -33,7 +33,10 @@ def worker_view(row: WorkerRow, devices: Sequence[DeviceRow], now: datetime) -> 
 
 
 def _note(row: WorkerRow) -> str | None:
-    """Return the problems of a worker: the note that it reported, and a warning if two processes use its id."""
+    """Return the problems of a worker as text, or None if there are none.
+
+    The text contains the note that the worker reported, and a warning if two processes use its id.
+    """
     contested = row.contested_at
     twice = (
         contested

@@ -45,8 +45,9 @@ class TrialReference:
 
 
 def parse_reference(session: Session, field: str, text: str, search: int | None) -> TrialReference:
-    """Parse a reference to a trial. A reference is ``3.57``, a trial number if `search` is given, or a database id from
-    an old link.
+    """Return the trial to which a text refers.
+
+    The text is ``3.57``, a trial number if `search` is given, or a database id from an old link.
 
     Raises:
         InvalidInput: the text has none of the three forms.

@@ -60,7 +60,7 @@ class Workload:
         self.session = session
 
     def current(self) -> dict[str, Sequence[AttemptRow]]:
-        """Return the live attempts of each worker with their jobs and trials, oldest first."""
+        """Return the live attempts of each worker with their jobs and trials, by worker id, oldest attempt first."""
         query = select(AttemptRow).where(AttemptRow.state == "live").order_by(AttemptRow.id)
         found: dict[str, list[AttemptRow]] = {}
         for row in self.session.scalars(query.options(joinedload(AttemptRow.job).joinedload(JobRow.trial))):
@@ -68,16 +68,19 @@ class Workload:
         return {worker_id: tuple(rows) for worker_id, rows in found.items()}
 
     def finished(self, since: datetime) -> Mapping[str, int]:
-        """Count the evaluations that each worker has finished since `since`."""
+        """Return the number of evaluations that each worker has finished since `since`, by worker id."""
         done = (AttemptRow.state == "done", AttemptRow.ended_at >= since, JobRow.kind == "evaluate")
         return self._counted(since, *done)
 
     def lost(self, since: datetime) -> Mapping[str, int]:
-        """Count the leases that each worker has lost since `since`, by expiry or by a restart."""
+        """Return the number of leases that each worker has lost since `since`, by worker id.
+
+        A lease is lost if it expires or its worker restarts.
+        """
         return self._counted(since, AttemptRow.state.in_(LOST), AttemptRow.ended_at >= since)
 
     def _counted(self, since: datetime, *conditions: ColumnElement[bool]) -> Mapping[str, int]:
-        """Return the number of attempts of each worker since a time.
+        """Return the number of attempts since `since` that meet the conditions, by worker id.
 
         The condition on `expires_at` only makes the query use an index. It excludes no attempt, because attempts end
         before they expire.

@@ -317,7 +317,10 @@ class Trends:
         self.session = session
 
     def lows(self, searches: Collection[int], points: int) -> dict[int, Points]:
-        """Return the least cost in each of `points` equal parts of each search. Parts without a cost are left out."""
+        """Return the least cost in each of `points` equal parts of each search, by search id.
+
+        A cost is paired with the last trial number of its part. Parts without a cost are left out.
+        """
         mine = TrialRow.search_id.in_(searches)
         ends = select(TrialRow.search_id, (func.max(TrialRow.number) + 1).label("count")).where(mine)
         sizes = ends.group_by(TrialRow.search_id).subquery()

@@ -133,7 +133,7 @@ class Leaderboard:
         return {trial_id: every[trial_id] for trial_id in trials if trial_id in every}
 
     def measurers(self, trials: Collection[int]) -> dict[int, Measurer]:
-        """Return the worker and device that evaluated each trial. Trials without a result are left out."""
+        """Return the worker and device that evaluated each trial, by trial id. Trials without a result are left out."""
         query = (
             select(JobRow.trial_id, AttemptRow.worker_id, AttemptRow.device_uuid, WorkerRow.name, AttemptRow.state)
             .join(AttemptRow.job)

@@ -71,10 +71,10 @@ class Archive:
     def register_family(
         self, *, digest: str, name: str, document: dict[str, Any], location: str | None, now: datetime
     ) -> FamilyRow:
-        """Store a family under its digest. If the digest is already stored, update only the location and the
-        registration time.
+        """Store a family under its digest, and return its row.
 
-        A location in the artefact store is not replaced, because every worker can fetch the family from there.
+        If the digest is already stored, only the location and the registration time are updated. A location in the
+        artefact store is not replaced, because every worker can fetch the family from there.
         """
         at = self._after_others(digest, name, now)
         row = self.session.get(FamilyRow, digest)

@@ -133,7 +133,7 @@ class Champions:
         return self._current(*_key(champion))
 
     def binary_digest(self, champion: ChampionRow) -> str | None:
-        """Return the digest of the binary of a champion's trial."""
+        """Return the digest of the binary of a champion's trial, or None if it is unknown."""
         return self.session.scalar(select(TrialRow.binary_digest).where(TrialRow.id == champion.trial_id))
 
     def predecessor(self, champion_id: int) -> ChampionRow | None:

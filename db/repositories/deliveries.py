@@ -78,7 +78,7 @@ class Deliveries:
             yield Due(row.id, row.url, row.attempts > 0)
 
     def claim(self, ids: Collection[int], now: datetime) -> Sequence[DeliveryRow]:
-        """Claim messages that are still due. Other processes skip them for `UNDER_WAY_S` seconds."""
+        """Claim those messages that are still due, and return them. Other processes skip them for `UNDER_WAY_S`."""
         taken = (
             update(DeliveryRow)
             .where(DeliveryRow.id.in_(ids), DeliveryRow.next_at <= now)

@@ -61,7 +61,7 @@ class Grants:
         self.session = session
 
     def begin(self, search_id: int, asked: Sequence[ProposedTrial], holder: Holder) -> list[Granted]:
-        """Store new trials, their evaluation jobs, and a lease of each job."""
+        """Store new trials, their evaluation jobs, and a lease of each job. Return the leases."""
         if not asked:
             return []
         trials = self._add(_TRIALS, [_trial(search_id, each) for each in asked])
@@ -69,8 +69,9 @@ class Grants:
         return self._lease(self._add(_JOBS, jobs), [each.job for each in asked], holder)
 
     def grant(self, jobs: Sequence[JobRow], holder: Holder) -> list[Granted]:
-        """Lease queued jobs. If two processes lease the same job, the unique index on live attempts raises an error in
-        one process.
+        """Lease queued jobs to a device, and return the leases.
+
+        If two processes lease the same job, the unique index on live attempts raises an error in one process.
         """
         if not jobs:
             return []

@@ -100,7 +100,9 @@ class Tokens:
         return row
 
     def rotate(self, token_id: str, *, by: str, grace: timedelta, now: datetime) -> tuple[str, TokenRow]:
-        """Create a token with the same rights and lifetime. The old token expires after `grace`.
+        """Replace a token by a new token with the same rights and lifetime. Return the new secret and the new row.
+
+        The old token expires after `grace`.
 
         Raises:
             Conflict: the token has expired, was revoked, or is a join token.
@@ -122,7 +124,9 @@ class Tokens:
         return self.issue(terms, by=by, now=now)
 
     def admit(self, join: TokenRow, *, worker_id: str, name: str | None, now: datetime) -> tuple[str, TokenRow]:
-        """Exchange a join token for a worker token, and revoke the worker's earlier tokens.
+        """Exchange a join token for a worker token. Return the secret and the row of the worker token.
+
+        The worker's earlier tokens are revoked.
 
         Args:
             name: name of the new token. If None, the new token has the name of the join token.

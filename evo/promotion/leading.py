@@ -104,7 +104,8 @@ def leading_speedup(
 ) -> Figure | None:
     """Return the speed-up over the fastest baseline to show for a candidate.
 
-    The result is None if there is no time or no baseline, or if the kernel was refuted.
+    The arguments are those of `leading_time`. The result is None if there is no time or no baseline, or if the kernel
+    was refuted.
 
     A confirmed speed-up comes from the confirmation's own baselines, because times of different sessions are not
     comparable.

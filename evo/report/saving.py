@@ -98,7 +98,10 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
 
 
 def _of_refused_trial(search: SearchView, best: BestView) -> Saving | None:
-    """Return the comparison for a confirmed, not promoted trial. The baseline's time is from its own job."""
+    """Return the comparison for a trial that was confirmed but not promoted; None without a speed-up or baseline.
+
+    The baseline's time is from the baseline's own job.
+    """
     found = [each.verdict for each in search.challenges if each.trial == best.number and each.verdict.challenger]
     speedup = best.speedup
     baseline = None if speedup is None else speedup.against

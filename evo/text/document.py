@@ -161,7 +161,10 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _unquoted(text: str) -> str:
-    """Remove comments, and replace quoted texts with one letter, because a quoted key is one part of a dotted key."""
+    """Return a TOML text without comments, in which one letter replaces each quoted text.
+
+    A quoted key is one part of a dotted key, even if it contains dots.
+    """
     plain = io.StringIO()
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:

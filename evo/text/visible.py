@@ -36,7 +36,7 @@ def one_line(text: str) -> str:
 
 
 def on_one_line(text: str, words: Iterable[str]) -> str:
-    """Escape the tabs and line breaks of a message that come from `words`; keep the other line breaks."""
+    """Return a message with the tabs and line breaks that come from `words` escaped, and its own line breaks kept."""
     for word in words:
         for part in set(_AROUND_BREAK.findall(word)):
             text = text.replace(part, one_line(part))

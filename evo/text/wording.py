@@ -113,7 +113,7 @@ def bound_text(bound: str) -> str:
 
 
 def limit_words(cache: str) -> str:
-    """Describe what determines the roofline limit of a hot or cold search."""
+    """Return a text about what determines the roofline limit with a hot or a cold cache."""
     if cache == "cold":
         return "the time of the arithmetic or of the memory traffic, whichever is longer"
     return (

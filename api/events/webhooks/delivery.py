@@ -230,7 +230,7 @@ class UnderWay:
         threading.Thread(target=run, name=f"webhook-{message.id}", daemon=True).start()
 
     def wait(self, *, ended_count: int, until_s: float) -> bool:
-        """Wait until more than `ended_count` deliveries have ended.
+        """Wait until more than `ended_count` deliveries have ended, and return True.
 
         Return False if no delivery is running, or if the time is over.
 

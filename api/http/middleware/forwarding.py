@@ -85,7 +85,7 @@ class Forwarding:
         await self.app(scope, receive, send_prefixed)
 
     def _direct(self, scope: Scope) -> dict[str, Any]:
-        """Return the ASGI scope values to replace, so that the request looks as if no proxy had forwarded it."""
+        """Return new ASGI scope values, by key, with which the request looks as if no proxy had forwarded it."""
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         trusted = self._proxies.trusts(peer)
@@ -120,7 +120,7 @@ class Forwarding:
         return peer
 
     def _path(self, scope: Scope, prefix: str) -> dict[str, Any]:
-        """Return the scope values for the path without the prefix. Empty if the path does not begin with the prefix."""
+        """Return the ASGI scope values of the path without the prefix. Empty if the path does not begin with it."""
         path: str = scope["path"]
         if not prefix or prefix.split("/")[1] in self._own or not f"{path}/".startswith(f"{prefix}/"):
             return {}
@@ -153,7 +153,10 @@ class _ForwardedHeaders:
 
 
 def _read_forwarded(headers: Headers) -> _ForwardedHeaders:
-    """Parse `X-Forwarded-*` headers, or else `Forwarded` (RFC 7239). Malformed values are ignored."""
+    """Return the values of the `X-Forwarded-*` headers or, where one is missing, of `Forwarded` (RFC 7239).
+
+    Malformed values are ignored.
+    """
     pairs = [(name.lower(), value) for name, value in PAIR.findall(",".join(headers.getlist("forwarded")))]
     clients = list(_each(headers, "x-forwarded-for")) or [value for name, value in pairs if name == "for"]
     hosts = list(_each(headers, "x-forwarded-host")) or [value.strip('"') for name, value in pairs if name == "host"]

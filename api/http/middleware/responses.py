@@ -128,7 +128,10 @@ def matches(wanted: str, tag: str) -> bool:
 
 
 def _tag(start: Message, body: bytes | None) -> str | None:
-    """Return the tag of an answer. If the route set no tag and the body is complete, first add a tag."""
+    """Return the tag of an answer, or None if it has none.
+
+    If the route set no tag and the body is complete, first add a tag.
+    """
     headers = MutableHeaders(scope=start)
     if "etag" not in headers and body is not None:
         headers["etag"] = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

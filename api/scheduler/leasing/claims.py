@@ -47,7 +47,7 @@ class StrategyFailed(EvoError, RuntimeError):
 
 
 def queued(transaction: SearchTransaction, slot: Slot, now: datetime, count: int) -> list[Granted]:
-    """Lease up to `count` queued jobs of a search."""
+    """Lease up to `count` queued jobs of a search to a slot, and return the leases."""
     if not transaction.active.has_queued or count == 0:
         return []
     later = baselines_come_last(transaction.active)
@@ -64,7 +64,7 @@ def baselines_come_last(active: ActiveSearch) -> bool:
 
 
 def proposed(transaction: SearchTransaction, clock: Clock, count: int) -> list[ProposedTrial]:
-    """Propose up to `count` new trials within the budget. A strategy may propose fewer."""
+    """Return up to `count` new trials within the budget. The strategy may propose fewer."""
     active = transaction.active
     bars = active.search.bars()
     proposals: list[ProposedTrial] = []
@@ -83,7 +83,7 @@ def _wants_more(active: ActiveSearch, now: datetime) -> bool:
 
 
 def begun(transaction: SearchTransaction, slot: Slot, now: datetime, asked: Sequence[ProposedTrial]) -> list[Granted]:
-    """Store new trials and lease their jobs."""
+    """Store new trials, lease their jobs to a slot, and return the leases."""
     return (
         Grants(transaction.session).begin(transaction.active.id, asked, _holder(transaction, slot, now))
         if asked

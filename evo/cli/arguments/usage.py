@@ -33,7 +33,10 @@ def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
 
 
 def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
-    """Return the message for a negative number as an argument, which typer reads as an option."""
+    """Return the message for a negative number that was given as an argument, which typer reads as an option.
+
+    None if the error has a different cause.
+    """
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
     if context is None or not re.fullmatch(r"-\d", option):
         return None

@@ -94,7 +94,7 @@ def share_done(view: SearchView) -> float:
 
 
 def left_text(view: SearchView) -> str:
-    """Describe the remaining budget, or the event for which the search waits."""
+    """Return a text with the remaining budget, or with the event for which the search waits."""
     idle = view.asked == view.finished
     if idle and (view.state == "stopping" or (view.state == "running" and share_done(view) >= 1.0)):
         alone = "confirming the best" if view.best is not None else "ending"
@@ -150,7 +150,7 @@ def unconfirmed_text(view: SearchView) -> str | None:
 
 
 def speedup_text(view: SearchView) -> str:
-    """Compare the best trial with the fastest baseline and the device's limit."""
+    """Return a text that compares the best trial with the fastest baseline and with the device's limit."""
     parts = []
     speedup = None if view.best is None else view.best.speedup
     if speedup is not None and speedup.confirmed:

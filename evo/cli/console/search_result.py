@@ -218,7 +218,7 @@ def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
 
 
 def _shown_in_full(challenges: Sequence[ChallengeView]) -> ChallengeView | None:
-    """Return the challenge whose rules are all printed: the last promotion, or else the last challenge."""
+    """Return the challenge whose rules are all printed: the last promotion, or else the last challenge, or None."""
     last = challenges[-1] if challenges else None
     return next((each for each in reversed(challenges) if each.verdict.promote), last)
 

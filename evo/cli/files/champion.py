@@ -17,7 +17,7 @@ from evo.trial.outcome import Measured
 
 
 def fetch(client: Client, champion: ChampionView) -> Bundle:
-    """Fetch a champion with its files from the service.
+    """Return a champion with its files, fetched from the service.
 
     Raises:
         NotExportable: the device kind of the champion compiles no kernels.
@@ -96,7 +96,7 @@ def successor(client: Client, retired: ChampionView) -> ChampionView | None:
 
 
 def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write files into a new or empty folder.
+    """Write files into a new or empty folder, and return their paths.
 
     Args:
         contents: content of each file, by its path in the folder.

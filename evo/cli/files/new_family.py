@@ -16,7 +16,7 @@ FILES = ("family.toml", "kernel.c.j2", "reference.py")
 
 
 def write_scaffold(folder: Path) -> list[Path]:
-    """Write the family's files into a new folder that is named like the family.
+    """Write the family's files into a new folder that is named like the family. Return their paths.
 
     Raises:
         InvalidInput: the folder's name is not a valid family name, or is the name of a built-in family.

@@ -15,7 +15,7 @@ DOCUMENT = "variant.toml"
 
 
 def read_variant_files(path: Path) -> VariantFiles:
-    """Read a variant from a folder with variant.toml and sources, or from a single source file.
+    """Return the variant in a folder with variant.toml and sources, or in a single source file.
 
     Raises:
         NotFound: there is no such file or folder.

@@ -101,7 +101,9 @@ def write_file(target: Path, content: str | bytes, *, force: bool = True) -> Non
 
 
 def write_folder(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path]:
-    """Write files into a new or empty folder. If writing fails, the folder is left unchanged.
+    """Write files into a new or empty folder, and return their paths.
+
+    If writing fails, the folder is left unchanged.
 
     Args:
         contents: content of each file, by its path in the folder.
@@ -160,6 +162,9 @@ def require_place(target: Path, *, force: bool) -> None:
 def write_or_show(target: Path, text: str, *, force: bool) -> None:
     """Write the result of a long run to a file. If this fails although `require_place` succeeded, print the result to
     standard output.
+
+    Args:
+        force: False to refuse an existing file.
 
     Raises:
         EvoError: the file was not written.

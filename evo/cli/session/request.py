@@ -71,7 +71,9 @@ class Request:
         return replace(self, terms={**self.terms, "problem": problem})
 
     def submit(self, client: Client) -> SearchView:
-        """Upload the family if the service allows uploads, else register it. Then start the search.
+        """Start the search, and return its view.
+
+        Before that, the family is uploaded if the service allows uploads, else registered.
 
         Raises:
             NotFound, InvalidInput, Conflict: the service refuses the family or the request.

@@ -47,7 +47,7 @@ def run(
     then: Then | None = None,
     tell: Tell = print_json,
 ) -> Exit:
-    """Run a new search, or resume an existing search.
+    """Run a new search, or resume the search with the id `asked`. Return the exit code.
 
     Args:
         stay: True to follow the search until it has ended. False to only start it.
@@ -94,7 +94,7 @@ def run(
 
 
 def watch(search_id: int, where: ServiceRef, *, as_json: bool = False) -> Exit:
-    """Follow a search that another process runs. Ctrl-C does not stop the search."""
+    """Follow a search that another process runs, and return the exit code. Ctrl-C does not stop the search."""
     out = progress(as_json)
     with ended_by_signals(), reached(out, where, measuring=False) as connection:
         view = connection.client.search(search_id)
@@ -112,7 +112,11 @@ def watch(search_id: int, where: ServiceRef, *, as_json: bool = False) -> Exit:
 
 
 def exit_code(view: SearchView, interruptions: int) -> Exit:
-    """Return the exit code for scripts, which shows whether the search found a config."""
+    """Return the exit code of an ended search, which shows scripts whether it found a config.
+
+    Args:
+        interruptions: how often the user pressed Ctrl-C.
+    """
     if view.state == "cancelled" and interruptions > 1:
         return Exit.INTERRUPTED
     return Exit.DONE if view.state == "finished" and view.best is not None else Exit.NOTHING_FOUND
@@ -139,7 +143,10 @@ def _family_of(view: SearchView) -> str:
 
 @contextmanager
 def reached(out: Console, where: ServiceRef, *, measuring: bool, beginning: bool = False) -> Iterator[Connection]:
-    """Open a connection. Show a message on the terminal while a service starts."""
+    """Open a connection to the service, with a message on the terminal while a service starts.
+
+    The arguments are those of `connect`.
+    """
     status = out.status("Starting …")
     if out.is_terminal:
         status.start()

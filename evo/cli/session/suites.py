@@ -78,6 +78,8 @@ def run(
 ) -> SuiteResult:
     """Search the calls of a suite with one budget, then measure the champion of each call on similar problems.
 
+    Return the result of the suite.
+
     Args:
         requests: request of each call, by the name of the call. The budget of a request is replaced.
     """

@@ -47,7 +47,7 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
 
 @rule("significance", about="rounds", rank=100)
 def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Require statistical significance.
+    """Require that a paired test over rounds shows that the challenger is faster than the incumbent.
 
     The p-value is corrected with Bonferroni's method, because Holm's method needs the number of later challengers.
     """

@@ -73,7 +73,7 @@ def levels(policy: Policy) -> tuple[float, ...]:
 
 
 def sequential_state(speedups: Sequence[float], policy: Policy) -> SequentialState:
-    """Apply the sequential test to the speed-ups of all processes.
+    """Return the state of the sequential test after the given processes.
 
     The bounds use Student's t distribution on the logarithms of the speed-ups.
 

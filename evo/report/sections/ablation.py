@@ -50,7 +50,7 @@ def ablation_blocks(material: Material) -> Iterator[Block]:
 
 
 def by_effect(found: Sequence[AblationView]) -> list[AblationView]:
-    """Sort changes by measured slowdown, largest first. Changes without a measurement come last."""
+    """Return the changes by measured slowdown, largest first. Changes without a measurement come last."""
     return sorted(found, key=lambda each: -each.effect.ratio.estimate if each.effect else 0.0)
 
 

@@ -104,7 +104,7 @@ def _never(material: Material) -> Iterator[Block]:
 
 
 def _ablated(material: Material) -> Effects:
-    """Return the effects that the ablation measured for changes of a single tunable."""
+    """Return the effects that the ablation measured for changes of a single tunable, by tunable and value."""
     return {
         (each.change.tunable, each.change.value): each.effect
         for each in material.ablations

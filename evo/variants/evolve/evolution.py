@@ -160,7 +160,7 @@ class Evolution:
 
     @cached_property
     def _earlier(self) -> dict[str, str]:
-        """Insights of earlier searches of the family on the same device model, with their measurements."""
+        """Measurement that supports each insight of earlier searches of the family on this device model, by insight."""
         mine = self.client.search(self.search_id)
         page = self.client.searches(
             family=mine.family, device=mine.device.model, archived="any", limit=EARLIER_SEARCHES

@@ -160,7 +160,10 @@ def _half(session: Session, store: Artefacts, trial_id: int, now: datetime) -> H
 
 
 def _comparison(left: Half, right: Half) -> Comparison | None:
-    """Compare the timings. The seed is derived from the trials, so the page shows the same figures every time."""
+    """Return the comparison of the timings, or None if a trial has no timing or too few samples.
+
+    The seed is derived from the trials, so the page shows the same figures every time.
+    """
     if left.timing is None or right.timing is None or left.trial.id == right.trial.id:
         return None
     rng = np.random.default_rng((left.trial.id, right.trial.id))

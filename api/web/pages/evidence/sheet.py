@@ -76,7 +76,10 @@ class EvidenceSheet:
         return called_text(self.champion, self.search.device.kind)
 
     def as_fast(self, name: str) -> float | None:
-        """Return the speedup of the champion over another series: the median of the ratios of all rounds."""
+        """Return the speedup of the champion over another series, as the median of the ratios of all rounds.
+
+        None if the two series differ in length.
+        """
         own, other = self.samples["champion"], self.samples[name]
         alike = len(own.samples_us) == len(other.samples_us)
         return times_as_fast(own, other) if alike else None
@@ -108,7 +111,7 @@ def evidence_sheet(session: Session, store: Artefacts, champion_id: int, now: da
 
 
 def samples_of(champion: ChampionView) -> dict[str, Timing]:
-    """Return the interleaved series of a champion's confirmation, the series of the champion first."""
+    """Return the interleaved series of a champion's confirmation by name, the series of the champion first."""
     report = champion.report
     if report is None:
         return {}

@@ -43,7 +43,7 @@ class Terms:
 
 
 def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """Parse the text of each field. Empty fields are skipped.
+    """Return the values and the faults of the form's fields. Empty fields are skipped.
 
     An empty problem field is a fault, because it has no safe default.
     """

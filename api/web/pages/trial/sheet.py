@@ -88,14 +88,17 @@ class Sheet:
 
     @property
     def interval(self) -> Interval | None:
-        """Interval of the shown time, from the confirmation or else from the quick samples (level `CONFIDENCE`)."""
+        """Confidence interval of the shown time, from the confirmation or else from the quick samples.
+
+        None if the trial has no samples.
+        """
         if self.trial.confirmed is not None and self.trial.confirmed.time is not None:
             return self.trial.confirmed.time
         return next((order_interval(each.samples_us, CONFIDENCE) for each in self.timings.values()), None)
 
     @property
     def shown_us(self) -> float | None:
-        """Time of the trial or, if it has none, the median of its samples."""
+        """Time of the trial in µs or, if it has none, the median of its samples. None without samples."""
         return self.trial.time_us or next((each.median_us for each in self.timings.values()), None)
 
     @property
@@ -117,12 +120,12 @@ class Sheet:
 
     @property
     def speedup(self) -> Figure | None:
-        """Speedup over the fastest baseline: the confirmed speedup if the time is confirmed."""
+        """Speedup over the fastest baseline, confirmed if the time is confirmed. None without a time or baseline."""
         return self.trial.speedup(self.search.baselines)
 
     @property
     def share(self) -> float | None:
-        """Roofline time divided by the trial's time, 0 to 1."""
+        """Roofline time divided by the trial's time, 0 to 1. None if one of the times is unknown."""
         roofline, time_us = self.search.roofline, self.trial.time_us
         return None if roofline is None or not time_us or not roofline.floor_us else roofline.floor_us / time_us
 
