@@ -232,7 +232,7 @@ def _refusal(request: Request, error: EvoError) -> Response:
 def may_see_places(request: Request) -> bool:
     """Return True if errors may show hosts, paths and users to the caller.
 
-    Administrators may see these data, and local callers that need no token.
+    Administrators may see these data, and so may callers on this machine while they need no token.
     """
     if caller().can("admin"):
         return True

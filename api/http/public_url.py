@@ -39,7 +39,7 @@ class PublicUrl:
 
     @classmethod
     def of(cls, text: str) -> "PublicUrl":
-        """Parse a URL such as ``https://tools.example.org/evo``.
+        """Return the public URL in a text such as ``https://tools.example.org/evo``.
 
         Raises:
             ValueError: the text is not a valid public URL.
@@ -93,7 +93,7 @@ class Proxies:
 
     @classmethod
     def of(cls, text: str) -> "Proxies":
-        """Parse a list of addresses and networks separated by commas, or ``*``.
+        """Return the proxies in a text: addresses and networks separated by commas, or ``*`` for all.
 
         Raises:
             ValueError: an entry is neither an address nor a network.

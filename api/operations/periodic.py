@@ -52,7 +52,7 @@ class Chore:
 
 @contextlib.asynccontextmanager
 async def regularly(chores: list[Chore], done: Done) -> AsyncIterator[None]:
-    """Run the tasks while the block runs, and call `done` after each run of a task."""
+    """Context manager that runs the tasks until it is left. `done` is called after each run of a task."""
     tasks = [asyncio.create_task(_repeat(chore, done)) for chore in chores]
     try:
         yield

@@ -309,7 +309,7 @@ class Conductor:
 
     @contextmanager
     def _noting_contest(self, worker_id: str) -> Iterator[None]:
-        """If the block raises `Superseded`, record that two running processes use the id of one worker."""
+        """Context manager that, after `Superseded` was raised, records that two processes use the id of one worker."""
         try:
             yield
         except Superseded as error:

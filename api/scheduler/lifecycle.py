@@ -85,7 +85,10 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def _used_up(transaction: SearchTransaction, reason: StopReason, now: datetime) -> None:
-    """Stop proposing. A variant whose trials have all ended may get a larger budget instead."""
+    """Stop a search whose budget is used up, for `reason`.
+
+    If the search tunes a variant, it waits until all its trials have ended, and may then get a larger budget instead.
+    """
     active = transaction.active
     variant = Variants(transaction.session).tuned_by(active.id) if reason == "trials" else None
     if variant is None:

@@ -288,8 +288,9 @@ def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequ
 def transferred(
     session: Session, space: Space, search: SearchRow, family: Family
 ) -> tuple[WarmStartView, list[Config]] | None:
-    """Return configs that are predicted to be fast from the results of other problems on this device model. Return None
-    if there are no such configs.
+    """Predict fast configs from the results of other problems on this device model.
+
+    Return the view of this warm start, and the configs. Return None if no config can be predicted.
 
     The results are those of earlier searches and of the built-in recordings. The strategy treats the configs only as
     advice, so wrong predictions do little harm ([decision

@@ -56,7 +56,7 @@ class Address:
 
     @property
     def ranked(self) -> bool:
-        """True for the default outcomes: the leaderboard shows the trials that have a time."""
+        """True if the outcomes are the default: the leaderboard then shows exactly the trials that have a time."""
         return self.outcomes == DEFAULT_OUTCOMES
 
     def at(self, path: str, fixed: Mapping[str, str] | None = None) -> "Address":

@@ -47,7 +47,7 @@ class EventPosition:
 
     @classmethod
     def parse(cls, text: str, field: str) -> "EventPosition":
-        """Parse the text of a position.
+        """Return the position that an event id describes.
 
         Raises:
             InvalidInput: the text is not an event id.

@@ -52,7 +52,7 @@ class Ownership:
 
     @classmethod
     def take(cls, database: Path) -> "Ownership":
-        """Take the exclusive right to serve a database.
+        """Take the exclusive right to serve a database, and return it.
 
         Raises:
             Conflict: another process serves the database.
@@ -155,7 +155,7 @@ def running_service(database: Path) -> Announcement | None:
 
 
 def _real(database: Path) -> Path:
-    """Resolve symbolic links, because SQLite keeps its write-ahead log next to the resolved file."""
+    """Return the path without symbolic links. SQLite keeps its write-ahead log next to this file."""
     return with_home(database).absolute().resolve()
 
 

@@ -54,10 +54,16 @@ class Store(Protocol):
         """
 
     def closing(self) -> AbstractContextManager[None]:
-        """Protect damaged files in the block, because SQLite may write into the files when connections are closed."""
+        """Return a context manager in which connections can be closed.
+
+        It prevents SQLite from writing into damaged files.
+        """
 
     def rebuilding(self, connection: Connection) -> AbstractContextManager[None]:
-        """Let migrations rebuild tables that foreign keys reference. Enter the block before the transaction begins."""
+        """Return a context manager in which migrations can rebuild tables that foreign keys reference.
+
+        Enter it before the transaction begins.
+        """
 
     def number_events(self, session: Session) -> None:
         """Prevent other transactions from numbering events until the session's transaction ends."""
@@ -106,7 +112,10 @@ _commits: ContextVar[Commits | None] = ContextVar("commits", default=None)
 
 @contextmanager
 def committing() -> Iterator[Commits]:
-    """Record whether the block, or a thread or task that it starts, commits a transaction."""
+    """Context manager that records whether a transaction was committed in it.
+
+    Transactions in threads and tasks that were started in it count, too.
+    """
     commits = Commits()
     token = _commits.set(commits)
     try:
@@ -116,7 +125,7 @@ def committing() -> Iterator[Commits]:
 
 
 class Database:
-    """An open database. Repositories receive a `Session` and never commit. The block that opened the session commits.
+    """An open database. Repositories receive a `Session` and never commit. The code that opened the session commits it.
 
     Several threads may use one object.
 
@@ -139,7 +148,7 @@ class Database:
 
     @classmethod
     def open(cls, given: str | Path | Location) -> "Database":
-        """Open a database and upgrade its schema. Create the database if it does not exist.
+        """Open a database, upgrade its schema, and return it. Create the database if it does not exist.
 
         Raises:
             StoreUnavailable: the database cannot be created, reached, read or written, it is locked, or the file is not
@@ -190,7 +199,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """Open one write transaction: it commits when the block ends and rolls back when the block raises."""
+        """Open one write transaction. It is committed at the end of the block, and rolled back after an error."""
         with self._noted(), _explained(self._store), self._writer, self._sessions() as session:
             with self._watched(), session.begin():
                 if self._store.writes:

@@ -172,7 +172,6 @@ class Leaderboard:
         If the result has fewer than `limit` ids, it is not the whole page. It is empty if trials are not sorted by a
         tunable.
 
-
         Usually the first `NEARBY` trials contain enough trials with this value, so the configs of the remaining trials
         need not be read.
         """

@@ -55,7 +55,7 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """A built-in family, which every service and worker has installed."""
+    """Digest, name and document of a family or variant to store."""
 
     digest: str
     name: str
@@ -395,7 +395,7 @@ class Archive:
 
 
 def latest_families(own: Mapping[str, str] | None = None) -> Select[FamilyRow]:
-    """Select the latest version of each family.
+    """Return a query for the latest version of each family.
 
     Args:
         own: digest by family name, for names whose version is fixed. Later versions of such a name are ignored.

@@ -18,12 +18,12 @@ from evo.trial.results import ConfirmReport
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredEvidence:
-    """The parts that a confirmation report must contain for a promotion, by device kind.
+    """The parts that a confirmation report from a device of one kind must contain for a promotion.
 
     Attributes:
-        proof: True if the report must contain correctness cases, checked outputs of timed calls, call times on outputs
-            that already hold the result and on overwritten outputs, and sanitizer findings or the reason why no
-            sanitizer ran.
+        proof: True if the report must contain the correctness cases, the check of the outputs of timed calls, the
+            comparison of calls on overwritten outputs with calls on outputs that hold the result, and the sanitizer
+            findings or the reason why no sanitizer ran.
         processes: True if the report must contain as many fresh processes as the policy demands.
         environment: keys that `ConfirmReport.environment` must contain.
     """

@@ -47,8 +47,8 @@ class Policy:
             With fewer than eight elites, the fastest kernel replaces the slowest elite. None disables this rule.
         minimum_gain: smallest relative gain over the incumbent that justifies a promotion (0.02 means 2 % less time).
         minimum_effect: smallest effect size (Hedges' g) that justifies a promotion.
-        effect_trim: fraction of the smallest and of the largest samples that the effect size ignores. Without it, a few
-            interrupted samples on a shared machine would hide any gain.
+        effect_trim: fraction of the samples that the effect size ignores at each end (the smallest and the largest
+            samples). Without it, a few interrupted samples on a shared machine would hide any gain.
         least_rounds: minimum number of rounds of a process that can lead to a promotion. They are taken even if time is
             short.
         judged_calls: number of calls of a confirmation whose outputs are checked, each on different inputs than the

@@ -1,4 +1,4 @@
-"""Results of a proposer on problems in KernelBench's format: fast_p, validity, speed-ups, share of the limit, and cost.
+"""Results of a proposer on problems in KernelBench's format: fast_p, validity, speed-ups, share of roofline, cost.
 
 fast_p is the fraction of problems with a correct kernel that is more than p times as fast as eager PyTorch (Ouyang et
 al., arXiv 2502.10517). fast_0 is the fraction of problems with a correct kernel.

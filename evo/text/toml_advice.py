@@ -52,7 +52,7 @@ def _faulty(text: str) -> int | None:
 
 
 def _rewritten(line: str) -> str:
-    """Return the line as TOML, if its values have the syntax of other languages."""
+    """Return a line in which values in the syntax of other languages are rewritten as TOML."""
     line = "".join(_QUOTES.get(letter, letter) for letter in line)
     if "=" not in line and (colon := re.match(r"\s*([\w.-]+)\s*:\s*", line)) is not None:
         line = f"{colon[1]} = {line[colon.end() :]}"
@@ -75,7 +75,7 @@ def _value(text: str) -> str:
 
 
 def _padded(text: str) -> str:
-    """Return a rewritten list entry; the blanks around it are kept."""
+    """Return a list entry, rewritten as TOML. The blanks around it are kept."""
     item = text.strip()
     return text.replace(item, _item(item)) if item else text
 

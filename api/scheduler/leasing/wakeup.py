@@ -29,9 +29,9 @@ class Wakeup:
 
     @contextmanager
     def expected(self) -> Iterator[asyncio.Event]:
-        """Yield an event that every later wake-up sets.
+        """Context manager with an event that every later wake-up sets.
 
-        Check for work inside this block. A wake-up between the check and the wait is then not missed.
+        Check for work inside the ``with`` block. A wake-up between the check and the wait is then not missed.
         """
         event = asyncio.Event()
         self._waiting.add(event)

@@ -261,7 +261,7 @@ def duplicates_text(trial: TrialView, duplicates: Mapping[int, int]) -> str:
 
 @contextmanager
 def unechoed() -> Iterator[None]:
-    """In the block, keep the terminal from writing ``^C`` into a display that redraws itself, if possible."""
+    """Context manager in which the terminal does not write ``^C`` into a display that redraws itself, if possible."""
     try:
         import termios
     except ImportError:  # not a POSIX system

@@ -160,7 +160,10 @@ def reached(out: Console, where: ServiceRef, *, measuring: bool, beginning: bool
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """In the block, exit on SIGTERM or when the terminal closes, so that clean-up code ends the child processes."""
+    """Context manager in which the process exits on SIGTERM, or when the terminal closes.
+
+    Clean-up code then ends the child processes.
+    """
 
     def end(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)

@@ -80,7 +80,7 @@ def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
 
 @contextmanager
 def _as_program(script: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Set `sys.argv` and `sys.path` in the block as for running the script."""
+    """Context manager that sets `sys.argv` and `sys.path` as for running the script."""
     before, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
