@@ -1,7 +1,7 @@
 """Measures the share of time that a device works if the network is slow: ``python -m tests.bench.idle``.
 
-A worker's slot runs with a client that answers late and a device that only sleeps. The result is therefore the waiting
-of the slot, even on a busy machine.
+A worker's slot runs with a client that answers late and a device that only sleeps. Even on a busy machine,
+the result therefore depends only on how long the slot waits.
 """
 
 import tempfile

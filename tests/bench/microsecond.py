@@ -59,7 +59,7 @@ def compiled(source: str, entry: str, path: Path) -> Path:
 
 
 def samplers(session: Session, kernel: Path, loop: Path) -> tuple[Callable[[], float], Callable[[], float]]:
-    """Return two functions that return the time of a call in µs, in the kernel's process and in this process."""
+    """Return two functions that time a call in µs: the first in the kernel's process, the second in this process."""
     inputs = np.ones(16, np.float32)
     apart = session.timer(session.load(kernel, "f", ARGUMENTS, None), [session.allocate(ARGUMENTS, {"x": inputs})])
     make_calls, outputs = ctypes.CDLL(str(loop)).make_calls, np.zeros(16, np.float32)

@@ -60,7 +60,7 @@ def section(contest: Contest) -> str:
 
 
 def _terms(objective: Objective) -> str:
-    """Return the cache mode unless it is ``hot``, and the launch mode unless it is the default."""
+    """Return a text with the cache mode unless it is ``hot``, and the launch mode unless it is the default."""
     unusual = [f", {objective.cache}"] if objective.cache != "hot" else []
     return "".join(unusual + ([", programmatic dependent launch"] if objective.launch == "pdl" else []))
 

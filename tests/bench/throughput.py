@@ -104,7 +104,7 @@ def _theirs(problem: str, minutes: float, folder: Path) -> float:
 
 
 def _as_kernel_tuner(options: argparse.Namespace) -> None:
-    """Run Kernel Tuner in the process of `_theirs`. The last line of output is the rate or the error."""
+    """Run Kernel Tuner in the process that `_theirs` starts. The last line of output is the rate or the error."""
     try:
         _say(str(_kernel_tuner(options.problem, 60 * options.minutes)))
     except Exception as error:

@@ -154,7 +154,7 @@ SEVERAL_ITEMS: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=64", {**AHEAD, "BLOCK_M": 192, "WARPS_M": 12, "BLOCK_N": 64, "SCHEDULE": "stream_k"}),
     ("B=4,H=16,S=387,D=64", {"PRODUCTS": "mma", "BLOCK_N": 32, "CTAS_PER_SM": 2, "SCHEDULE": "stream_k"}),
 ]
-"""Blocks that process whole items and a share of the rest, or only shares."""
+"""Attention whose blocks process several whole items and a share of the remaining items, or only shares."""
 BOXES = {"COPY": "tma", "PRODUCER_WARPS": 1, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False, "ROW_SUM": "deferred"}
 HEAD_SIZES: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=96", {**BOXES, "BLOCK_N": 96, "UNROLL": 1}),
@@ -169,7 +169,7 @@ HEAD_SIZES: list[tuple[str, Config]] = [
     ("B=1,H=3,S=387,D=192", {**BOXES, "BLOCK_N": 80, "STORE": "staged"}),
     ("B=1,H=3,S=387,D=40", {**BOXES, "BLOCK_N": 64}),
 ]
-"""Rows of partly empty panels, of narrower panels, and of columns beyond the head that are zeros."""
+"""Attention with head sizes for which panels of the copy engine are partly empty or narrower, or zeros are added."""
 LAYOUTS: list[tuple[str, Config]] = [
     ("B=3,H=4,KV=2,S=387,D=64,layout=bshd", {**BOXES, "BLOCK_N": 96, "UNROLL": 1}),
     ("B=4,H=20,KV=4,S=387,D=64,layout=bshd", {**AHEAD, "BLOCK_N": 96, "SCHEDULE": "stream_k"}),
@@ -182,7 +182,7 @@ LAYOUTS: list[tuple[str, Config]] = [
     ("B=1,H=4,S=387,D=64,causal=true,softcap=50,alibi=true", {**BOXES, "BLOCK_N": 64, "PV_BEHIND": True}),
     ("B=4,H=10,S=515,D=128,softcap=50", {**AHEAD, "BLOCK_N": 96}),
 ]
-"""Heads side by side, brought by the copy engine; keys that end at a length of their own."""
+"""Attention with different layouts of heads, with ragged and packed sequences, and with capped or biased scores."""
 MATRICES = [
     {},
     {"WARPS_M": 8, "WARPS_N": 1, "BLOCK_N": 256, "STAGES": 4, "CTAS_PER_SM": 1, "UNROLL": 2},
@@ -231,7 +231,7 @@ WARPGROUPS: list[tuple[str, str, Config]] = [
     *(("gemm_fp8", "M=203,N=328,K=1104,scaling=row,epilogue=bias_gelu,out=float16", each) for each in BYTES),
     *(("gemm_fp8", "M=1000,N=1024,K=1040,scaling=row,epilogue=bias", each) for each in FEW_BITS),
 ]
-"""Configs for sm_90."""
+"""Problems and configs with warpgroup products, which need sm_90."""
 ONE_SLOT = {"COPY": "tma", "BLOCK_N": 32, "K_STAGES": 1, "V_STAGES": 1, "COPY_TOGETHER": False, "PRODUCER_WARPS": 1}
 ONE_SLOT |= {"Q_IN_REGISTERS": False, "STORE": "stmatrix", "L2_PREFETCH": 256}
 REFILLED: list[tuple[str, Config]] = [

@@ -27,7 +27,7 @@ KERNELS = (
     ("sdpa_decode", "B=2,H=8,KV=2,S=300,D=64,dtype=bfloat16"),
 )
 LARGEST_HOST_US = 8.0
-"""Beyond PyTorch's own call."""
+"""Maximum host time of a call in µs, in addition to the host time of PyTorch's own call."""
 
 
 @pytest.fixture(scope="module")

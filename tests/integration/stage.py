@@ -59,9 +59,9 @@ TOY: dict[str, Any] = {
         "constraints": [{"expression": "BLOCK * UNROLL <= 32", "because": "the accumulators must fit the registers"}],
     },
 }
-"""Number of valid configs: 5 × 3 without the one whose product is 64."""
 
 VALID = 14
+"""Number of valid configs: 5 × 3 without the one whose product is 64."""
 
 DEVICE = Device(
     kind="cpu",

@@ -36,7 +36,7 @@ from tests.integration.stage import DEVICE, DIGEST, QUICK, TOY, VALID, answer
 LEASE = TypeAdapter(Lease)
 REPORT: TypeAdapter[Report] = TypeAdapter(Report)
 HUGE = 2**63
-"""One more than the database can store."""
+"""The smallest positive integer that the database cannot store."""
 
 
 @dataclass

@@ -249,7 +249,7 @@ def test_kernel_processes_of_one_runner_have_different_users(session: Session, t
 
 
 RAMP = "static int torn; for (int i = 1; i < N; i++) torn |= x[i] != x[0] + i; out(torn ? -1 : x[0]);"
-"""Answers until it finds invalid inputs, whose elements do not follow each other."""
+"""C code of a kernel that returns -1 once it has received invalid inputs. Elements of valid inputs are consecutive."""
 
 RAMPS = {
     "honest": (RAMP, ""),
@@ -365,7 +365,7 @@ LEARNS = """
   for (int i = 0; before && i < known; i++) if (after[i][0] == before) after[i][1] = x;
   guess = after[place][1]; before = x; y[0] = right_; y[1] = made;
 """
-"""Remembers which buffers followed, as a kernel may that loads the next ones early, and counts right guesses."""
+"""C code of a kernel that predicts the next buffers from earlier calls, and counts its correct predictions."""
 
 
 def test_kernel_cannot_predict_the_next_buffers_of_timed_cold_calls(session: Session, tmp_path: Path) -> None:

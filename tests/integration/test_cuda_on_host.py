@@ -83,7 +83,7 @@ KEYS = (
         | {"PRODUCER_WARPS": 4, "COPY_TOGETHER": False, "Q_IN_REGISTERS": False, "SCHEDULE": "stream_k"},
     ),
 )
-"""Heads of keys that several heads of queries share, more keys than queries, windows within and beyond a tile."""
+"""Attention in which query heads share key heads, with more keys than queries, and with windows of different sizes."""
 
 BOXES_OF_KEYS = {"PRODUCTS": "wgmma", "COPY": "tma", "PRODUCER_WARPS": 1, "WARPS_KV": 1, "COPY_TOGETHER": False}
 BOXES_OF_KEYS |= {"BLOCK_M": 64, "WARPS_M": 4, "Q_IN_REGISTERS": False}
@@ -206,7 +206,7 @@ HEAD_SIZES = (
     ("D=72", {"STORE": "stmatrix", "Q_IN_REGISTERS": False}),
     ("D=96", {"COPY": "tma", "PRODUCER_WARPS": 1, "PANEL": 32}),
 )
-"""Attention with rows of partly empty panels, of narrower panels, and of columns beyond the head that are zeros."""
+"""Attention with head sizes for which panels of the copy engine are partly empty or narrower, or zeros are added."""
 
 BY_TURNS = (
     ("B=1,H=13,S=331,D=64,causal=true", {**AHEAD, "HEADS_TOGETHER": 4}),
@@ -230,7 +230,7 @@ ROWS = {"VECTOR": 4, "THREADS_PER_ROW": 64, "ROWS_PER_BLOCK": 4, "CTAS_PER_SM": 
 TILES = {"TILE_ROWS": 32, "TILE_COLUMNS": 32, "THREADS": 64}
 DECODE = {"PRODUCTS": "mma", "ROWS": 8, "COPY": "registers", "WARPS": 4, "SPLITS": 3, "CTAS_PER_SM": 0}
 EVENLY = {"WARPS": 1, "SPLITS": 1, "CTAS_PER_SM": 1}
-"""More tiles than blocks: some blocks process two tiles, of two heads."""
+"""Tunables that give fewer blocks than tiles: some blocks process two tiles, of different heads."""
 MEMORY_BOUND = (
     ("sdpa_decode", "B=1,H=12,KV=12,S=211,D=64", {**DECODE, **EVENLY, "COPY": "async", "STAGES": 3}),
     ("sdpa_decode", "B=1,H=18,KV=2,S=147,D=64", {**DECODE, "WARPS": 2, "STAGES": 2, "MERGE": "cluster"}),
@@ -356,7 +356,7 @@ PRODUCTS = (
 )
 LIMITS = {"float16": TOLERANCE, "bfloat16": 8e-3}
 FEW = replace(DEVICE, limits={**DEVICE.limits, "sm_count": 12.0})
-"""Few multiprocessors, so that equal shares end within tiles, and many, so that three or four share one tile."""
+"""A device with few multiprocessors, so that blocks process several tiles or parts of tiles."""
 
 
 @cache
@@ -431,7 +431,7 @@ SCORES = (
         {**BOXES_OF_KEYS, **ALL_KEYS},
     ),
 )
-"""Scores that are capped, and that are less with each key between a query and a key."""
+"""Attention with capped scores, and with scores that fall with the distance between query and key (ALiBi)."""
 
 
 @pytest.mark.parametrize(("text", "change"), one_in(9, SCORES))

@@ -31,7 +31,7 @@ COUNTED = Profiled(tool="Nsight Compute", figures={"l2_hit_rate": 0.5, "register
 HEAD = "#include <math.h>\n" * 20
 LEFT_OUT = {"tail": "a row has to be even"}
 ACTIVE = "\x1b[31m\u202ered\u2066\x9b"
-"""Characters that a terminal or the order of a line obeys."""
+"""Control characters that change colours in a terminal or the direction of text."""
 
 CASE = CaseError(case="nominal", output="y", rel_l2=2e-7, max_abs=None, rel_l2_limit=1e-5, max_abs_limit=1e-5)
 RIGHT = replace(CASE, max_abs=1e-7)

@@ -33,8 +33,8 @@ from tests.integration.test_api import REPORT, Rest
 from tests.tiers import one_in
 
 PROBLEMS, FAMILIES, REPORTS, SENT = 5000, 2500, 2500, 150
+"""Numbers of random problems, families and reports (`make test` tries a fifth), and of documents sent to a service."""
 SANE = (64,) * 20
-"""Examples: ten thousand together in `make test-long`, a fifth in `make test`; fewer are sent to a service."""
 SLOWEST_S = 10.0
 """Seconds that one document may take, also on a busy machine."""
 

@@ -34,7 +34,7 @@ PROBLEMS: Mapping[str, Mapping[str, int]] = {
 
 
 def judged(package: Package, kernel: HostKernel, *, order: int, eager: bool) -> str | None:
-    """Return which output exceeds the family's tolerances; None if the outputs are correct."""
+    """Return the reason why the outputs are wrong; None if they are correct."""
     module = reference(package)
     problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
     inputs = module.inputs(problem, package.family.cases[0].inputs, np.random.default_rng(3))

@@ -467,7 +467,7 @@ def test_failed_commit_leaves_memory_and_database_consistent(
 def test_search_continues_after_losing_a_race_for_the_same_config(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process stored the same config first; this process drops its copy and rebuilds it."""
+    """Another process stored the same config first. This process then reads the search from the database again."""
     search = stage.submit()
     stage.hand_in(stage.one())
     lose, real = [True], claims.proposed

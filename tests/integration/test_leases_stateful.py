@@ -150,8 +150,8 @@ class Leasing(RuleBasedStateMachine):
 
 
 EXAMPLES = [int(os.environ["KERNEL_EVO_FUZZ_EXAMPLES"])] if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else [3, 8]
+"""Numbers of random sequences. With several processes, half as many are tried."""
 pytestmark = pytest.mark.timeout(3600 if "KERNEL_EVO_FUZZ_EXAMPLES" in os.environ else 300)
-"""Number of sequences; half as many with several processes (`make fuzz` tries more, with other seeds)."""
 
 ANYTHING = settings(
     stateful_step_count=40,

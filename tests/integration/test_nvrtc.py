@@ -90,7 +90,7 @@ TARGETS = [
     for number, (name, text, targets) in enumerate(PROBLEMS)
     for place in range(len(targets))
 ]
-"""Of each problem, another architecture is the first."""
+"""Family, problem and architecture. The first architecture of a problem differs from that of the problem before."""
 
 SAMPLE = 1
 """Configs compiled for each target besides the default; `make bench-compiling` compiles more of each family."""
@@ -352,7 +352,7 @@ STARTED = [
     ("sdpa", "B=1,H=16,KV=8,S=2048,D=256,causal=true,dtype=bfloat16", {}, "sm_80"),
     ("sdpa", "B=2,H=16,S=1024,D=192", {}, "sm_89"),
 ]
-"""Problems whose starts are compiled, and for which architecture."""
+"""Initial configs to compile: family, problem, changed tunables and architecture."""
 
 
 def test_table_of_compiled_configs_contains_every_initial_config_of_the_builtin_families() -> None:

@@ -33,9 +33,9 @@ from tests.tiers import one_in
 EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "0"))
 """Examples of each operation for each role; 0: a few for the owner, who may do everything, and one for others."""
 EXTENTS = {"some": (2, 3), "all": (4, 1)}
-"""Examples of the owner for each operation, and how many operations there are for one that another role asks."""
+"""Number of examples that the owner sends per operation, and divisor of the operations that other roles request."""
 NUMBERED = ("search_id", "trial_id", "champion_id", "attempt_id")
-"""Id of the first object; half of the owner's requests use it because it exists."""
+"""Path parameters that are ids. In half of the owner's requests they are 1, the id of an existing object."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 schemathesis.serializer.alias("application/zip", "application/octet-stream")

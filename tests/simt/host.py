@@ -38,7 +38,7 @@ STAND_INS = {
     "wmma.cuh": HERE / "wmma.cuh",
 }
 PLAIN = f'#include "{HERE / "ptx.cuh"}"\n#include "{HERE / "cuda.cuh"}"\n'
-"""Precedes a source that includes no replacement itself."""
+"""Lines that precede a source that does not include the replacements of CUDA's headers itself."""
 
 ENTRY = """
 extern "C" const char* NAME(

@@ -1,4 +1,4 @@
-"""Rounds of a process end once its ratio is precise enough; in a first process also once a slower result is sure."""
+"""Rounds of a process end once its ratio is precise enough; in a first process also once it is certain to be slower."""
 
 from dataclasses import replace
 

@@ -106,7 +106,7 @@ def test_report_states_no_finding_from_a_single_pair() -> None:
 
 
 def test_report_counts_equal_binaries_once_and_takes_the_direct_ratio_at_the_best_config() -> None:
-    """FAST=false gives one binary for every BLOCK, which FAST=true ignores as well; at BLOCK=9 both are the same."""
+    """The binary depends on FAST but not on BLOCK. With BLOCK=9, both values of FAST give the same binary."""
     binaries = {(block, fast): f"{fast}" for block in range(3) for fast in (True, False)}
     binaries |= {(9, True): "same", (9, False): "same"}
     found = [

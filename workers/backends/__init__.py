@@ -105,8 +105,8 @@ class Pace(Protocol):
         """Pause the batch after the running call, call `change`, and end the batch after one more call.
 
         Returns:
-            The number of calls that had ended before the change. If the batch made more calls, its last call began
-            after the change.
+            The number of calls that had ended before the change. If the batch made more calls than this, its last
+            call began after the change.
         """
         ...
 
@@ -182,7 +182,7 @@ class Buffers(Protocol):
         ...
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
-        """Overwrite elements of an input. Call `renew` afterwards. Requires `Session.places`.
+        """Overwrite elements of an input. `renew` must follow later. Only allowed if `Session.places` is True.
 
         Args:
             place: index or slice of the elements in memory order.
@@ -352,7 +352,7 @@ class Session(Protocol):
         ...
 
     def callable_timer(self, calls: Sequence[Callable[[], object]]) -> Timer:
-        """Return a timer of a baseline, which calls functions without arguments (one per buffer set) in rotation."""
+        """Return a timer that calls functions of a baseline in rotation. Each function has its own inputs."""
         ...
 
     def anchor(self) -> Timer:

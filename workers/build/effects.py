@@ -102,7 +102,7 @@ def _neighbours_of(space: Space, config: Config, name: str) -> list[Config]:
 
 
 def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
-    """Yield pairs of configs that differ only in the tunable `name`, with different values of the other tunables."""
+    """Yield pairs of configs. Within a pair, only the tunable `name` differs. Other tunables differ between pairs."""
     changed = [
         [each for each in space.neighbours(default, "hamming") if each[other] != default[other]]
         for other in space.names

@@ -16,7 +16,7 @@ from tests.postgresql import Server
 STORED = (10**3, 10**6)
 WARM_UP, ROUNDS = 30, 300
 SEARCHES = 100
-"""Family of the stored trials."""
+"""Number of finished searches to which the stored trials belong."""
 
 _SEARCHES = """
 INSERT INTO searches (family_digest, problem, problem_key, device, objective, strategy, seed, budget, policy,

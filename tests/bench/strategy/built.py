@@ -51,7 +51,7 @@ class Gain:
 
     Attributes:
         ratio: the ratio of the two times. Below 1, build resources help.
-        error: standard error of the ratio's logarithm over the windows; None for a single window.
+        error: standard error of the ratio's logarithm over the positions in the log; None for a single position.
     """
 
     ratio: float
@@ -82,7 +82,7 @@ def load(path: Path) -> Log:
 
 
 def gain(log: Log) -> Gain:
-    """Return the ratio over all windows of the log."""
+    """Return the mean ratio over the positions in the log up to which the surrogate learns."""
     whole = np.concatenate([log.points, log.figures], axis=1)
     names = np.append(log.names, np.zeros(log.figures.shape[1], dtype=np.bool_))
     known = range(FIRST, len(log.times_us) - NEXT + 1, STRIDE)

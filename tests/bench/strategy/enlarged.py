@@ -33,7 +33,7 @@ from tests.bench.strategy.ground import Floats, Ground, load
 from tests.bench.strategy.tables import table
 
 SPACES = ("sdpa-64", "sdpa-192", "gemm")
-"""Recording used for development. Figures of the other recordings are independent of it."""
+"""Default recordings. The first one was used for development, so its figures are not independent."""
 
 AHEAD = 3
 """Number of trials that are proposed while a trial is measured, because builds run in advance."""

@@ -28,8 +28,8 @@ SHARES = {
 """Fraction of the seeds for contestants with slow proposals. Their runs take a second to a minute."""
 
 BRIEF = {"Optuna GP", smac_forest.NAME}
-"""Fraction of the seeds for contestants that take a minute or two for the evaluations, and much longer for the time
-axis.
+"""Contestants whose runs end after the scored evaluations, which take a minute or two. A run until the end of the time
+axis would take much longer.
 """
 
 

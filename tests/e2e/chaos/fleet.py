@@ -31,7 +31,7 @@ SHORT = {"quick_samples": 5, "confirm_samples": 10, "challenge_every": 200}
 PATIENCE_S = 600.0
 RECORDING = Path(__file__).resolve().parents[2] / "data" / "spaces" / "convolution-RTX_3090.json.gz"
 KINDS = ("cpu", "replay")
-"""Real workers, one of each kind: the first has runners, the second answers fast and is hit often."""
+"""Device kinds of the real workers. The first has runners; the second answers fast, so faults often hit its reports."""
 
 
 class Fleet:

@@ -12,7 +12,7 @@ SIDEWAYS = """
   .filter((each) => each.scrollWidth > each.clientWidth + 1)
   .map((each) => each.getAttribute("aria-label") ?? each.id)
 """
-"""Tables, except of code, that are wider than the window."""
+"""Script that returns the names of the tables, except of code, that are wider than the window."""
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -219,7 +219,7 @@ def _flops_per_s(library: ctypes.CDLL, dtype: str) -> float:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Return the duration of the fastest of many calls in seconds. Even on a busy machine, one call is undisturbed."""
+    """Return the duration of the fastest of many calls in seconds. On a busy machine, few calls are undisturbed."""
     call()
     seconds: list[float] = []
     while len(seconds) < _LEAST_BURSTS or (len(seconds) < _BURSTS and sum(seconds) < _BURSTS_S):

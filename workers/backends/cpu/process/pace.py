@@ -59,8 +59,8 @@ class SharedPace:
             running: function that returns False once the batch has ended. Then `change` is not called.
 
         Returns:
-            The number of calls that had ended before the change. If the batch made more calls, its last call began
-            after the change.
+            The number of calls that had ended before the change. If the batch made more calls than this, its last
+            call began after the change.
         """
         words, looks = self._words, 0
         words[_ORDER] = _HOLD
