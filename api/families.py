@@ -63,8 +63,9 @@ class Catalogue:
 
 
 def goal_of(search: SearchRow) -> Goal | None:
-    """Return the metric that a search optimises, or None if the search minimises the time. The row need not be in the
-    database yet.
+    """Return the metric that a search optimises, or None if the search minimises the time.
+
+    `search` need not be in the database yet.
 
     Raises:
         InvalidInput: the metric is not a valid expression.
@@ -74,8 +75,9 @@ def goal_of(search: SearchRow) -> Goal | None:
 
 
 def second_goal_of(search: SearchRow) -> Goal | None:
-    """Return the second objective of a search, or None if the search has one objective. The row need not be in the
-    database yet.
+    """Return the second objective of a search, or None if the search has one objective.
+
+    `search` need not be in the database yet.
 
     Raises:
         InvalidInput: the second objective is not a valid expression, or equals the first objective.

@@ -271,7 +271,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return all methods of the requested path.
+    """Return all HTTP methods that the requested path supports.
 
     Each method of a path has a route of its own, and Starlette would return only the methods of one route.
     """

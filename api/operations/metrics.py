@@ -30,7 +30,7 @@ SEEN = timedelta(minutes=3)
 
 
 class Metrics:
-    """Metrics in a registry of their own, so that several applications in one process do not conflict."""
+    """Metrics of one application. They have a separate registry, so that several applications can share a process."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.registry = CollectorRegistry()

@@ -62,7 +62,7 @@ class ActiveSearch:
         has_queued: True if a queued job may exist. If False, the database need not be asked for queued jobs.
         revision: revision of the search's row at the last update of this object.
         confirming: True if a confirmation was queued or leased at the last check.
-        unbeaten: numbers of the best trials that were too slow to challenge the champion at the last check.
+        unbeaten: numbers of the best trials at the last check, if all of them were too slow to challenge the champion.
         challenge_from_s: running time of the search in seconds at which the budget permits the next confirmation. 0 if
             unknown.
     """

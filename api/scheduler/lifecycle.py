@@ -263,7 +263,10 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    """Return the numbers of the best trials, one more than may challenge, because the incumbent may be among them."""
+    """Return the numbers of the best trials.
+
+    There is one trial more than may challenge, because the incumbent may be among them.
+    """
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 

@@ -79,7 +79,7 @@ def _gains(session: Session, view: SearchView, default: Config | None) -> tuple[
 def _is_default(row: TrialRow, default: Config | None) -> bool:
     """Return True if a trial has the default config.
 
-    If the search does not store its default config (`default` is None), the origin of the trial decides.
+    If the search does not store its default config (`default` is None), the trial with the origin ``default`` counts.
     """
     return row.proposal.origin == "default" if default is None else row.proposal.config == default
 

@@ -214,7 +214,7 @@ class Database:
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
-        """Record whether the database accepts writes. Errors of the caller do not count."""
+        """Context manager that records whether the database accepts writes. Errors of the caller do not count."""
         try:
             yield
         except StoreUnavailable as error:
@@ -224,7 +224,10 @@ class Database:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Record a commit. A failed commit is recorded too if the server may have committed and its reply was lost."""
+        """Context manager that records a commit.
+
+        A failed commit is recorded too if the server may have committed and its reply was lost.
+        """
         commits = _commits.get()
         try:
             yield
@@ -275,7 +278,7 @@ def _closed(connection: Any, _entry: object) -> None:
 
 @contextmanager
 def _explained(store: Store) -> Iterator[None]:
-    """Translate database errors that a user can act on. Other errors pass unchanged."""
+    """Context manager that translates database errors that a user can act on. Other errors pass unchanged."""
     try:
         yield
     except SQLAlchemyError as error:

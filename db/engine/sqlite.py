@@ -154,10 +154,10 @@ class SQLite:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Keep the write-ahead log of a truncated file while the last connection closes.
+        """Context manager that keeps the write-ahead log of a truncated file while the last connection closes.
 
         SQLite would write the log into the file, so that the loss could no longer be detected. SQLite does not do this
-        if the file was moved. A truncated file is therefore renamed in the block, and gets its name back at the end.
+        if the file was moved. A truncated file is therefore renamed, and gets its name back at the end.
         """
         cut = (self._lost_file() or "").startswith("its file was cut")
         aside = self._real.with_name(f"{self._real.name}.cut")
@@ -175,7 +175,7 @@ class SQLite:
 
     @contextmanager
     def rebuilding(self, connection: Connection) -> Iterator[None]:
-        """Disable foreign keys while migrations rebuild tables.
+        """Context manager that disables foreign keys while migrations rebuild tables.
 
         If foreign keys were enforced, dropping a table would fail, or delete the rows that refer to the table.
         """

@@ -44,8 +44,9 @@ class StoredResponses:
         self._database = database
 
     def begin(self, key: str, fingerprint: str, now: datetime) -> Known | None:
-        """Record a request. Return None if its key is new. The caller must then execute the request. If the key is
-        known, return the earlier request.
+        """Record a request. Return None if its key is new; the caller must then execute the request.
+
+        If the key is known, return the earlier request.
 
         Expired keys count as known until `drop_old_answers` removes them. That does not happen while the system clock
         is unreliable.

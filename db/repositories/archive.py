@@ -325,7 +325,7 @@ class Archive:
         raise NotFound(f"search {search_ids[0]} has no result for a binary {binary_digest}")
 
     def counts(self, search_ids: Collection[int]) -> dict[int, dict[str | None, int]]:
-        """Count the trials of each search by outcome. The key None counts pending trials."""
+        """Return the number of trials by outcome, for each search by id. The key None contains the pending trials."""
         query = (
             select(TrialRow.search_id, TrialRow.outcome_kind, func.count())
             .where(TrialRow.search_id.in_(search_ids))

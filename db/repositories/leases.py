@@ -219,7 +219,7 @@ class Leases:
         ]
 
     def known(self, attempt_ids: Collection[int]) -> dict[int, "Known"]:
-        """Return by attempt id the data that is needed to accept reports. Unknown ids are left out."""
+        """Return the data that is needed to accept reports, by attempt id. Unknown ids are left out."""
         rows = self.session.execute(_KNOWN, {"attempts": _possible(attempt_ids)})
         return {row.id: Known(token=row.token, state=row.state, search_id=row.search_id) for row in rows}
 

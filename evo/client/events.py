@@ -45,7 +45,7 @@ class Events(Calls):
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Split text into lines at the service's line breaks. Other Unicode line breaks may occur within a line."""
+    """Yield the lines of a text, split at the service's line breaks. A line may contain other Unicode line breaks."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

@@ -183,7 +183,7 @@ class Challengers:
             self.confirmed(challenge.number, challenge.time_us)
 
     def confirmed(self, number: int, time_us: float) -> None:
-        """Record the time of a trial that a confirmation measured over many rounds in a fresh process.
+        """Record the confirmed time of a trial, measured over many rounds in a fresh process.
 
         If the confirmed time exceeds the quick time by more than the minimum gain, it replaces the quick times of all
         trials with this binary. Without this correction, times that are short by chance would mislead the strategy,

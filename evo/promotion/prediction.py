@@ -112,7 +112,7 @@ def times_as_fast(one: Timing, other: Timing) -> float:
 
 
 def fastest_baseline(report: ConfirmReport) -> str | None:
-    """Return the name of the fastest baseline, i.e. the one with the smallest speed-up; None if there is none."""
+    """Return the name of the fastest baseline, over which the challenger's speed-up is smallest; None without one."""
     challenger = report.challenger
     if challenger is None:
         return None

@@ -73,7 +73,7 @@ def figure(value: float) -> str:
 
 
 def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
-    """Return why a value is refused and what is accepted; None for other errors.
+    """Return why a value is refused and what is accepted; None for an error of another kind.
 
     Args:
         error: a Pydantic error.

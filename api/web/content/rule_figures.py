@@ -181,7 +181,7 @@ def threshold_text(rule: Rule) -> str:
 
 
 def _relation(rule: Rule) -> str:
-    """Return the condition of a rule that requires a range: ``≤`` or ``≥``, followed by the rule's threshold.
+    """Return the sign to show before the threshold of a rule that requires a range, ``≤`` or ``≥``.
 
     The threshold is the end of the range that is nearer to the figure. A figure inside the range passes.
     """

@@ -150,7 +150,7 @@ def drawing(timings: Mapping[str, Timing], width: float = HALF, first: int = 0) 
 
 
 def _range(series: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]]) -> tuple[float, float]:
-    """Return the range of the drawing: all samples except the far outliers of each series."""
+    """Return the lowest and the highest value of the drawing, which omits the far outliers of each series."""
     lows, highs = [], []
     for samples in series:
         low, high = np.percentile(samples, (25, 75))

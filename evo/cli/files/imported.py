@@ -41,7 +41,7 @@ class Headers:
 
 
 def headers_of(file: Path, text: str) -> Headers:
-    """Find the headers that a source includes by a relative path, directly or through other headers.
+    """Return the headers that a source includes by a relative path, directly or through other headers.
 
     In the family, the headers have the same paths relative to the source, so no `#include` has to change.
     """

@@ -63,7 +63,7 @@ def choose(devices: list[Device], wanted: str, family: Family) -> Device:
     """Return the first device that matches the request and on which the family runs.
 
     Args:
-        wanted: ``auto``, a device kind, or a device model or its beginning.
+        wanted: ``auto``, a device kind, or the beginning of a device model.
 
     Raises:
         NotFound: no device fits.

@@ -88,7 +88,7 @@ class Local:
             url = self.tend()
 
     def _has_worker(self, url: str, begun: float) -> bool:
-        """Return True if a worker is connected. The worker of this process must have sent a message since `begun`."""
+        """Return True if a worker is connected. If this process started a worker, only messages since `begun` count."""
         within_s = time.monotonic() - begun if self._worker else CONNECTED_S
         return worker_connected(url, token=self._key, within_s=within_s)
 
@@ -209,7 +209,7 @@ class Local:
 
 
 def _in_confirmation(client: Client) -> list[str]:
-    """Return the searches for which a worker is running a confirmation or ablation."""
+    """Return a text, ``search ID (FAMILY)``, for each search whose confirmation or ablation a worker is running."""
     states: tuple[State, ...] = ("running", "paused", "stopping", "ablating")
     views = [view for state in states for view in client.searches(state=state, limit=200).items]
     return [f"search {view.id} ({view.family})" for view in views if view.proving and view.proving.since]

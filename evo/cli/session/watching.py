@@ -49,7 +49,10 @@ class _Contiguous:
 
 @contextmanager
 def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
-    """Record calls of PyTorch's functions, and of modules that do not use them (RMSNorm, SwiGLU), in this thread."""
+    """Context manager that records calls of PyTorch's functions in this thread.
+
+    Calls of modules that do not use these functions (RMSNorm, SwiGLU) are recorded, too.
+    """
     functional, own = torch.nn.functional, getattr(torch.nn, "RMSNorm", None)
     names: Mapping[Any, str] = {getattr(functional, name): name for name in FUNCTIONS if hasattr(functional, name)}
 

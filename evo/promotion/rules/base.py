@@ -55,8 +55,8 @@ class Known:
     """Facts about challenger and incumbent that the confirmation's report does not contain.
 
     Attributes:
-        rolled_back: text that names the rolled-back champion with the challenger's kernel, and the reason; None if
-            there is none.
+        rolled_back: text about a rolled-back champion with the same kernel as the challenger, and the reason; None if
+            there is no such champion.
         before: timing of the incumbent in its own confirmation; None if unknown or if there is no incumbent.
         quick: measurements of the search before the confirmation; None if unknown.
         costs: converts times of challenger and incumbent to costs; None if the search has no metric.

@@ -37,7 +37,7 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 
 
 def negative_blocks(material: Material) -> Iterator[Block]:
-    """Yield the values that brought no gain over the winner's values, with their measured ratios."""
+    """Yield the values that brought no gain over the best config's values, with their measured ratios."""
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:

@@ -27,7 +27,7 @@ Binary: TypeAlias = str | int
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A value of a tunable compared with the winner's value, in pairs of trials that are otherwise equal.
+    """A value of a tunable compared with its value in the best config (winner), in pairs of otherwise equal trials.
 
     Attributes:
         pairs: number of different pairs of binaries with a measured time ratio.

@@ -56,7 +56,7 @@ def subject_blocks(material: Material) -> Iterator[Block]:
 
 
 def _winner(material: Material) -> str:
-    """Return the winner's config as text. For estimates, add how many more configs have the same estimate."""
+    """Return the best config as text. For estimates, add how many more configs have the same estimate."""
     best = material.search.best
     if material.winner is None or best is None:
         return "none" if material.winner is None else spaced_text(material.winner)

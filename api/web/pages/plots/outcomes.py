@@ -17,7 +17,7 @@ PATTERNS = ("", "/", "x", "\\", "-", ".", "+", "|")
 
 
 def outcomes_over_time(landscape: Landscape, search: SearchView) -> Plot:
-    """Plot stacked bars of the number of trials by outcome, including pending trials, in each part of the search."""
+    """Plot the number of trials by outcome, including pending trials, as one stacked bar per part of the search."""
     if not search.asked:
         return nothing("No trial has begun yet.")
     parts = min(PARTS, search.asked)

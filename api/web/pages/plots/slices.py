@@ -1,4 +1,4 @@
-"""Slice and contour plots, which show what values of one or two tunables are fast."""
+"""Slice and contour plots, which show which values of one or two tunables are fast."""
 
 from collections.abc import Sequence
 from statistics import median

@@ -85,7 +85,7 @@ def choose_family(request: Request, service: ServiceDep, typed: Annotated[dict[s
 
 
 def _fields(chosen: Candidate | None, typed: dict[str, str]) -> set[str]:
-    """Return the names of the form fields. Without a family, the entered problem fields are accepted."""
+    """Return the names of the form fields. If no family is chosen, all problem fields in `typed` are included."""
     problem = typed if chosen is None else [PROBLEM + each.name for each in chosen.family.fields]
     return {"family", *ENTRIES, *(name for name in problem if name.startswith(PROBLEM))}
 

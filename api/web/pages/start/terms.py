@@ -72,7 +72,7 @@ def read(chosen: Candidate, typed: Mapping[str, str]) -> Terms:
 
 
 def judged(service: Service, chosen: Candidate, typed: Mapping[str, str]) -> Terms:
-    """Parse and check the input, and return all faults at once.
+    """Parse and check the input. Return the parsed values, and all faults at once.
 
     To find further faults, fields with a fault get their defaults, and the remaining fields are checked again.
     """
