@@ -87,7 +87,8 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
 def _used_up(transaction: SearchTransaction, reason: StopReason, now: datetime) -> None:
     """Stop a search whose budget is used up, for `reason`.
 
-    If the search tunes a variant, it waits until all its trials have ended, and may then get a larger budget instead.
+    A search that tunes a variant, and has used up its number of trials, waits until all of them have ended. It may then
+    get a larger budget instead.
     """
     active = transaction.active
     variant = Variants(transaction.session).tuned_by(active.id) if reason == "trials" else None

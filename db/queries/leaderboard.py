@@ -169,8 +169,8 @@ class Leaderboard:
     def _nearby(self, selection: Selection, *, offset: int, limit: int) -> list[int]:
         """Return the ids of a page if its trials all have the tunable value that sorts first.
 
-        If the result has fewer than `limit` ids, it is not the whole page. It is empty if trials are not sorted by a
-        tunable.
+        If the result has fewer than `limit` ids, it is not the whole page. It is empty if several searches are listed,
+        or if the value that sorts first is unknown (`Order.foremost`).
 
         Usually the first `NEARBY` trials contain enough trials with this value, so the configs of the remaining trials
         need not be read.
