@@ -1,4 +1,4 @@
-"""An agent's session over standard input and output, by the official client of the Model Context Protocol."""
+"""An agent's session over standard input and output, with the official client of the Model Context Protocol."""
 
 import asyncio
 import importlib.util
@@ -42,7 +42,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 async def session(line: CommandLine, then: Callable[[Any, Call], Awaitable[None]]) -> str:
-    """Start `kernel-evo mcp`, let a client speak to it, and return what the server wrote to standard error."""
+    """Start `kernel-evo mcp`, run `then` with a client, and return what the server wrote to standard error."""
     from mcp import StdioServerParameters, stdio_client
     from mcp.client import Client
 

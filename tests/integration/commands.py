@@ -134,11 +134,11 @@ class CommandLine:
         return ended
 
     def run_apart(self, *arguments: str) -> Ended:
-        """Run a command to its end in a process of its own, if it changes the process or leaves children."""
+        """Run a command to its end in a separate process, because it changes its process or leaves child processes."""
         return self.start(*arguments).wait()
 
     def start(self, *arguments: str) -> Running:
-        """Start a command in a process of its own. The caller must end it."""
+        """Start a command in a separate process. The caller must end it."""
         return Running(arguments, folder=self.home, environment=self._own)
 
     @property

@@ -24,7 +24,7 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 @pytest.fixture
 def run(rest: Local, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run one command, check its exit code and return its output."""
+    """Return a function that runs one command, checks its exit code and returns its output."""
     url = str(rest.http.base_url).removesuffix("/api/v1/")
 
     def run(*arguments: str, code: int = Exit.DONE) -> str:

@@ -15,7 +15,7 @@ from tests.integration.serving import announced, process_of
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """Run a command in this process."""
+    """Return a function that runs a command in this process."""
     monkeypatch.delenv("KERNEL_EVO_URL", raising=False)
     monkeypatch.delenv("KERNEL_EVO_TOKEN", raising=False)
 

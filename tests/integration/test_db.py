@@ -173,7 +173,7 @@ def migrate(path: Path, revision: str) -> None:
 
 @contextmanager
 def played(path: Path) -> Iterator[tuple[int, int]]:
-    """A file with a search, and its number of trials."""
+    """Write a file with one search. Yield the id of the search and its number of trials."""
     stage = Stage(Location.of(path))
     search = stage.submit(budget={"trials": 4})
     list(stage.play())

@@ -105,7 +105,7 @@ def test_report_lists_values_without_gain_with_the_measured_ratios(rest: httpx.C
 
 
 def test_report_lists_every_ablated_change_with_its_interval(rest: httpx.Client) -> None:
-    """Stored in its own table, with the samples."""
+    """The changes are stored in a separate table, with their samples."""
     (block, *others) = rest.get("/ablation").json()
     assert block["change"]["config"] == {"BLOCK": 4, "UNROLL": 2}
     assert len(block["ablated"]["changed"]["samples_us"]) == 10

@@ -301,7 +301,7 @@ class Runners:
         return None
 
     def _started(self, threads: int) -> Child:
-        """Return the standby runner, if it has this number of threads, or else start a runner."""
+        """Return the standby runner if it has this number of threads. Otherwise return a new runner."""
         with self._starting:
             spare, self._spare = self._spare, None
         if spare is not None and threads != SPARE_THREADS:

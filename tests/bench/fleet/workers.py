@@ -1,4 +1,4 @@
-"""Simulated workers, which claim jobs in batches and report them at once. The reported time depends on the config."""
+"""Simulated workers, which claim jobs in batches and report them immediately, with a time computed from the config."""
 
 import asyncio
 import time

@@ -97,7 +97,7 @@ class Faults:
         return True
 
     def delay_connections(self) -> bool:
-        """Delay connections up to beyond a lease, so that even heartbeats come too late."""
+        """Delay connections by up to 1.5 times the duration of a lease, so that heartbeats may come too late."""
         self.fleet.network.hold(self.rng.uniform(0.2, 1.5 * LEASE_S))
         return True
 

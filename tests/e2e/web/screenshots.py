@@ -23,7 +23,7 @@ BUDGET = {"trials": 60, "minutes": 2.0}
 
 
 def paths(made: Site, search: int) -> dict[str, str]:
-    """Return picture name → path of the page."""
+    """Return the paths of the pages, by name of the picture."""
     champion = made.client.champions().items[0].id
     trial, other = (each.number for each in made.client.trials(search, sort="rank", limit=2).items)
     return {

@@ -65,7 +65,7 @@ _CHECKED_BATCHES, _IDLE_CALLS = 9, 1000
 class KernelProcess:
     """A process that runs one function of one library.
 
-    The constructor does not wait until the process is ready, so several processes can start at once. `load` waits.
+    The constructor does not wait until the process is ready, so several processes can start concurrently. `load` waits.
 
     Args:
         program: path of the compiled `kernel_process.c`.

@@ -1,4 +1,4 @@
-"""A device kind that a package of its own adds: a language of one statement per element, run on the CPU."""
+"""A device kind that an installed package adds. Its language has one statement per element, and runs on the CPU."""
 
 from evo.device import Kind
 
