@@ -147,7 +147,7 @@ def words_of(files: Mapping[str, str], implementation: Implementation) -> frozen
 
 
 def all_read(files: Mapping[str, str], implementation: Implementation) -> bool:
-    """Return True if no name can come from headers outside the family or from pasted tokens."""
+    """Return True if no name can come from a header outside the family, or be formed with ``##``."""
     outside = any(flag.startswith(("-I", "-include", "-iquote", "-isystem", "--")) for flag in implementation.flags)
     return not outside and not any("##" in line.text for line in lines_of(files, implementation))
 

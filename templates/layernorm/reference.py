@@ -97,7 +97,7 @@ def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callab
 
 
 def cuda_baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
-    """Return GPU baselines: PyTorch's layer norm, eager and compiled, and ``naive`` in CuPy, except for bfloat16."""
+    """Return GPU baselines: PyTorch's layer norm, eager and compiled, and (not for bfloat16) ``naive`` in CuPy."""
 
     def naive(inputs: Arrays) -> Callable[[], object]:
         import cupy

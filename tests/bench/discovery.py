@@ -1,8 +1,8 @@
 """Searches from the default config, and compares the results with the best known configs: ``make bench-discovery``.
 
 Each search has a new database and an empty cache. Its best config is then timed in one process, interleaved with the
-best known configs of the problem: the stored champion, the family's starts and the fastest config of a recording. Each
-run of a problem with a seed has a separate process. With several GPUs, each GPU has one run at a time.
+best known configs of the problem: the stored champion, the initial configs of the family and the fastest recorded
+config. Each run of a problem with a seed has a separate process. With several GPUs, each GPU has one run at a time.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Measures the cost of live events: ``python -m tests.bench.events`` prints the service's CPU share and the delay.
 
-Trials end at a steady rate while clients read the search's event stream. Only writing to sockets is not included. The
-CPU share is that of the whole process. The cost of storing the trials is measured first, without clients, and printed,
-too.
+Trials end at a steady rate while clients read the search's event stream. Everything is measured except writing to
+sockets. The CPU share is that of the whole process. The cost of storing the trials is measured first, without clients,
+and printed, too.
 """
 
 import asyncio

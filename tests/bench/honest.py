@@ -270,7 +270,7 @@ def table(findings: Iterable[Finding], families: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate the configs without a finding, and print the table. Return status 1 if there are false refusals."""
+    """Evaluate the configs without stored outcome, and print the table. Return status 1 if there are false refusals."""
     asked = _parser().parse_args(arguments)
     families, began_s = asked.families or list(_problems(asked.device)), time.monotonic()
     with scratch() as folder:

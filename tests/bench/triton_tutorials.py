@@ -315,7 +315,7 @@ def call(problem, tensors, names):
 
 
 def family_of(tutorial: Tutorial, files: Path, folder: Path) -> Path:
-    """Import a tutorial, add the values of the person, and return the family's folder."""
+    """Import a tutorial, add the values that a person would add, and return the family's folder."""
     place, _ = write_imported(files / tutorial.file, folder, entry=tutorial.entry, reference=None)
     document = tomllib.loads((place / "family.toml").read_text(encoding="utf-8"))
     for name, default in tutorial.fields.items():

@@ -30,5 +30,5 @@ def test_program_that_uses_the_gpu_is_listed_only_while_running(gpu: Device) -> 
 
 
 def is_named(text: str, pid: int) -> bool:
-    """Return True if the list contains the program. The list may also contain processes of other tests."""
+    """Return True if a list of programs contains this process. It may also contain processes of other tests."""
     return text.split()[:2] == ["process", str(pid)]

@@ -386,7 +386,7 @@ def test_request_body_limit_applies_with_and_without_content_length(callers: Cal
 def test_oversized_request_body_is_read_up_to_four_times_the_limit(
     headers: dict[str, str], parts: list[int], read: int
 ) -> None:
-    """A refused body is read and dropped up to four times the limit."""
+    """The service reads and discards a refused body, at most four times the limit."""
     sending, told = list(parts), []
 
     async def receive() -> dict[str, Any]:

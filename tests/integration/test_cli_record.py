@@ -1,4 +1,4 @@
-"""Recording a space with service and worker: files hold what was measured, and can be searched."""
+"""Recording a space with service and worker: files contain the measured results, and can be searched."""
 
 import gzip
 import json

@@ -26,7 +26,7 @@ from workers.system import machine
 
 @pytest.fixture(autouse=True)
 def _affinity_restored() -> Iterator[None]:
-    """Restore the affinity, because tests that open the CPU pin the process, which other tests use, too."""
+    """Restore the allowed cores of the process, because tests that open the CPU change them."""
     before = machine.cores()
     yield
     if hasattr(os, "sched_setaffinity"):

@@ -78,7 +78,7 @@ def _copy(file: Path, location: Location) -> None:
 
 
 def _value(kind: Any, stored: Any) -> Any:
-    """Return the value of a SQLite file as a column of another engine takes it."""
+    """Return a value of a SQLite file, converted for a column of another engine."""
     if stored is None:
         return None
     if isinstance(kind, JSON):

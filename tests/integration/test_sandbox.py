@@ -100,7 +100,7 @@ def test_untrusted_source_cannot_read_files_of_the_machine(
 
 @pytest.mark.parametrize("name", ["include", "incbin of adjacent texts", "incbin of an assembler macro"])
 def test_trusted_source_can_read_files_of_the_machine(name: str, compiler: CCompiler, root: Path) -> None:
-    """This shows that the sources above are refused only because of the sandbox."""
+    """The sources of the other tests are therefore refused only because of the sandbox."""
     text = filled({**READING, **ASSEMBLED}[name], root)
     made = compiler.compile(unit(text + '#include "own.h"\n' + KERNEL, root, untrusted=False), timeout_s=60)
     assert SECRET in (made.log if isinstance(made, CompileFailed) else made.binary.decode(errors="replace"))

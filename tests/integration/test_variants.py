@@ -39,7 +39,7 @@ LOG = "/home/ana/scratch/variant/fast.c:3:5: error: 'b' undeclared\n  3 | b;\n  
 
 
 class Lab:
-    """A stage with a family whose files exist, so that variants can be composed."""
+    """A `Stage` with a family whose files exist, so that variants can be composed."""
 
     def __init__(self, stage: Stage, folder: Path) -> None:
         self.stage, self.submitted = stage, 0

@@ -1,4 +1,4 @@
-"""The bench of starts splits the time to the first candidate by stage."""
+"""The benchmark of starts splits the time to the first candidate by stage."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Contradicted samples are repeated with more calls, which distinguishes expensive requests from a wrong clock."""
+"""Samples with impossible times are repeated with more calls, to distinguish slow requests from a wrong clock."""
 
 from typing import Any, cast
 

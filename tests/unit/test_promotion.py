@@ -222,7 +222,7 @@ def test_effect_below_the_minimum_of_the_policy_fails_the_effect_rule() -> None:
 
 
 def test_disagreement_of_means_and_medians_is_reported() -> None:
-    """Of ten rounds, six are slightly slower and four much faster. The stated gain is the median's."""
+    """Of ten rounds, six are slightly slower and four much faster. The stated gain is that of the medians."""
     incumbent = Timing(samples_us=(100.0,) * 100)
     challenger = Timing(samples_us=(*(101.0,) * 6, *(80.0,) * 4) * 10)
     result = verdict(ConfirmReport(challenger=challenger, challenger_again=challenger, incumbent=incumbent))

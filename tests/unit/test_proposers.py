@@ -1,4 +1,4 @@
-"""Proposers: kinds, and the folder proposer on a service that answers from memory."""
+"""Kinds of proposers, and the folder proposer with a fake service in memory."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -467,7 +467,7 @@ FACTOR += "def reference(problem, inputs):\n    %s\n    return {'y': float(facto
 
 @pytest.fixture
 def unloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder of the module path, whose modules are gone afterwards, as in a new process."""
+    """A folder in `sys.path` for modules that `factor_of` imports again each time, as a new process does."""
     folder = tmp_path / "installed"
     folder.mkdir()
     (tmp_path / "family").mkdir()

@@ -92,7 +92,7 @@ def _confirmed(speedups: list[float]) -> bool:
 
 
 def test_promoted_gains_are_corrected_for_selection() -> None:
-    """On average the corrected gain of a true 2 % is closer to it than the measured gain."""
+    """If the true gain is 2 %, the corrected gain is on average closer to it than the measured gain."""
     rng = np.random.default_rng(2)
     truth = -math.log(0.98)
     errors: list[tuple[float, float]] = []

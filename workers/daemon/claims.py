@@ -185,7 +185,7 @@ class Claims:
         return assigned
 
     def _incumbent(self, lease: Lease) -> Copy | None:
-        """Return the family of a confirmation's incumbent if it is a different variant, else None."""
+        """Return the family of a confirmation's incumbent if its variant differs from the challenger's, else None."""
         family = lease.job.incumbent_family if isinstance(lease.job, Confirm) else None
         return None if family is None else self._context.families.get(family)
 

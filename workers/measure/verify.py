@@ -282,7 +282,10 @@ def _describe(case: CaseError, far: Distance) -> str:
 
 
 def _located(values: NDArray[Any], reference: NDArray[Any]) -> str:
-    """Return a text with the position and values of the largest error. Empty for encoded numbers, NaN and infinity."""
+    """Return a text with the position of the largest error, the value there, and its expected value.
+
+    The text is empty for encoded numbers (such as FP8), NaN and infinity.
+    """
     if values.dtype.kind != "f" and reference.dtype.kind == "f":
         return ""
     with np.errstate(all="ignore"):

@@ -25,7 +25,7 @@ class Standing:
     Attributes:
         p100, p200: mean scores over the spaces after 100 and 200 evaluations.
         p200_by_space: score after 200 evaluations for each space.
-        trials_by_space: mean number of evaluations until the optimum for each space. A longer run counts as 200.
+        trials_by_space: mean number of evaluations until the optimum is found, at most 200, for each space.
         ratios: median over all runs of the best time divided by the optimum, after 50, 100 and 200 evaluations.
         mean_ratio: mean over all runs of this ratio after 200 evaluations.
         harsh_ratio: mean over the spaces of the median of this ratio after 200 evaluations.

@@ -64,7 +64,7 @@ def champions(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
 
 
 def misleading(ground: Ground, grounds: Sequence[Ground]) -> Sequence[Config]:
-    """Return the local optimum within `DECEPTIVE` times the optimum that differs most from the best config."""
+    """Return the local optimum that differs most from the best config. Its relative time is within `DECEPTIVE`."""
     best = ground.space.encode(ground.entries[int(ground.times_us.argmin())].config)
     ratios = ground.times_us / ground.optimum_us
     near = np.flatnonzero((ratios >= DECEPTIVE[0]) & (ratios <= DECEPTIVE[1]))

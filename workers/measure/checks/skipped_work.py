@@ -219,7 +219,7 @@ def _disagreement(
 
 
 def _batches_of_two_lengths(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> tuple[Timing, Timing]:
-    """Time batches with fewer calls than in the timed rounds, and interleaved batches with as many calls."""
+    """Time batches with fewer calls than in the timed rounds, interleaved with batches of equally many calls."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
     lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}

@@ -47,8 +47,8 @@ def blocks_per_sm(registers: int, shared_memory_bytes: int, threads: int, limits
 def registers_of_block(registers: int, threads: int) -> int:
     """Return the number of registers that a launch needs for one block.
 
-    The number of warps is rounded up to a multiple of the four partitions. A launch that exceeds the device's limit
-    fails.
+    The number of warps is rounded up to a multiple of 4, the number of partitions. A launch fails if it exceeds the
+    device's limit.
 
     Args:
         registers: registers per thread.
