@@ -1,4 +1,4 @@
-"""Finds the inputs that a reference.py creates in its source text, without executing it."""
+"""Finds out from the source text of a reference.py which inputs it creates, without executing it."""
 
 import ast
 from collections.abc import Iterator, Sequence

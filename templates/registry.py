@@ -349,7 +349,7 @@ def _matters(path: Path) -> bool:
 def _digest(files: Mapping[str, bytes]) -> str:
     """Return the SHA-256 of the names and contents of files.
 
-    Each name and each content is hashed separately, so that no two folders give the same input.
+    Each name and each content is hashed separately, so that different folders never give equal input for the hash.
     """
     digest = hashlib.sha256()
     for name in sorted(files):

@@ -97,8 +97,8 @@ class Claims:
 
     Args:
         meter: idle clock of the slot. Time in which the service has no jobs does not count as idle time.
-        release: function that returns a lease to the service without counting a failure of the job.
-        unfit: function that returns a lease to the service because this machine cannot execute the job.
+        release: function that gives a lease back to the service without counting a failure of the job.
+        unfit: function that gives a lease back to the service because this machine cannot execute the job.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Claims:
         return self._assigned(asked.result().leases)
 
     def close(self) -> None:
-        """Request no more jobs. The worker returns leases that are granted meanwhile when it deregisters."""
+        """Request no more jobs. Leases that are granted meanwhile are given back when the worker deregisters."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _request(self, count: int, wait_s: float) -> Leases:

@@ -164,7 +164,7 @@ class Worker:
         self._away = Backoff(stopping, first_s=PAUSE_S, longest_s=LONGEST_PAUSE_S)
 
     def run(self) -> None:
-        """Register the worker, run its slots until it stops, and return the held leases to the service.
+        """Register the worker, run its slots until it stops, and give the held leases back to the service.
 
         Raises:
             EvoError: the service refuses this worker.
@@ -270,7 +270,7 @@ class Worker:
             self._away.wait()
 
     def _leave(self) -> None:
-        """Deliver remaining results and deregister, which returns held leases. If this fails, the leases expire."""
+        """Deliver remaining results and deregister, which gives back held leases. If this fails, the leases expire."""
         try:
             self._context.outbox.flush()
             self._context.client.leave(self._context.worker_id, incarnation=self._context.incarnation)

@@ -87,7 +87,7 @@ class Slot:
         self._idle = True
 
     def run(self) -> None:
-        """Execute jobs until the worker stops. Then return the held leases to the service."""
+        """Execute jobs until the worker stops. Then give the held leases back to the service."""
         stopping = self._context.stopping
         try:
             while not stopping.is_set():

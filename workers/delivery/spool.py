@@ -71,7 +71,7 @@ class Spool:
             self._path(parcel).unlink(missing_ok=True)
 
     def set_aside(self, parcel: Parcel) -> None:
-        """Keep a parcel that the service refused under a different file name, for inspection."""
+        """Keep a refused parcel for inspection, in a file with a different name."""
         self._put_aside(self._path(parcel))
 
     def _put_aside(self, path: Path) -> None:

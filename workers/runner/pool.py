@@ -80,7 +80,7 @@ class TroubleError(EvoError, RuntimeError):
 
 
 class ReferenceTroubleError(TroubleError, CannotJudge):
-    """The family's inputs() or reference() fails or exceeds the time limit, whatever the candidate."""
+    """The family's inputs() or reference() fails or exceeds the time limit, independently of the candidate."""
 
 
 def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_s: float) -> R:

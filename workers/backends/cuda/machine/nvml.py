@@ -79,7 +79,7 @@ def _strangers(nvml: Any, handle: Any) -> Iterator[str]:
 
 
 def _text(name: str | bytes) -> str:
-    """Return a string, also for bytes, which old releases of NVML's Python package return."""
+    """Return a name as a string. Old releases of NVML's Python package return names as bytes."""
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
