@@ -111,10 +111,11 @@ def _declared(package: Package, implementation: Implementation) -> frozenset[str
 
 
 def _needed(package: Package, implementation: Implementation) -> frozenset[str] | None:
-    """Return the names that a source uses; None if unused names must also become macros.
+    """Return the identifiers in a source; None if its macros must not be reduced to these.
 
-    Unused names are normally omitted, because a system header may use such a name for something else. No name is
-    omitted if family.toml itself lists the macros, or if files outside the family may use the names.
+    A tunable or problem field normally becomes a macro only if the source uses its name, because a system header may
+    use the same name for something else. The macros are not reduced if family.toml lists them, or if headers outside
+    the family may use the names.
     """
     texts = _texts(package)
     if implementation.macros is not None or not all_read(texts, implementation):

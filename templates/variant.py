@@ -41,6 +41,7 @@ DEPENDENT = ("constraints", "derived", "starts", "macros")
 
 _NAME = re.compile(VARIANT_NAME)
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*(?:\.[A-Za-z0-9_+-]+)*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
+_NAMES = "use a relative path of letters, digits and _ + - . (at most 100 characters), e.g. include/tile.cuh"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +195,7 @@ def _check_files(files: Mapping[str, str]) -> None:
         raise InvalidInput("files", f"contain more than {MAX_BYTES >> 20} MiB")
     for name in files:
         if len(name) > 100 or not _FILE.fullmatch(name):
-            raise InvalidInput("files", f"{name!r:.120} is not a plain relative file name")
+            raise InvalidInput("files", f"{name!r:.120} is not accepted; {_NAMES}")
         if name != TRITON and not name.removesuffix(TEMPLATE).endswith((*SOURCES, *HEADERS)):
             accepted = ", ".join((*SOURCES, TRITON, *HEADERS))
             raise InvalidInput(

@@ -38,9 +38,10 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
 
 
 def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.int64]:
-    """Return one column index per row, increasing from row to row, with gaps of at most ``2 * columns / rows``.
+    """Return one random column index per row: each row gets a column of its own part of the columns.
 
-    Each index is random within its row's share of the columns, because kernels may skip columns at powers of two.
+    The indices do not decrease, and their gaps are at most ``2 * columns / rows``. They are random within each part,
+    because fixed positions could miss a faulty kernel that skips only columns at powers of two.
     """
     return np.arange(rows) * columns // rows + rng.integers(max(1, columns // rows), size=rows)
 

@@ -50,7 +50,7 @@ def torch_baselines(
 ) -> dict[str, Callable[[Arrays], Callable[[], object]]]:
     """Return the GPU baselines ``torch`` and ``torch-compile`` by name.
 
-    Each is a function that receives the inputs and returns the call to time.
+    Each is a function that receives the inputs and returns the function to time.
 
     Args:
         function: function of tensors. It is compiled once for all inputs.

@@ -153,7 +153,11 @@ class Lister:
                 yield from self.complete(grown)
 
     def _hopeless(self, prefix: Partial) -> bool:
-        """Return True if the estimated number of valid points that extend the partial points far exceeds the limit."""
+        """Return True if the space is estimated to have far more valid points than `limit`.
+
+        The estimate counts the valid points that begin with one of the partial points `prefix`, which have values only
+        for the first tunables.
+        """
         return built(self.plan, prefix, np.random.default_rng(0), WIDTH)[1] > FAR_BEYOND * self.limit
 
     def _gather(self, blocks: Iterator[Partial]) -> Partial | None:

@@ -165,9 +165,10 @@ class Listed:
         return np.asarray(self._ranks[indices] == ranks)
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Yield blocks of equally likely rows.
+        """Yield blocks of random valid points, each point equally likely.
 
-        The last blocks contain every row once, so a caller that excludes some rows finds all remaining rows.
+        The last blocks contain every valid point exactly once. A caller that skips known points therefore finds all
+        others.
         """
         total = len(self.indices)
         size = 16 * count

@@ -206,8 +206,8 @@ def _warn_of_unknown(axes: Sequence[Axis], constraints: Sequence[str]) -> None:
     for index, text in enumerate(constraints):
         if unknown := sorted(Expression.parse(text, f"constraints[{index}]").names - names):
             warnings.warn(
-                f"constraints[{index}] is not checked, because no parameter `{unknown[0]}` is common to all completed "
-                "trials; declare the space, so that it is checked",
+                f"constraints[{index}] is not checked, because not all completed trials have the parameter "
+                f"`{unknown[0]}`; declare the parameters with `space` to check the constraint",
                 stacklevel=2,
             )
 

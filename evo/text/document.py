@@ -161,9 +161,9 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _unquoted(text: str) -> str:
-    """Return a TOML text without comments, in which one letter replaces each quoted text.
+    """Return a TOML text without comments and with one letter in place of each quoted text.
 
-    A quoted key is one part of a dotted key, even if it contains dots.
+    In the result, the parts of a dotted key can be counted: a quoted key is one part, even if it contains dots.
     """
     plain = io.StringIO()
     position = 0

@@ -28,10 +28,10 @@ LEAST_HALF_DEVIATION = 0.05
 
 
 def inputs(problem: Mapping[str, Any], distribution: str, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw `q`, `k` and `v` with `draw_heads`, in the shapes of `_laid_out`.
+    """Draw `q` (B, H, S, D), `k` and `v` (B, KV, S_KV, D), and return them in the problem's layout.
 
-    If the problem has them, lengths of ragged sequences and slopes of ALiBi are drawn, too. Packed sequences are drawn
-    with S tokens each, and then cut to their lengths.
+    For ragged sequences, lengths are drawn, too; for ALiBi, slopes. Packed sequences are drawn with S tokens each, and
+    then cut to their lengths.
     """
     shapes = {"q": tuple(problem[name] for name in ("B", "H", "S", "D"))}
     shapes |= dict.fromkeys("kv", (problem["B"], _kv_heads(problem), _keys(problem), problem["D"]))

@@ -101,7 +101,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("source", {"search": 1, "variant": -1}, "variant: -1"),
     ("compare", {"search": 1, "one": 0, "other": 77}, "has no variant 77"),
     ("submit", {"search": 1, "files": {}, "idea": ""}, "files"),
-    ("submit", {"search": 1, "files": {"../k.c": "int x;"}, "idea": "x"}, "not a plain relative file name"),
+    ("submit", {"search": 1, "files": {"../k.c": "int x;"}, "idea": "x"}, "use a relative path of letters"),
     ("submit", {"search": 1, "files": {"k.c": "x" * 3_000_000}, "idea": "x"}, "contain more than 1 MiB"),
     ("submit", {"search": 1, "files": {"k.c": "x"}, "idea": "x", "table": {"requires": []}}, "table.requires"),
     (

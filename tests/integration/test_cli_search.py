@@ -48,7 +48,7 @@ def test_earlier_searches_are_listed(line: CommandLine, searched: Ended) -> None
     assert "finished" in listed.out
 
 
-def test_trials_are_listed_by_rank_number_or_outcome(line: CommandLine, searched: Ended) -> None:
+def test_trials_are_sorted_by_rank_or_number_and_filtered_by_outcome(line: CommandLine, searched: Ended) -> None:
     best, second = line.run("trials", "1", "--limit", "2", "--json").json
     assert best["config"] == {"X": 3, "Y": 3}
     assert best["time_us"] == 1000.0 < second["time_us"]

@@ -290,7 +290,7 @@ def test_leased_jobs_survive_a_service_restart(stage: Stage) -> None:
     assert (view.state, view.finished) == ("finished", VALID)
 
 
-def test_job_of_a_dead_worker_that_never_got_its_lease_is_measured_again(stage: Stage) -> None:
+def test_job_whose_lease_never_reached_a_dead_worker_goes_to_another_worker(stage: Stage) -> None:
     """The service died after its commit, before the worker got the answer, and the worker died as well."""
     search = stage.submit()
     stage.hand_in(stage.one())

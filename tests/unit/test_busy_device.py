@@ -67,7 +67,9 @@ def test_samples_with_a_large_spread_are_unsteady(spread: float, expected: bool)
 @pytest.mark.parametrize(
     ("speedup", "refused"), [(0.5, False), (1.0, False), (1.2, False), (1.35, True), (500.0, True)]
 )
-def test_kernel_is_refused_only_if_far_faster_in_timed_rounds_than_in_the_check(speedup: float, refused: bool) -> None:
+def test_kernel_is_refused_only_if_far_faster_in_timed_rounds_than_in_shorter_batches(
+    speedup: float, refused: bool
+) -> None:
     rng = np.random.default_rng(2)
     turn = Timing(samples_us=tuple(10.0 * rng.lognormal(0, 0.01, 24)))
     timed = Timing(samples_us=tuple(10.0 / speedup * rng.lognormal(0, 0.01, 24)))

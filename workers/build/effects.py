@@ -255,10 +255,11 @@ MOST = 3
 
 
 def files_in_private_folders(source: str, flags: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a warning for each path in a source or flag that is below a folder that other users may not enter.
+    """Yield a warning for each file in a closed folder that a source or flag names, at most `MOST` warnings.
 
-    Nothing is yielded if the source never calls ``access()``, or if the worker does not run as root. Without root,
-    kernels run as the worker's user and can enter the same folders.
+    If the worker runs as root, kernels run as a different user, who cannot enter folders that are closed to other
+    users. Without root, kernels run as the worker's user, and nothing is yielded. Sources that never call ``access()``
+    are not checked, because kernels may call no other function for files.
     """
     if os.geteuid() != 0 or not _ASKS.search(source):
         return

@@ -41,7 +41,7 @@ def read_entry(table: Table, kind: DeviceKind, call: Sequence[Argument]) -> str:
     if IDENTIFIER.fullmatch(entry) or (kind_of(kind).sources == "cuda" and is_instance(entry)):
         return entry
     raise InvalidInput(
-        table.field("entry"), f"{literal_text(entry)} is not the name of the function to call{_hint(entry, kind, call)}"
+        table.field("entry"), f"{literal_text(entry)} is not a plain function name{_hint(entry, kind, call)}"
     )
 
 

@@ -27,7 +27,10 @@ def straddles(check: OverwriteCheck, policy: Policy) -> bool:
 
 @rule("work", about="kernel", rank=40)
 def work_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
-    """Refuse a kernel if its calls skip work, or if the rounds do not decide it. Recordings are not checked."""
+    """Refuse a kernel if its calls do less work when the outputs already hold the result.
+
+    The kernel is also refused if noise leaves this undecided. Recorded times are not checked.
+    """
     report, policy = confirmation.report, confirmation.policy
     if report.overwrite_check is None:
         text = "Whether calls do less work if their outputs already hold the answer was not checked."

@@ -28,7 +28,7 @@ def yardstick(problem: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> d
 
 
 def baselines(problem: Mapping[str, Any]) -> dict[str, Callable[[dict[str, np.ndarray]], Callable[[], object]]]:
-    """Return the implementations to beat, by name. Each takes the inputs and returns the call to time."""
+    """Return the implementations to beat, by name. Each takes the inputs and returns the function to time."""
 
     def with_numpy(inputs: dict[str, np.ndarray]) -> Callable[[], object]:
         a, x, y = np.float32(problem["A"]), inputs["x"], inputs["y"]
