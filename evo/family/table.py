@@ -154,7 +154,8 @@ class Table:
         entries = self.sequence(key)
         for index, entry in enumerate(entries):
             if example and isinstance(entry, str):
-                written = example.format(json.dumps(entry, ensure_ascii=False))
+                text = entry if len(entry) <= MAX_SHOWN else "…"
+                written = example.format(json.dumps(text, ensure_ascii=False))
                 raise InvalidInput(self.field(f"{key}[{index}]"), f"must be a table; write {{ {written} }}")
         if len(entries) > MAX_ENTRIES:
             raise InvalidInput(self.field(key), f"has {len(entries)} entries; at most {MAX_ENTRIES} are accepted")

@@ -91,4 +91,4 @@ def test_trials_are_listed_with_a_metric_and_the_pareto_front(line: CommandLine)
         assert each["front"] == (not any(a <= own[0] and b <= own[1] and (a, b) != own for a, b in both))
     assert "front" in line.run("trials", "1", "--metric", "X + Y").out
     refused = line.run("trials", "1", "--metric", "X", "--format", "csv")
-    assert (refused.code, "leave one" in refused.err) == (2, True)
+    assert (refused.code, "omit one" in refused.err) == (2, True)

@@ -106,7 +106,7 @@ def test_every_launch_of_a_kernel_gets_its_own_arguments_in_order(workshop: Work
     ("old", "new", "reason"),
     [
         ('entry = "add_totals"', 'entry = "add_total"', "which the source does not define as a kernel; it has"),
-        ('arguments = ["totals", "out"]', 'arguments = ["out"]', "`add_totals` takes 2 parameters"),
+        ('arguments = ["totals", "out"]', 'arguments = ["out"]', "`add_totals` has 2 parameters"),
     ],
 )
 def test_launch_that_does_not_match_the_source_is_refused(workshop: Workshop, old: str, new: str, reason: str) -> None:

@@ -62,7 +62,7 @@ def test_kernel_finds_its_libraries_by_the_search_path_of_the_worker(
 
 
 def test_missing_library_is_reported_with_a_remedy(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(LaunchError, match=r"libtwice\.so.*add its folder to the flags.*-rpath"):
+    with pytest.raises(LaunchError, match=r"libtwice\.so.*add the folder to the flags.*-rpath"):
         answered(linked(tmp_path, rpath="/nowhere"), cache)
 
 

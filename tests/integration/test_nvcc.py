@@ -127,7 +127,7 @@ def test_compilation_with_missing_nvcc_is_refused_with_a_remedy(monkeypatch: pyt
     monkeypatch.setattr(nvcc, "_TOOLKIT", Path("/nowhere"))
     monkeypatch.setattr(nvcc, "in_wheels", lambda *_: [])
     assert NvccCompiler().version == "without nvcc"
-    with pytest.raises(NoNvccError, match=r"put its nvcc on the PATH, or remove the key"):
+    with pytest.raises(NoNvccError, match=r"add nvcc to the PATH, or remove the key"):
         NvccCompiler().compile(UNIT, timeout_s=60)
 
 

@@ -25,7 +25,7 @@ from evo.cli.service.locations import ServiceRef
 from evo.cli.session.follow import Interrupts, follow
 from evo.cli.session.request import Request
 from evo.device import Device
-from evo.errors import Conflict, EvoError, NotFound
+from evo.errors import Conflict, NotFound
 from evo.messages.view import SearchView
 from evo.search.lifecycle import TERMINAL
 from evo.text.secrets import masked
@@ -217,23 +217,10 @@ def begun(request: Request, connection: Connection, where: ServiceRef) -> Search
         wanted = request.terms["device"]
         if where.url is not None:
             raise
-        _require_compiler(request)
+        require_compiler(request.package.family, request.terms["device"])
         if wanted == "auto":
             raise
         raise NotFound(f"no device fits --device {wanted}: {error}") from None
-
-
-def _require_compiler(request: Request) -> None:
-    """Raise EvoError if software that the requested device needs is missing on this machine. If there is no GPU, the
-    message suggests an estimate.
-    """
-    wanted = request.terms["device"]
-    try:
-        require_compiler(request.package.family, wanted)
-    except EvoError as error:
-        if wanted == "estimate" or "target" not in request.terms["objective"]:
-            raise
-        raise EvoError(f"{error}. Without a GPU, --compile-only estimates the times on the --target") from None
 
 
 def _resumed(search_id: int, connection: Connection) -> SearchView:
