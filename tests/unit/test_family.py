@@ -232,7 +232,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("cpu.source", "kernel.c", "cpu.template", "give either template (Jinja2) or source"),
     ("cpu.template", "../kernel.c.j2", "cpu.template", "the path of a file in the family's folder"),
     ("cpu.template", "/etc/passwd", "cpu.template", "the path of a file in the family's folder"),
-    ("cpu.entry", "scale()", "cpu.entry", "the name of the function"),
+    ("cpu.entry", "scale()", "cpu.entry", "is not a plain function name"),
     ("cpu.arguments", ["x"], "cpu.arguments", "lacks the output `out`"),
     ("cpu.arguments", ["x", "x", "out"], "cpu.arguments[1]", "is unknown or given twice"),
     ("cpu.arguments", ["x", "y", "out"], "cpu.arguments[1]", "is unknown or given twice; known: x, factor"),
