@@ -126,7 +126,8 @@ def _check_chosen(request: SearchRequest) -> None:
     }
     for field, (find, name) in names.items():
         try:
-            None if name is None else find(name)
+            if name is not None:
+                find(name)
         except NotFound as error:
             raise InvalidInput(field, str(error)) from error
 

@@ -137,7 +137,7 @@ def drafted(source: Source, entry: str | None) -> Draft:
     whole = [each.name for each in function.parameters if _is_whole(each, elements[each.name])]
     radii = _radii(whole, used, code)
     steps = {each.name for each in used if macro_uses.of(each.name).step}
-    own = _own_names(source, function)
+    own = _own_names(source, function, types)
     fields = _fields(function, used, radii, steps, whole=whole, own=own)
     names = {each.name for each in fields}
     extents = [each.name for each in fields if not each.flag]
@@ -232,10 +232,10 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
     ), types
 
 
-def _own_names(source: Source, function: Function) -> set[str]:
+def _own_names(source: Source, function: Function, types: Collection[str]) -> set[str]:
     """Return the names that the function or the source declares. They are never macros."""
     inside = _BRACKETS.sub("[]", f"{', '.join(function.template)}, {function.body}")
-    named = {each.name for each in function.parameters} | set(aliases(source.plain))
+    named = {each.name for each in function.parameters} | set(types)
     found = {each[1] for each in _DECLARED.finditer(inside)} | {each[1] for each in _CONSTANT.finditer(source.plain)}
     return named | found
 

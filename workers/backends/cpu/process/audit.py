@@ -158,7 +158,8 @@ class TimeAudit:
         long = [each for each in self.pauses if each.wall_ns >= _LEAST_PAUSE_NS]
         if not self.idle or self.threads > 1 or len(long) < LEAST_BATCHES:
             return None
-        over = [each.cpu_ns for each in long if each.cpu_ns > self._request_ns]
+        request_ns = self._request_ns
+        over = [each.cpu_ns for each in long if each.cpu_ns > request_ns]
         if len(over) * _DISAGREEING <= len(long):
             return None
         where = f"in {len(over)} of {len(long)} pauses, {median(over) / 1e3:.4g} µs each time"
