@@ -181,7 +181,13 @@ OTHERS = [name for name in CHEATS if name not in (*KNOWN, *RACES, BY_COMMAND)]
 PARTS = 8
 """Tests that share the other cheats, each with a time limit of its own."""
 
-SLOW = "for (volatile int i = 0; i < TURNS; i++) {} right(x, y); (void)count;"
+SLOW = (
+    "uint32_t number = count; for (int i = 0; i < TURNS; i++) number = number * 1664525u + 1013904223u;"
+    " right(x, y); if (number == 7) y[0] += 1;"
+)
+"""A chain of multiplications, not a counter in memory: how fast a processor reads back a stored counter differs between
+processes, and an incumbent that is twice as slow as in its own confirmation does not lose to any challenger.
+"""
 TABLE = {"entry": "f", "tunables": {"TURNS": [1]}}
 POLICY = {"quick_samples": 10, "confirm_samples": 10, "confirm_processes": 1, "seeds": 2}
 
@@ -289,7 +295,7 @@ def test_correct_variant_submitted_by_command_becomes_champion(
     assert main(["variant", "submit", str(tmp_path), "--search", str(lab.search.id), "--url", lab.url, "--json"]) == 0
     lab.submitted["honest"] = lab.client.variant(lab.search.id, json.loads(capsys.readouterr().out)["number"])
     view = lab.ended("honest")
-    assert view.champion
+    assert view.champion, lab.refusal("honest")
     assert view.ratio is not None
     assert view.ratio < 0.5
 
