@@ -6,7 +6,7 @@ from typing import Any
 
 from evo.errors import InvalidInput, RenderError
 from evo.family import Implementation
-from evo.family.launch.descriptor import DescriptorFormula
+from evo.family.launch.descriptor import Descriptor, DescriptorFormula
 from evo.family.problem import Problem
 from evo.family.source.triton import OPTIONS, Kernel, Parameter, kernels_of, sliced
 from evo.text.suggestion import unknown
@@ -17,6 +17,9 @@ BUILD = "# kernel-evo build: "
 
 DESCRIBED = "kernel_evo_described"
 """Name of the user's kernel in a generated source if the kernel takes tensor descriptors."""
+
+MAP = "_kernel_evo_map"
+"""End of the name of a generated parameter that takes the tensor map of another parameter."""
 
 DIVISIBLE = 16
 """Alignment of addresses in bytes that Triton uses for optimisations."""
@@ -52,8 +55,11 @@ def rendered(text: str, implementation: Implementation, problem: Problem, variab
     except InvalidInput as error:
         raise RenderError(str(error)) from error
     build = _build(kernel, implementation, problem, variables)
-    made = _making_descriptors(kernel, implementation, problem, variables)
-    return f"{source.rstrip()}\n{made}\n{BUILD}{json.dumps(build)}\n"
+    described = _descriptors(kernel, implementation, problem, variables)
+    if described:
+        source = f"{source.rstrip()}\n{_passing_descriptors(kernel, build, described)}"
+        build |= {"maps": {f"{name}{MAP}": _map(each) for name, each in described.items()}}
+    return f"{source.rstrip()}\n\n{BUILD}{json.dumps(build)}\n"
 
 
 def check(text: str, implementation: Implementation, declared: Sequence[str]) -> None:
@@ -96,35 +102,54 @@ def _names_of_descriptors(implementation: Implementation) -> set[str]:
     return {name for each in formulas for expression in each.expressions for name in expression.names}
 
 
-def _making_descriptors(
+def _descriptors(
     kernel: Kernel, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]
-) -> str:
-    """Return the source of a kernel that creates the tensor descriptors and calls the user's kernel.
+) -> dict[str, tuple[str, str, Descriptor]]:
+    """Return argument name, dtype and tensor descriptor by the kernel's parameter.
 
-    The source is empty if there are no descriptors. The new kernel has the name of the user's kernel. The launch passes
-    addresses on every architecture. On GPUs without a tensor memory accelerator, Triton converts descriptors back to
-    addresses. On all other GPUs, Triton writes the descriptors to scratch memory at the start of each program.
+    Raises:
+        RenderError: a descriptor does not fit its argument.
     """
-    described = _described(implementation)
+    formulas = _described(implementation)
     call = [each for each in implementation.arguments if each.present(problem)]
-    if not any(each.name in described for each in call):
-        return ""
-    names = {each.name: each.name for each in kernel.parameters}
+    found = dict[str, tuple[str, str, Descriptor]]()
     for parameter, argument in zip(_passed(kernel, implementation, call, variables), call, strict=True):
-        if argument.name not in described:
-            continue
-        try:
-            made = described[argument.name].resolve({**problem, **variables}, argument)
-        except InvalidInput as error:
-            raise RenderError(str(error)) from error
+        if argument.name in formulas:
+            try:
+                made = formulas[argument.name].resolve({**problem, **variables}, argument)
+            except InvalidInput as error:
+                raise RenderError(str(error)) from error
+            found[parameter.name] = (argument.name, str(problem.get(argument.dtype, argument.dtype)), made)
+    return found
+
+
+def _passing_descriptors(
+    kernel: Kernel, build: Mapping[str, Any], described: Mapping[str, tuple[str, str, Descriptor]]
+) -> str:
+    """Return the source of a kernel that takes tensor maps, and passes them to the user's kernel as descriptors.
+
+    The new kernel has the name of the user's kernel. Its maps follow the user's parameters. For GPUs without a tensor
+    memory accelerator, the compiler sets the maps to None. The new kernel then creates descriptors from addresses, and
+    Triton converts these descriptors back to addresses.
+    """
+    passed = {each.name: each.name for each in kernel.parameters}
+    for name, (_, _, made) in described.items():
         extents = ", ".join(str(list(each)) for each in (made.shape, made.strides, made.block))
-        names[parameter.name] = f"triton.language.make_tensor_descriptor({parameter.name}, {extents})"
-    taken = [each.name for each in _passed(kernel, implementation, call, variables)]
-    parameters = [name if name in taken else f"{name}: triton.language.constexpr" for name in names]
+        created = f"triton.language.make_tensor_descriptor({name}, {extents})"
+        passed[name] = f"{created} if {name}{MAP} is None else {name}{MAP}"
+    taken = build["signature"]
+    parameters = [name if name in taken else f"{name}: triton.language.constexpr" for name in passed]
+    parameters += [f"{name}{MAP}" for name in described]
     return (
         f"\n{DESCRIBED} = {kernel.name}\n\n\n@triton.jit\ndef {kernel.name}({', '.join(parameters)}):\n"
-        f"    {DESCRIBED}({', '.join(names.values())})\n\n"
+        f"    {DESCRIBED}({', '.join(passed.values())})\n"
     )
+
+
+def _map(described: tuple[str, str, Descriptor]) -> dict[str, Any]:
+    """Return what the compiler needs to declare a tensor map, and the launch to create it."""
+    name, dtype, made = described
+    return {"type": f"tensordesc<{TYPES[dtype]}{list(made.block)}>", "of": name, "dtype": dtype, "shape": made.shape}
 
 
 def _kernel(text: str, implementation: Implementation) -> Kernel:

@@ -13,6 +13,7 @@ from evo.family.case import Case, CaseProblem, read_cases
 from evo.family.description import describe_argument, describe_field, describe_implementation
 from evo.family.implementation import Implementation, read_implementation, read_recording
 from evo.family.launch.geometry import Launch
+from evo.family.launch.tensor_map import TensorMap
 from evo.family.problem import Field, Problem, in_problem_terms, parse_problem, problem_key, read_fields
 from evo.family.scope import WORD, WORD_RULE, device_scope
 from evo.family.source.triton.compiled import read_note
@@ -59,6 +60,10 @@ def read_variant(table: Table) -> VariantNote:
     )
     table.done()
     return note
+
+
+def _tensor_map(described: Mapping[str, Any]) -> TensorMap:
+    return TensorMap(**{**described, "shape": tuple(described["shape"]), "box": tuple(described["box"])})
 
 
 _SCRATCH = ("triton_global_scratch", "triton_profile_scratch")
@@ -108,6 +113,8 @@ class Candidate:
             grid=(x * note.cluster, y, z),
             block=(note.threads, 1, 1),
             shared_memory_bytes=note.shared_memory_bytes,
+            tensor_maps=tuple(_tensor_map(each) for each in note.maps),
+            maps_at=len(self.operands) if note.maps else None,
         )
         scratch = (
             Operand(name=name, role="workspace", dtype="uint8", shape=(max(size * prod(launch.grid), 1),))

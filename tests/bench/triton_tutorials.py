@@ -279,7 +279,13 @@ def call(problem, tensors, names):
                 },
                 {"expression": "N_CTX % BLOCK_M == 0", "because": "the kernel has no mask"},
             ],
-            "launch": {"grid": ["ceil_div(N_CTX, BLOCK_M)", "Z * H"]},
+            "launch": {
+                "grid": ["ceil_div(N_CTX, BLOCK_M)", "Z * H"],
+                "descriptors": [
+                    {"of": name, "shape": ["Z * H * N_CTX", "HEAD_DIM"], "block": [rows, "HEAD_DIM"]}
+                    for name, rows in (("q", "BLOCK_M"), ("k", "BLOCK_N"), ("v", "BLOCK_N"), ("o", "BLOCK_M"))
+                ],
+            },
         },
         python="""
 def inputs(problem, distribution, rng):

@@ -752,11 +752,11 @@ class Driver:
     """A CUDA driver that records what a launch passes, and fails on request.
 
     Attributes:
-        maps: number of tensor maps after the parameters.
+        further: number of parameters that follow the first four.
     """
 
-    def __init__(self, maps: int) -> None:
-        self.maps = maps
+    def __init__(self, further: int) -> None:
+        self.further = further
         self.launches: list[tuple[Any, ...]] = []
         self.status = 0
         pointer, number = ctypes.c_void_p, ctypes.c_uint
@@ -776,7 +776,7 @@ class Driver:
         held = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
         values = [ctypes.cast(held[place], ctypes.POINTER(ctypes.c_uint64))[0] for place in (0, 1, 3)]
         epsilon = ctypes.cast(held[2], ctypes.POINTER(ctypes.c_float))[0]
-        values += [ctypes.cast(held[4 + place], ctypes.POINTER(ctypes.c_uint64))[0] for place in range(self.maps)]
+        values += [ctypes.cast(held[4 + place], ctypes.POINTER(ctypes.c_uint64))[0] for place in range(self.further)]
         self.launches.append((function, sizes, stream, values, epsilon))
         return self.status
 
@@ -784,24 +784,29 @@ class Driver:
 TENSOR_MAP = """
 import ctypes
 
-def encode(address, of, box):
-    return ctypes.c_uint64(address + box)
+def parameters(address, of, shape, box, passes_shape):
+    return [ctypes.c_uint64(address + box), *map(ctypes.c_int64, [*shape, *shape] if passes_shape else [])]
 """
 
 
-@pytest.mark.parametrize("mapped", [[], ["out"], ["weight", "out"]], ids=["none", "one", "two"])
+@pytest.mark.parametrize(
+    ("mapped", "triton"),
+    [([], False), (["out"], False), (["weight", "out"], False), (["weight"], True)],
+    ids=["none", "one", "two", "one in front of the last argument, with shape and strides"],
+)
 def test_launch_passes_addresses_scalars_maps_and_the_current_stream(
-    fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped: list[str]
+    fast: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped: list[str], *, triton: bool
 ) -> None:
     import torch
 
-    kernels, driver = importlib.import_module("fast.kernels"), Driver(len(mapped))
+    kernels, driver = importlib.import_module("fast.kernels"), Driver(len(mapped) + 4 * triton)
     source = next((Path(fast.__file__).parent / "kernels").glob("rmsnorm*"))
     described = json.loads((source / "config.json").read_text())
     assert [each["role"] for each in described["arguments"]] == ["input", "input", "scalar", "output"]
-    maps = [{"of": name, "box": 1} for name in mapped]
+    maps = [{"of": name, "box": 1, "shape": [5, 6], "passes_shape": triton} for name in mapped]
     (tmp_path / "tensor_map.py").write_text(TENSOR_MAP)
     launch = {"grid": [6], "block": [32, 2], "shared_memory_bytes": 64, "tensor_maps": maps}
+    launch |= {"maps_at": 3 if triton else None}
     described |= {"launch": launch, "binary": "kernel.cubin"}
     (tmp_path / "config.json").write_text(json.dumps(described))
     (tmp_path / "kernel.cubin").write_bytes(b"")
@@ -814,15 +819,16 @@ def test_launch_passes_addresses_scalars_maps_and_the_current_stream(
     first, second = (kernel.prepare(torch.device("cpu"), {"epsilon": epsilon}) for epsilon in (0.5, 0.25))
     outputs = [run([1 << 41, number])[0] for run, number in ((first, 16), (second, 32), (first, 48))]
 
-    def encoded(weight: int, out: int) -> list[int]:
-        return [{"weight": weight, "out": out}[name] + 1 for name in mapped]
+    def passed(weight: int, out: int) -> list[int]:
+        encoded = [{"weight": weight, "out": out}[name] + 1 for name in mapped]
+        return [*encoded, 5, 6, 5, 6, out] if triton else [out, *encoded]
 
     expected = [
         (
             1 << 40,
             [6, 1, 1, 32, 2, 1, 64],
             stream,
-            [1 << 41, number, output.data_ptr(), *encoded(number, output.data_ptr())],
+            [1 << 41, number, *passed(number, output.data_ptr())],
             epsilon,
         )
         for stream, number, output, epsilon in zip(

@@ -77,21 +77,37 @@ def test_error_of_a_triton_kernel_names_its_line(workshop: Workshop, tmp_path: P
     assert "kernel.py:8:" in refusal.log
 
 
-@pytest.mark.parametrize("name", ["matmul_host_descriptors", "matmul_device_descriptors"])
-def test_triton_launch_has_scratch_memory_for_tensor_descriptors(workshop: Workshop, name: str) -> None:
-    built = workshop.built(find(str(KERNELS / name)), known("sm_90"))
+def test_triton_launch_has_scratch_memory_for_descriptors_that_the_kernel_creates(workshop: Workshop) -> None:
+    built = workshop.built(find(str(KERNELS / "matmul_device_descriptors")), known("sm_90"))
     assert built.refusal is None, built.refusal
     kernel = next(iter(built.kernels.values()))
     assert kernel.launch is not None
+    assert kernel.launch.tensor_maps == ()
     sizes = {each.name: each.shape[0] for each in kernel.arguments if each.role == "workspace"}
     assert sizes["triton_global_scratch"] == 3 * 128 * kernel.launch.grid[0], "a tensor map of 128 bytes each"
     assert built.ptx is not None
     assert b"cp.async.bulk.tensor" in built.ptx
 
 
-def test_host_and_device_tensor_descriptors_use_equal_resources(compiler: CudaCompiler, tmp_path: Path) -> None:
-    built = [
-        Workshop(compiler, tmp_path / where).built(find(str(KERNELS / f"matmul_{where}_descriptors")), known("sm_90"))
-        for where in ("host", "device")
-    ]
-    assert built[0].resources == built[1].resources
+def test_triton_kernel_with_host_descriptors_takes_tensor_maps_from_sm_90_on(
+    compiler: CudaCompiler, tmp_path: Path
+) -> None:
+    package, config = find(str(KERNELS / "matmul_host_descriptors")), {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+    config |= {"num_warps": 8, "num_stages": 3}
+    launches = {}
+    for architecture in ("sm_89", "sm_90"):
+        built = Workshop(compiler, tmp_path / architecture).built(package, known(architecture), config)
+        assert built.refusal is None, built.refusal
+        kernel = next(iter(built.kernels.values()))
+        assert [each.shape for each in kernel.arguments if each.role == "workspace"] == [(1,), (1,)], (
+            "no scratch memory"
+        )
+        launches[architecture] = kernel.launch
+    assert launches["sm_89"] is not None
+    assert launches["sm_89"].tensor_maps == ()
+    assert launches["sm_90"] is not None
+    assert [(each.of, each.box, each.swizzle) for each in launches["sm_90"].tensor_maps] == [
+        ("a", (128, 64), 128),
+        ("b", (64, 64), 128),
+        ("c", (128, 64), 128),
+    ], "a box is at most as wide as its swizzle: 64 elements"

@@ -149,7 +149,13 @@ def test_cuda_export_folder_is_complete_and_describes_the_launch(folder: Path) -
         *("evidence.json", "evidence.schema.json", "samples.csv", "profile_summary.md"),
     }
     config = json.loads((folder / "config.json").read_text())
-    assert config["launch"] == {"grid": [1, 1, 1], "block": [256, 1, 1], "shared_memory_bytes": 0, "tensor_maps": []}
+    assert config["launch"] == {
+        "grid": [1, 1, 1],
+        "block": [256, 1, 1],
+        "shared_memory_bytes": 0,
+        "tensor_maps": [],
+        "maps_at": None,
+    }
     assert config["binary"] == "kernel.cubin"
     assert config["build"] == "nvcc -cubin -arch=sm_90a --std=c++17 kernel.cu -o kernel.cubin"
     assert [each["role"] for each in config["arguments"]] == ["input", "workspace", "output"]

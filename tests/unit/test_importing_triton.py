@@ -146,6 +146,15 @@ def test_triton_import_reads_descriptor_blocks_from_hook_or_launch(
     ]
 
 
+def test_triton_import_declares_descriptors_that_the_kernel_would_otherwise_create() -> None:
+    """The kernel accepts a pointer or a descriptor. The file's `pre_hook` shows that it normally gets a descriptor."""
+    text = DESCRIBED.format(hook=HOOK, made="None").replace(
+        "    row = tl.program_id(0) * BM\n",
+        "    a_desc = described(a_desc, [M, K], [K, 1], [BM, BK])\n    row = tl.program_id(0) * BM\n",
+    )
+    assert drafted_from_triton(text, "kernel.py", None).descriptors["a"] == ("BM", "BK")
+
+
 def test_imported_triton_family_declares_its_descriptors(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(DESCRIBED.format(hook=HOOK.replace('"a_desc"]', '"c_desc"]'), made="None"))
     folder, _ = write_imported(tmp_path / "own.py", tmp_path / "family", entry=None, reference=None)

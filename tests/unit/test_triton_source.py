@@ -8,7 +8,7 @@ import pytest
 
 from evo.device.estimate.target import known
 from evo.errors import EvoError, InvalidInput, RenderError
-from evo.family import Candidate
+from evo.family import Candidate, TensorMap
 from evo.family.source.triton import Compiled, kernels_of, noted, read_note, sliced
 from evo.trial.objective import Objective
 from templates.registry import Package, find
@@ -142,13 +142,16 @@ def test_triton_family_that_does_not_match_its_kernel_is_refused(
         check(package_with(tmp_path, "vector_add", file, old, new), "cuda")
 
 
-def test_generated_triton_source_creates_descriptors_in_a_wrapper_kernel(tmp_path: Path) -> None:
+def test_generated_triton_kernel_takes_tensor_maps_or_creates_descriptors(tmp_path: Path) -> None:
     _, source = candidate_of(package_with(tmp_path, "matmul_host_descriptors"))
     assert "kernel_evo_described = matmul\n" in source
     assert "def matmul(a_desc, b_desc, c_desc, M: triton.language.constexpr" in source
     made = "triton.language.make_tensor_descriptor(b_desc, [2048, 2048], [2048, 1], [64, 128])"
-    assert made in source, "shape, strides and block are constants"
-    assert json.loads(source.rstrip().rpartition(BUILD)[2])["signature"]["b_desc"] == "*fp16"
+    assert f"{made} if b_desc_kernel_evo_map is None else b_desc_kernel_evo_map" in source, "without TMA, and with it"
+    build = json.loads(source.rstrip().rpartition(BUILD)[2])
+    assert build["signature"]["b_desc"] == "*fp16"
+    declared = {"type": "tensordesc<fp16[64, 128]>", "of": "b", "dtype": "float16", "shape": [2048, 2048]}
+    assert build["maps"]["b_desc_kernel_evo_map"] == declared
     _, plain = candidate_of(package_with(tmp_path, "matmul_device_descriptors"))
     assert "kernel_evo_described" not in plain
 
@@ -236,4 +239,17 @@ def test_note_in_the_ptx_completes_the_launch_of_a_triton_candidate(tmp_path: Pa
     assert done.launch.block == (256, 1, 1)
     assert done.launch.shared_memory_bytes == 1024
     assert [each.shape for each in done.operands[-2:]] == [(128 * done.launch.grid[0],), (1,)]
+    assert done.launch.tensor_maps == ()
+    assert done.launch.maps_at is None
     assert candidate.compiled(".version 8.7\n") == candidate
+
+
+def test_tensor_maps_in_the_note_are_passed_between_arguments_and_scratch_memory(tmp_path: Path) -> None:
+    candidate, _ = candidate_of(package_with(tmp_path, "matmul_host_descriptors"))
+    mapped = {"of": "a", "dtype": "float16", "shape": [2048, 2048], "box": [128, 64], "swizzle": 128}
+    compiled = Compiled(threads=128, shared_memory_bytes=0, scratch=(0, 0), maps=({**mapped, "passes_shape": True},))
+    launch = candidate.compiled(noted("", compiled)).launch
+    assert launch is not None
+    expected = TensorMap(of="a", dtype="float16", shape=(2048, 2048), box=(128, 64), swizzle=128, passes_shape=True)
+    assert launch.tensor_maps == (expected,)
+    assert launch.maps_at == 3, "after a, b and c"

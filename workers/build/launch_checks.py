@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from evo.device import Device
-from evo.family import Launch
+from evo.family import Launch, TensorMap
 from evo.family.launch.entry import entries_in
 from evo.trial.outcome import LaunchFailed, OverResources
 from workers.build.kernel import Argument, Step
@@ -165,13 +165,26 @@ def _limits(
 def _parameter_bytes(launch: Launch, arguments: Sequence[Argument]) -> int:
     """Return the size of the kernel's parameters in bytes, including padding."""
     used = 0
-    for size, alignment in [*((each.size, each.size) for each in map(_passed, arguments)), *_maps(launch)]:
-        used = -(-used // alignment) * alignment + size
+    for _, each in _parameters_passed(launch, arguments):
+        used = -(-used // each.alignment) * each.alignment + each.size
     return used
 
 
-def _maps(launch: Launch) -> list[tuple[int, int]]:
-    return [(_TENSOR_MAP_BYTES, 64)] * len(launch.tensor_maps)
+def _parameters_passed(launch: Launch, arguments: Sequence[Argument]) -> list[tuple[str, Parameter]]:
+    """Return name and type of each parameter that the launch passes, in order."""
+    passed = [(each.name, _passed(each)) for each in arguments]
+    at = len(passed) if launch.maps_at is None else launch.maps_at
+    passed[at:at] = [parameter for each in launch.tensor_maps for parameter in _mapped(each)]
+    return passed
+
+
+def _mapped(tensor_map: TensorMap) -> Iterator[tuple[str, Parameter]]:
+    """Yield name and type of each parameter of a tensor map."""
+    name = f"the tensor map of {tensor_map.of}"
+    yield name, Parameter(kind="bytes", size=_TENSOR_MAP_BYTES, alignment=64)
+    if tensor_map.passes_shape:
+        for size in (4, 8):
+            yield from [(name, Parameter(kind="integer", size=size, alignment=size))] * len(tensor_map.shape)
 
 
 def _passed(argument: Argument) -> Parameter:
@@ -196,14 +209,15 @@ def _contradictions(
             f"`{entry}` uses the `extern __shared__` array `{declared.dynamic_shared}`, but [cuda.launch] declares no "
             'memory for it; declare its size in bytes, e.g. shared_memory = "4 * THREADS"'
         )
-    names = [*(each.name for each in arguments), *(f"the tensor map of {each.of}" for each in launch.tensor_maps)]
+    expected = _parameters_passed(launch, arguments)
+    names = [name for name, _ in expected]
     if len(names) != len(declared.parameters):
         yield (
             f"`{entry}` has {len(declared.parameters)} parameters, but family.toml passes {len(names)} "
             f"({', '.join(names) or 'none'}); declare the parameters in order, or list them in `arguments`"
         )
         return
-    for name, passed, taken in zip(names, map(_passed, arguments), declared.parameters, strict=False):
+    for (name, passed), taken in zip(expected, declared.parameters, strict=True):
         if _garbled(passed, taken):
             yield (
                 f"`{entry}` takes {_words(taken)}, but family.toml passes `{name}`, {_words(passed)}; "

@@ -210,7 +210,7 @@ class _OnGpu:
         self._entry, self._image = described["entry"], (folder / described["binary"]).read_bytes()
         self._built_for = described["architecture"]
         maps = self._launch["tensor_maps"]
-        self._encode = _module(folder / "tensor_map.py").encode if maps else None
+        self._map_parameters = _module(folder / "tensor_map.py").parameters if maps else None
         self._loaded: dict[int, _Loaded] = {}
         self._fit: set[int] = set()
         self._lock = threading.Lock()
@@ -249,7 +249,7 @@ class _OnGpu:
         _driver("cuModuleGetFunction", ctypes.byref(function), module, self._entry.encode())
         if self._launch["shared_memory_bytes"]:  # required if dynamic and static arrays exceed 48 KiB
             _driver("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, self._launch["shared_memory_bytes"])
-        return _Loaded(function, self._arguments, self._launch, encode=self._encode, device=device)
+        return _Loaded(function, self._arguments, self._launch, map_parameters=self._map_parameters, device=device)
 
 
 class _Loaded:
@@ -261,10 +261,12 @@ class _Loaded:
         arguments: Sequence[Mapping[str, Any]],
         launch: Mapping[str, Any],
         *,
-        encode: Callable[..., Any] | None,
+        map_parameters: Callable[..., list[Any]] | None,
         device: torch.device,
     ) -> None:
-        self._arguments, self._device, self._encode, self._maps = arguments, device, encode, launch["tensor_maps"]
+        self._arguments, self._device, self._maps = arguments, device, launch["tensor_maps"]
+        self._maps_at = len(arguments) if launch["maps_at"] is None else launch["maps_at"]
+        self._map_parameters = map_parameters
         self._workspaces = {
             each["name"]: torch.empty(each["shape"], dtype=torch_dtype(each["stored"]), device=device)
             for each in arguments
@@ -292,10 +294,11 @@ class _Loaded:
         word = ctypes.sizeof(ctypes.c_uint64)
         places = {name: ctypes.addressof(addresses) + word * place for place, name in enumerate(names)}
         places |= {name: ctypes.addressof(value) for name, value in values.items()}
-        pointers = (ctypes.c_void_p * (len(self._arguments) + len(self._maps)))(
-            *(places[each["name"]] for each in self._arguments)
-        )
-        written, maps = slice(0, count), slice(len(self._arguments), len(pointers))
+        passed_at = [places[each["name"]] for each in self._arguments]
+        end = self._maps_at + sum(_parameter_count(each) for each in self._maps)
+        passed_at[self._maps_at : self._maps_at] = [0] * (end - self._maps_at)
+        pointers = (ctypes.c_void_p * len(passed_at))(*passed_at)
+        written, maps = slice(0, count), slice(self._maps_at, end)
         mapped = [names.index(each["of"]) for each in self._maps]
         read = itemgetter(*mapped) if mapped else None
         # ctypes passes 32-bit integers, and pointers that were converted before, faster than other objects
@@ -322,14 +325,15 @@ class _Loaded:
         return start
 
     def _encoded_maps(self, addresses: int | tuple[int, ...]) -> list[int]:
-        """Return the addresses of the encoded tensor maps. Maps are cached by the addresses of the arguments."""
+        """Return the addresses of the parameters of the tensor maps, which are cached by the arguments' addresses."""
         found = self._encoded.get(addresses)
         if found is None:
-            assert self._encode is not None
+            assert self._map_parameters is not None
             if len(self._encoded) >= KEPT_MAPS:
                 self._encoded.clear()
             each_address = addresses if isinstance(addresses, tuple) else (addresses,)
-            encoded = [self._encode(at, **each) for at, each in zip(each_address, self._maps, strict=True)]
+            both = zip(each_address, self._maps, strict=True)
+            encoded = [value for at, each in both for value in self._map_parameters(at, **each)]
             found = self._encoded[addresses] = (encoded, [ctypes.addressof(each) for each in encoded])
         return found[1]
 
@@ -344,6 +348,10 @@ class _Loaded:
             last = torch.cuda.ExternalStream(self._last_stream, self._device)
             torch.cuda.current_stream(self._device).wait_stream(last)
         self._last_stream = stream
+
+
+def _parameter_count(tensor_map: Mapping[str, Any]) -> int:
+    return 1 + 2 * len(tensor_map["shape"]) * tensor_map["passes_shape"]
 
 
 def _slow_raw_stream(index: int) -> int:

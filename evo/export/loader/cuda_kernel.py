@@ -8,6 +8,7 @@
 ``python kernel.py`` lists the arguments and times the launch on random inputs. For PyTorch, see torch_op.py.
 """
 
+import ctypes
 import importlib.util
 import json
 import threading
@@ -58,7 +59,7 @@ class Kernel:
         self._launches = [self._launch, *self._launch.get("further", [])]
         self._functions = [self._loaded(each, described["entry"]) for each in self._launches]
         mapped = any(each["tensor_maps"] for each in self._launches)
-        self._encode: Any = _encoder(Path(folder)) if mapped else None
+        self._map_parameters: Any = _map_parameters(Path(folder)) if mapped else None
         self._workspaces = {each["name"]: self._memory(each) for each in self.of("workspace")}
         self._lock = threading.Lock()
         self._last_stream: Any = None
@@ -125,7 +126,9 @@ class Kernel:
         by_name = {each["name"]: each for each in self.arguments}
         arguments = [by_name[name] for name in launch["arguments"]] if launch.get("entry") else self.arguments
         passed = [self._passed(each, addresses) for each in arguments]
-        return (*passed, *(self._mapped(each, addresses) for each in launch["tensor_maps"]))
+        at = len(passed) if launch["maps_at"] is None else launch["maps_at"]
+        passed[at:at] = [value for each in launch["tensor_maps"] for value in self._mapped(each, addresses)]
+        return tuple(passed)
 
     def _fill(self, addresses: Mapping[str, int]) -> None:
         """Fill workspaces, and the arguments that the call itself must fill, on the current stream."""
@@ -188,22 +191,22 @@ class Kernel:
             return SCALARS[each["dtype"]](each["value"])
         return np.uint64(self._address(each["name"], addresses))
 
-    def _mapped(self, each: dict[str, Any], addresses: Mapping[str, int]) -> Any:
-        """Return a tensor map as a NumPy array of one element, because CuPy passes such arrays by value."""
-        encoded = self._encode(self._address(each["of"], addresses), **each)
-        return np.frombuffer(encoded, dtype=f"V{len(encoded)}")
+    def _mapped(self, each: dict[str, Any], addresses: Mapping[str, int]) -> list[Any]:
+        """Return the parameters of a tensor map as NumPy arrays of one element, because CuPy passes these by value."""
+        parameters = self._map_parameters(self._address(each["of"], addresses), **each)
+        return [np.frombuffer(value, dtype=f"V{ctypes.sizeof(value)}") for value in parameters]
 
     def _address(self, name: str, addresses: Mapping[str, int]) -> int:
         return addresses[name] if name in addresses else self._workspaces[name].data.ptr
 
 
-def _encoder(folder: Path) -> Any:
-    """Load the tensor-map module from this folder."""
+def _map_parameters(folder: Path) -> Any:
+    """Return the function `parameters` of the tensor-map module in this folder."""
     spec = importlib.util.spec_from_file_location(f"{__name__}_tensor_map", folder / "tensor_map.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.encode
+    return module.parameters
 
 
 def _refuse_overlap(name: str, held: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ and the driver.
 import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 BYTES = ALIGNMENT = 128
@@ -41,6 +42,25 @@ _PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 
 class TensorMapError(ValueError):
     """The map is invalid, or this driver cannot create it."""
+
+
+def parameters(address: int, *, passes_shape: bool = False, **described: Any) -> list[Any]:
+    """Return what a kernel takes for a tensor map, as objects of ctypes: the map, and shape and strides if requested.
+
+    Args:
+        address: device address of the array.
+        passes_shape: True if the kernel takes the shape (int32) and the strides in elements (int64) after the map.
+        described: arguments of `encode`.
+
+    Raises:
+        TensorMapError: see `encode`.
+    """
+    passed: list[Any] = [encode(address, **described)]
+    if passes_shape:
+        shape = described["shape"]
+        passed += [ctypes.c_int32(extent) for extent in shape]
+        passed += [ctypes.c_int64(prod(shape[axis + 1 :])) for axis in range(len(shape))]
+    return passed
 
 
 def encode(

@@ -73,9 +73,9 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
         derived=derived,
         starts=_starts(tuning.configs, tunables),
         descriptors={
-            argument.name: _block(parameter.name, kernel, tree, {*names, *extents, *derived})
+            argument.name: block
             for parameter, argument in zip(pointers, passed, strict=True)
-            if parameter.described
+            if (block := _block(parameter.name, kernel, tree, {*names, *extents, *derived})) or parameter.described
         },
         notes=(*tuning.notes, *(() if decided else ("the grid: no launch in the file states it",))),
     )

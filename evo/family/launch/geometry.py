@@ -28,6 +28,7 @@ class Launch:
         block: number of threads per block, as (x, y, z).
         shared_memory_bytes: dynamic shared memory per block.
         tensor_maps: tensor maps that are passed after the arguments of the call.
+        maps_at: number of arguments that precede the tensor maps; None if all do.
         programmatic: True for programmatic dependent launch (`Objective.launch == "pdl"`).
         entry: function to start. If empty, the implementation's entry is used.
         arguments: names of the function's arguments in order. If empty, all arguments of the call are passed.
@@ -38,6 +39,7 @@ class Launch:
     block: tuple[int, int, int]
     shared_memory_bytes: int = 0
     tensor_maps: tuple[TensorMap, ...] = ()
+    maps_at: int | None = None
     programmatic: bool = False
     entry: str = ""
     arguments: tuple[str, ...] = ()

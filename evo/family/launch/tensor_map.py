@@ -27,6 +27,8 @@ class TensorMap:
         swizzle: number of bytes within which 16-byte chunks of a row are permuted in shared memory; 0 for no
             permutation.
         l2_promotion: number of bytes that the L2 cache fetches at a time; 0 for as many as the copy requests.
+        passes_shape: True if the kernel takes the shape (int32) and the strides in elements (int64) after the map, as
+            Triton kernels do.
     """
 
     of: str
@@ -35,6 +37,7 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = 0
     l2_promotion: int = 0
+    passes_shape: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

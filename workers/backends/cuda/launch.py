@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from evo.export.loader.tensor_map import TensorMapError, encode
+from evo.export.loader.tensor_map import TensorMapError, parameters
 from evo.family import Launch, TensorMap
 from workers.backends import DeviceLostError, LaunchError
 from workers.backends.scalars import scalar
@@ -106,7 +106,8 @@ class BoundKernel:
     ) -> None:
         self._function = ctypes.c_void_p(function)
         self._values = [_value(argument, pointers) for argument in arguments]
-        self._values += [_encoded(each, pointers) for each in launch.tensor_maps]
+        at = len(arguments) if launch.maps_at is None else launch.maps_at
+        self._values[at:at] = [value for each in launch.tensor_maps for value in _mapped(each, pointers)]
         addresses = [ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in self._values]
         self._parameters = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
@@ -216,9 +217,9 @@ def _value(argument: Argument, pointers: dict[str, int]) -> Any:
     return scalar(argument)
 
 
-def _encoded(tensor_map: TensorMap, pointers: dict[str, int]) -> Any:
+def _mapped(tensor_map: TensorMap, pointers: dict[str, int]) -> list[Any]:
     try:
-        return encode(pointers[tensor_map.of], **vars(tensor_map))
+        return parameters(pointers[tensor_map.of], **vars(tensor_map))
     except TensorMapError as error:
         raise LaunchError(str(error)) from None
 

@@ -6,7 +6,9 @@ and exported with a kernel, so a line in it is available wherever the kernel is 
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 NOTE = "// kernel-evo launch: "
 """Start of the line, which PTX treats as a comment."""
@@ -23,12 +25,15 @@ class Compiled:
         shared_memory_bytes: dynamic shared memory of a block.
         cluster: number of blocks per cluster. The blocks of a cluster run one program together.
         scratch: size in bytes of each scratch buffer per program. The buffers follow the arguments in this order.
+        maps: tensor maps that the kernel takes between the arguments and the scratch buffers, as the values of
+            `evo.family.TensorMap`.
     """
 
     threads: int
     shared_memory_bytes: int
     cluster: int = 1
     scratch: tuple[int, ...] = ()
+    maps: tuple[Mapping[str, Any], ...] = ()
 
 
 def noted(ptx: str, compiled: Compiled) -> str:
@@ -42,4 +47,4 @@ def read_note(ptx: str) -> Compiled | None:
     if found is None:
         return None
     facts = json.loads(found[1])
-    return Compiled(**{**facts, "scratch": tuple(facts["scratch"])})
+    return Compiled(**{key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()})

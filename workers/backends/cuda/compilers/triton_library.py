@@ -35,6 +35,11 @@ FILE, CACHE = "kernel.py", "cache"
 _BUILD = re.compile(r"^# kernel-evo build: (.*)$", re.MULTILINE)
 _DTYPE = re.compile(r"tl\.(\w+)")
 _WARP = 32
+_MAPS_SINCE = 90
+"""Compute capability, times ten, of the first GPUs with a tensor memory accelerator."""
+
+_SWIZZLES = (0, 32, 64, 128)
+"""Bytes of each value of ``CUtensorMapSwizzle``."""
 
 
 def installed_version() -> str | None:
@@ -63,15 +68,17 @@ def compile_source(source: str, architecture: str, folder: Path) -> dict[str, ob
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             function = getattr(_module(source, folder), build["entry"])
-            asked = _ast_source(ASTSource, function, build)
-            target = GPUTarget("cuda", int(re.sub(r"\D", "", architecture)), _WARP)
+            capability = int(re.sub(r"\D", "", architecture))
+            maps = build.get("maps", {}) if capability >= _MAPS_SINCE else {}
+            asked = _ast_source(ASTSource, function, build, maps)
+            target = GPUTarget("cuda", capability, _WARP)
             done = triton.compile(asked, target=target, options=build["options"])
             ptx, binary, facts = done.asm["ptx"], done.asm["cubin"], done.metadata
             shutil.rmtree(folder / CACHE, ignore_errors=True)  # the cache folder would grow with every config
     except Exception as error:  # noqa: BLE001 - any exception that a kernel makes Triton raise is a compile error
         return {"binary": None, "log": _failure(error, printed.getvalue(), source, folder), "ptx": ""}
     log = re.sub(r"^.*Compile time = .*\n?", "", printed.getvalue(), flags=re.MULTILINE).strip()
-    return {"binary": binary.hex(), "log": log, "ptx": noted(ptx, _compiled(facts))}
+    return {"binary": binary.hex(), "log": log, "ptx": noted(ptx, _compiled(facts, list(maps.values())))}
 
 
 def _module(source: str, folder: Path) -> Any:
@@ -90,12 +97,14 @@ def _module(source: str, folder: Path) -> Any:
     return module
 
 
-def _ast_source(make: Any, function: Any, build: dict[str, Any]) -> Any:
+def _ast_source(make: Any, function: Any, build: dict[str, Any], maps: dict[str, dict[str, Any]]) -> Any:
     names = list(function.arg_names)
+    types = build["signature"] | {name: each["type"] for name, each in maps.items()}
     constants = {name: _constant(value) for name, value in build["constants"].items()}
+    constants |= dict.fromkeys(build.get("maps", {}).keys() - maps.keys())
     return make(
         fn=function,
-        signature={name: build["signature"].get(name, "constexpr") for name in names},
+        signature={name: types.get(name, "constexpr") for name in names},
         constexprs={(names.index(name),): value for name, value in constants.items()},
         attrs={(names.index(name),): [["tt.divisibility", 16]] for name in build["divisible"]},
     )
@@ -109,12 +118,23 @@ def _constant(value: Any) -> Any:
     return getattr(tl, found[1]) if found else value
 
 
-def _compiled(facts: Any) -> Compiled:
+def _compiled(facts: Any, maps: list[dict[str, Any]]) -> Compiled:
+    """Return the launch settings. Triton chooses box and swizzle of each tensor map that it accepts as such."""
     return Compiled(
         threads=_WARP * facts.num_warps,
         shared_memory_bytes=facts.shared,
         cluster=facts.num_ctas,
         scratch=(facts.global_scratch_size, facts.profile_scratch_size),
+        maps=tuple(
+            {
+                **{key: given[key] for key in ("of", "dtype", "shape")},
+                "box": chosen["block_size"],
+                "swizzle": _SWIZZLES[chosen["swizzle"]],
+                "l2_promotion": 128,
+                "passes_shape": True,
+            }
+            for given, chosen in zip(maps, facts.tensordesc_meta if maps else (), strict=True)
+        ),
     )
 
 
