@@ -201,11 +201,14 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
         return None
     digest = champions.binary_digest(champion)
     here_us = None
+    active = transaction.active
     if champion.search_id == search.id:
-        here_us = comparable_us(champion.evidence.verdict, transaction.active.timed_baselines)
+        here_us = comparable_us(champion.evidence.verdict, active.timed_baselines)
+    if here_us is not None:
+        here_us /= active.search.challengers.slowdown(champion.trial_number)
     try:
-        cost = transaction.active.cost_of(champion, champion.time_us)
-        here = None if here_us is None else transaction.active.cost_of(champion, here_us)
+        cost = active.cost_of(champion, champion.time_us)
+        here = None if here_us is None else active.cost_of(champion, here_us)
     except InvalidInput:
         return None  # no metric value for the champion: the first confirmed challenger replaces it
     incumbent = Incumbent(
@@ -216,7 +219,7 @@ def _bar(transaction: SearchTransaction, search: SearchRow) -> ChallengeLimit | 
         binary_digest=digest,
         foreign=champion.family_digest != search.family_digest,
     )
-    return bar(incumbent, transaction.active.search.history.finished, search.policy)
+    return bar(incumbent, active.search.history.finished, search.policy)
 
 
 def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | None:
@@ -233,7 +236,7 @@ def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | 
     if best is None or best in search.challengers:
         return None
     cost = search.history.cost(best)
-    looks_better = cost is not None and cost < to_beat.incumbent.cost
+    looks_better = cost is not None and cost < to_beat.cost
     return to_beat.missed_by(best, search.goal) if looks_better or not challenged else None
 
 

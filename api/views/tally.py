@@ -24,8 +24,8 @@ class Tally:
         counts: number of trials by outcome. The key None contains the number of pending trials.
         speedup: speedup of the best trial over the fastest baseline. It is the confirmed speedup if the trial is
             confirmed.
-        unconfirmed: unconfirmed trial whose quick cost is below the cost of the confirmed best trial. None if there is
-            no such trial.
+        unconfirmed: unconfirmed trial whose quick cost is below the quick cost of the confirmed best trial. None if
+            there is no such trial.
     """
 
     counts: dict[str | None, int]
@@ -38,10 +38,9 @@ class Tally:
     def of(cls, session: Session, row: SearchRow, counts: dict[str | None, int]) -> "Tally":
         baselines = row.timed_baselines
         archive = Archive(session)
-        best = _best_view(archive.best(row.id), baselines)
-        unconfirmed = None
-        if best is not None and best.source == "confirmed":
-            unconfirmed = _best_view(archive.unconfirmed(row.id, below=best.cost or best.time_us), baselines)
+        found = archive.best(row.id)
+        best = _best_view(found, baselines)
+        unconfirmed = None if found is None else _best_view(archive.faster_unconfirmed(found), baselines)
         speedup = None if best is None or best.speedup is None else best.speedup.value
         fastest = fastest_of(baselines)
         return cls(counts=counts, best=best, fastest_baseline=fastest, speedup=speedup, unconfirmed=unconfirmed)

@@ -369,9 +369,15 @@ class Archive:
         each = first.group_by(TrialRow.search_id, TrialRow.outcome_kind)
         return self.session.scalars(select(TrialRow).where(tuple_(TrialRow.search_id, TrialRow.number).in_(each))).all()
 
-    def unconfirmed(self, search_id: int, *, below: float) -> TrialRow | None:
-        """Return the best unconfirmed trial whose quick cost is below `below`, or None."""
-        query = self._fastest(search_id).where(TrialRow.cost < below, TrialRow.quick_us.is_(None))
+    def faster_unconfirmed(self, best: TrialRow) -> TrialRow | None:
+        """Return the best unconfirmed trial whose quick cost is below that of `best`; None if `best` is unconfirmed.
+
+        The confirmed cost of `best` is not used, because a confirmation runs under other conditions.
+        """
+        quick_cost = Trial(number=best.number, proposal=best.proposal, outcome=best.outcome).cost
+        if best.quick_us is None or quick_cost is None:
+            return None
+        query = self._fastest(best.search_id).where(TrialRow.cost < quick_cost, TrialRow.quick_us.is_(None))
         return self.session.scalars(query.limit(1)).first()
 
     def _fastest(self, search_id: int) -> Select[TrialRow]:

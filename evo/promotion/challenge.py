@@ -18,8 +18,8 @@ class Incumbent:
 
     Attributes:
         cost: the champion's cost at its confirmed time; see `evo.promotion.goal`.
-        here: the same cost, corrected to be comparable with this search's quick samples; see `comparable_us`. None if
-            another search confirmed the champion.
+        here: the same cost, corrected to be comparable with this search's quick samples; see `comparable_us` and
+            `Challengers.slowdown`. None if another search confirmed the champion.
         binary_digest: digest of the champion's binary; None if unknown.
         foreign: True if the champion belongs to another variant or version of the family, so that its config cannot be
             compared with configs of this search.
@@ -39,11 +39,13 @@ class ChallengeLimit:
 
     Attributes:
         below: upper limit of a challenger's quick cost (exclusive).
+        cost: the incumbent's cost, as far as it is comparable with quick costs of this search.
         binaries: digests of the incumbent's binaries. Trials with these binaries do not challenge.
         again: a trial of this search with the incumbent's config or binary; None if there is none.
     """
 
     below: float
+    cost: float
     binaries: frozenset[str]
     incumbent: Incumbent
     again: Trial | None
@@ -101,9 +103,10 @@ def bar(incumbent: Incumbent, finished: Sequence[Trial], policy: Policy) -> Chal
     known = (incumbent.binary_digest, *(trial.binary_digest for trial in own))
     here = (None if again is None else again.cost, incumbent.here)
     needed = max((cost for cost in here if cost is not None), default=None)
-    below = incumbent.cost * (1.0 + policy.session_drift) if needed is None else needed * (1.0 - policy.minimum_gain)
+    cost = incumbent.cost if needed is None else needed
+    below = cost * (1.0 + policy.session_drift if needed is None else 1.0 - policy.minimum_gain)
     binaries = frozenset(digest for digest in known if digest is not None)
-    return ChallengeLimit(below=below, binaries=binaries, incumbent=incumbent, again=again)
+    return ChallengeLimit(below=below, cost=cost, binaries=binaries, incumbent=incumbent, again=again)
 
 
 def is_incumbent(incumbent: Incumbent, trial: Trial) -> bool:
@@ -139,6 +142,7 @@ class Challengers:
         self._goal = goal
         self._seen: dict[int, int] = {}  # number of ended trials at the start of a challenge, by trial number
         self._confirmed_us: dict[str, float] = {}  # by binary digest
+        self._slowdowns: dict[int, float] = {}  # confirmed time divided by quick time, by trial number
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -190,11 +194,25 @@ class Challengers:
         tighten the limits for later trials, and keep slower trials from challenging.
         """
         trial = self._history.finished[self._history.position[number]]
+        if trial.time_us is not None:
+            self._slowdowns[number] = time_us / trial.time_us
         self._correct(trial, time_us)
         if trial.binary_digest is not None and trial.binary_digest not in self._confirmed_us:
             self._confirmed_us[trial.binary_digest] = time_us
             for each in self._history.finished:
                 self.check(each)
+
+    def slowdown(self, besides: int) -> float:
+        """Return the factor by which confirmations are slower than quick samples, although the baselines are not.
+
+        The baselines are timed only at the start of a search, and the device may become faster or slower afterwards. A
+        slower device slows every confirmed kernel, but a quick time that is short by chance belongs to one kernel. The
+        result is therefore the smallest ratio of confirmed to quick time, and at least 1.
+
+        Args:
+            besides: number of the incumbent's trial, whose own ratio does not count.
+        """
+        return max(1.0, min((ratio for number, ratio in self._slowdowns.items() if number != besides), default=1.0))
 
     def has_confirmed(self, binary_digest: str | None) -> bool:
         """Return True if a confirmation has timed this binary."""

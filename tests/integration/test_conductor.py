@@ -1,7 +1,7 @@
 """Searches from the first job to a champion, without HTTP and without a device."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -332,6 +332,57 @@ def test_champion_confirmed_on_a_slowed_device_is_not_challenged_by_slower_trial
     times = sorted(trial.time_us for trial in stage.trials(search) if trial.time_us is not None)
     assert times[1] < 0.98 * view.champion.time_us, "by its confirmed time the next one looks faster"
     assert confirmed == [view.champion.config]
+
+
+def confirmed_configs(stage: Stage, search: int, *, slower: float, lucky: Mapping[str, float] = {}) -> list[Config]:
+    """Play a search, and return the confirmed configs in order.
+
+    Args:
+        slower: factor by which kernels, but not baselines, take longer in confirmations than in quick samples.
+        lucky: factor by which the quick time of a config is too short, by the config as text.
+    """
+    confirmed = []
+    while leases := stage.claim():
+        report, job = answer(leases[0]), leases[0].job
+        if isinstance(report, EvaluateReport) and isinstance(job, Evaluate):
+            quick = timing(toy_time_us(job.config) * lucky.get(str(job.config), 1.0))
+            report = replace(report, outcome=Measured(timing=quick))
+        elif isinstance(report, ConfirmReport) and isinstance(job, Confirm):
+            confirmed.append(job.challenger)
+            late = timing(slower * toy_time_us(job.challenger))
+            beside = None if job.incumbent is None else timing(slower * toy_time_us(job.incumbent))
+            report = replace(report, challenger=late, challenger_again=late, incumbent=beside)
+        stage.conductor.report(leases[0].attempt_id, leases[0].token, report)
+    assert stage.view(search).state == "finished"
+    return confirmed
+
+
+def test_slowdown_that_baselines_miss_costs_one_challenge_at_most(stage: Stage) -> None:
+    """The second confirmation shows that the device slows every kernel, not only the champion."""
+    search = stage.submit(budget={"trials": 14})
+    confirmed = confirmed_configs(stage, search, slower=1.8)
+    champion = stage.view(search).champion
+    assert champion is not None
+    times = sorted(trial.time_us for trial in stage.trials(search) if trial.source == "quick" and trial.time_us)
+    assert times[0] < 0.98 * champion.time_us, "by its confirmed time the next one is faster"
+    assert len(confirmed) == 2 and champion.config == confirmed[0]
+    assert stage.view(search).unconfirmed is None
+
+
+def test_faster_trial_challenges_after_a_slowdown_that_baselines_miss(stage: Stage) -> None:
+    search = stage.submit(budget={"trials": 14}, policy=policy(challenge_every=1))
+    confirmed = confirmed_configs(stage, search, slower=1.8)
+    champion = stage.view(search).champion
+    assert champion is not None and champion.config == confirmed[-1] != confirmed[0]
+    assert toy_time_us(champion.config) == min(toy_time_us(trial.config) for trial in stage.trials(search))
+
+
+def test_short_quick_time_of_a_champion_does_not_hide_a_faster_trial(stage: Stage) -> None:
+    lucky, best = {"BLOCK": 16, "UNROLL": 2}, {"BLOCK": 8, "UNROLL": 2}
+    search = stage.submit(budget={"trials": 14})
+    confirmed = confirmed_configs(stage, search, slower=1.0, lucky={str(lucky): 0.5})
+    champion = stage.view(search).champion
+    assert champion is not None and champion.config == best and confirmed == [lucky, best]
 
 
 def test_trial_challenges_again_if_the_incumbent_changed_during_its_confirmation(stage: Stage) -> None:

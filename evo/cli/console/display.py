@@ -142,11 +142,12 @@ def figure_text(figure: Figure | None) -> str:
 
 
 def unconfirmed_text(view: SearchView) -> str | None:
-    """Describe the trial whose quick time is shorter than that of the confirmed best trial; None if there is none."""
+    """Describe the trial that is faster than the confirmed best trial in quick samples; None if there is none."""
     found = view.unconfirmed
-    if found is None:
+    if found is None or view.best is None:
         return None
-    return f"trial {found.number} looks faster: {time_text(found.time_us)} in quick samples, not confirmed"
+    ours, best = time_text(found.time_us), time_text(view.best.quick_us)
+    return f"trial {found.number} looks faster: {ours} in quick samples, the best trial {best}; not confirmed"
 
 
 def speedup_text(view: SearchView) -> str:

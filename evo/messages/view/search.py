@@ -163,7 +163,8 @@ class SearchView(Deferred):
         counts: number of trials by kind of outcome.
         best: trial of the search's own champion. Without a champion, the fastest confirmed trial. Without a
             confirmation, the trial with the shortest quick time.
-        unconfirmed: trial whose quick time is shorter than that of a confirmed `best`; None if there is none.
+        unconfirmed: unconfirmed trial whose quick time is shorter than the quick time of a confirmed `best`; None if
+            there is none.
         speedup: speed-up of the best trial over the fastest baseline, which `best.speedup` names. It is confirmed if
             `best` is confirmed.
         gains: gains of the search over the default config and over the median random config; empty in lists.
