@@ -16,7 +16,7 @@ from evo.family.launch.geometry import Launch
 from evo.family.launch.tensor_map import TensorMap
 from evo.family.problem import Field, Problem, in_problem_terms, parse_problem, problem_key, read_fields
 from evo.family.scope import WORD, WORD_RULE, device_scope
-from evo.family.source.triton.compiled import read_note
+from evo.family.source.triton.compiled import SCRATCH, read_note
 from evo.family.table import Table
 from evo.family.work import Work, WorkFormula, check_memory, read_work
 from evo.space import Constraint, EmptySpace, Space, Tunable
@@ -64,10 +64,6 @@ def read_variant(table: Table) -> VariantNote:
 
 def _tensor_map(described: Mapping[str, Any]) -> TensorMap:
     return TensorMap(**{**described, "shape": tuple(described["shape"]), "box": tuple(described["box"])})
-
-
-_SCRATCH = ("triton_global_scratch", "triton_profile_scratch")
-"""Names of the buffers that compiled Triton kernels take after the arguments of the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +114,7 @@ class Candidate:
         )
         scratch = (
             Operand(name=name, role="workspace", dtype="uint8", shape=(max(size * prod(launch.grid), 1),))
-            for name, size in zip(_SCRATCH, note.scratch, strict=True)
+            for name, size in zip(SCRATCH, note.scratch, strict=True)
         )
         return replace(self, launch=launch, operands=(*self.operands, *scratch))
 

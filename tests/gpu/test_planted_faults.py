@@ -46,7 +46,7 @@ class Workshop:
         self.copy = Families(folder / "families").add(self.package)
 
     def outcome(self, fault: str, **changes: object) -> Outcome:
-        work = self._work(**changes)
+        work = self.assignment(**changes)
         config: Config = {self.tunable: fault, "REPEAT": 1}
         return self.evaluator.evaluate(
             work, Evaluate(number=0, config=config), self.evaluator.build(work, config)
@@ -54,18 +54,18 @@ class Workshop:
 
     def confirmed(self, fault: str) -> tuple[ConfirmReport, Verdict]:
         """Confirm a kernel against a correct kernel that does all work eight times."""
-        work = self._work()
+        work = self.assignment()
         slow: Config = {self.tunable: "none", "REPEAT": 8}
         job = Confirm(challenger={self.tunable: fault, "REPEAT": 1}, incumbent=slow, seed=5)
         report = self.evaluator.confirm(work, job, self.evaluator.prepare(work, job))
         return report, judge(report, POLICY, 1, np.random.default_rng(0))
 
-    def _work(self, **changes: object) -> Assignment:
+    def assignment(self, problem: str = "N=256", **changes: object) -> Assignment:
         family = self.package.family
         terms = SearchTerms(
             search_id=1,
             family=FamilyRef(name=family.name, digest=self.package.digest, location=self.package.location),
-            problem=family.problem("N=256", "cuda"),
+            problem=family.problem(problem, "cuda"),
             device=self.gpu,
             objective=Objective(),
             policy=POLICY,

@@ -10,19 +10,25 @@ import pytest
 
 from evo.device import Device
 from evo.export.bundle import Bundle
+from evo.messages.job import Confirm
 from evo.trial import Config
 from evo.trial.outcome import Measured, WrongAnswer
 from templates.registry import find
 from tests.gpu.kernels import Changeable
+from tests.gpu.test_planted_faults import Workshop as PlantedWorkshop
 from tests.integration.test_kernels_compile import Workshop
 from tests.integration.test_triton_compiles import KERNELS, NAMES
 from tests.unit.views import CHAMPION, view
 from workers.backends.cuda.compilers.compiler import CudaCompiler
+from workers.backends.cuda.tools.sanitizer import TOOLS
+from workers.backends.cuda.tools.toolkit import find_tool
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"),
 ]
+
+TILES: Config = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +56,22 @@ def test_triton_kernel_with_clusters_is_measured(kernels: Changeable, gpu: Devic
     assert isinstance(outcome, Measured), outcome
 
 
+@pytest.mark.parametrize("name", ["matmul_host_descriptors", "matmul_device_descriptors"])
+def test_triton_kernel_with_tensor_descriptors_passes_the_sanitizers(gpu: Device, tmp_path: Path, name: str) -> None:
+    if find_tool("compute-sanitizer") is None:
+        pytest.skip("compute-sanitizer is not installed")
+    workshop = PlantedWorkshop(gpu, tmp_path, KERNELS / name)
+    job = Confirm(challenger=TILES, incumbent=None, seed=5)
+    work = workshop.assignment("")
+    try:
+        report = workshop.evaluator.confirm(work, job, workshop.evaluator.prepare(work, job))
+    finally:
+        workshop.evaluator.close()
+    assert [(each.tool, each.findings, each.skipped) for each in report.sanitizers] == [
+        (tool, (), None) for tool in TOOLS
+    ]
+
+
 EXPORTED = """
 import sys
 import cupy as cp
@@ -64,7 +86,6 @@ MULTIPLIED = """a, b = (cp.random.standard_normal((2048, 2048), dtype=cp.float32
 exact = a.astype(cp.float32) @ b.astype(cp.float32)
 for _ in range(3):
     assert cp.abs(kernel(a=a, b=b)["c"].astype(cp.float32) - exact).max() < 0.25"""
-TILES: Config = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Parsers of compute-sanitizer and Nsight Compute output, and reasons why a tool did not run."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from evo.device.counters import FIGURES
 from evo.family import Launch
 from evo.trial.results import Profiled, Sanitized
-from workers.backends.cuda.tools import profiler, sanitizer
+from workers.backends.cuda.tools import profiler, sanitizer, solo
 from workers.backends.cuda.tools.profiler import NcuProfiler, value_of
 from workers.backends.cuda.tools.sanitizer import TOOLS, CudaSanitizer
 from workers.backends.cuda.tools.toolkit import find_tool
@@ -200,6 +202,40 @@ def test_kernel_program_reports_a_missing_driver(subject: Subject) -> None:
 
 
 RUN = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[7:]).returncode)"
+
+
+def test_kernel_program_initialises_only_the_scratch_memory_of_triton(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workspace stays unwritten, so initcheck finds reads of it before the kernel has written it."""
+    written = list[int]()
+
+    class Driver:
+        def __getattr__(self, name: str) -> Callable[..., int]:
+            return lambda *_: 0
+
+        def cuMemAlloc_v2(self, pointer: Any, size: Any) -> int:
+            pointer._obj.value = size.value
+            return 0
+
+        def cuMemsetD8_v2(self, pointer: Any, value: int, size: Any) -> int:
+            assert (pointer.value, value) == (size.value, 0)
+            written.append(size.value)
+            return 0
+
+    (tmp_path / "kernel.cubin").write_bytes(b"")
+    sizes = {"held": 64, "triton_global_scratch": 384}
+    buffers = tuple(Argument(name=name, role="workspace", dtype="uint8", shape=(size,)) for name, size in sizes.items())
+    kernel = KernelFile(
+        path=str(tmp_path / "kernel.cubin"),
+        entry="f",
+        arguments=buffers,
+        launch=Launch(grid=(1, 1, 1), block=(32, 1, 1)),
+    )
+    monkeypatch.setattr(solo, "library", Driver)
+    monkeypatch.setattr(solo, "BoundCall", lambda *_, **__: lambda: None)
+    solo.run(solo.Plan(kernel=kernel, inputs=str(tmp_path)))
+    assert written == [sizes["triton_global_scratch"]]
 
 
 def test_cuda_tools_are_found_in_the_folder_of_cuda_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -762,6 +762,7 @@ class Driver:
         pointer, number = ctypes.c_void_p, ctypes.c_uint
         self.cuModuleLoadData = lambda *_: 0
         self.cuModuleGetFunction = self._found
+        self.cuFuncSetAttribute = lambda *_: 0
         self.cuLaunchKernel = ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[number] * 7, pointer, pointer, pointer)(
             self._launched
         )

@@ -13,6 +13,9 @@ from typing import Any
 NOTE = "// kernel-evo launch: "
 """Start of the line, which PTX treats as a comment."""
 
+SCRATCH = ("triton_global_scratch", "triton_profile_scratch")
+"""Names of the buffers that compiled Triton kernels take after the arguments of the source."""
+
 _LINE = re.compile(rf"^{NOTE}(.*)$", re.MULTILINE)
 
 

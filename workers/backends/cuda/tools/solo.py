@@ -1,8 +1,8 @@
 """Runs one CUDA kernel in a process that launches no other kernel, for tools such as sanitizers.
 
 The only command-line argument is the path of a file with a `Plan`. Every buffer is a separate allocation of exact size,
-so that a tool can detect accesses out of bounds. Only inputs and initial values are written, so that a tool can detect
-reads of unwritten memory.
+so that a tool can detect accesses out of bounds. Only inputs, initial values and Triton's own scratch memory are
+written, so that a tool can detect reads of unwritten memory.
 """
 
 import ctypes
@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from evo.family.source.triton.compiled import SCRATCH
 from workers.backends.cuda.launch import BoundCall, error_name, library
 from workers.build.kernel import Argument, KernelFile, dynamic_shared_bytes
 
@@ -57,7 +58,13 @@ def run(plan: Plan) -> None:
     module = _loaded(Path(kernel.path).read_bytes())
     most = dynamic_shared_bytes(kernel.steps)
     functions = [_function(module, step.entry, most[step.entry]) for step in kernel.steps]
-    pointers = {each.name: _buffer(each) for each in kernel.arguments if each.role != "scalar"}
+    buffers = [each for each in kernel.arguments if each.role != "scalar"]
+    pointers = {each.name: _buffer(each) for each in buffers}
+    for each in buffers:
+        if (
+            each.name in SCRATCH
+        ):  # initcheck does not see how Triton writes the tensor maps that its kernels create there
+            _call("cuMemsetD8_v2", ctypes.c_uint64(pointers[each.name]), 0, ctypes.c_size_t(each.bytes))
     bound = BoundCall(functions, kernel.steps, kernel.arguments, pointers, stream=0)
     for _ in range(plan.launches):
         for each in kernel.arguments:
