@@ -18,7 +18,7 @@ from evo.client import ServiceUnreachable
 from evo.errors import Conflict
 from evo.messages.job import Activity
 from evo.messages.view import Page, SearchView, SlotView, WorkerView
-from tests.unit.views import DEVICE, finished, view
+from tests.unit.views import DEVICE, PROMOTED, REFUSED, finished, view
 
 
 class Script:
@@ -107,6 +107,16 @@ def test_follow_shows_each_warning_once(monkeypatch: pytest.MonkeyPatch) -> None
     script = Script(view(), view(warnings=("A does nothing.",)), finished(warnings=("A does nothing.", "B, too.")))
     _, screen = followed(script, {}, monkeypatch)
     assert screen.notes == ["Warning: A does nothing.", "Warning: B, too."]
+
+
+def test_follow_shows_each_verdict_as_it_arrives_but_none_from_before_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script(
+        view(challenges=(PROMOTED,)), *(finish(challenges=(PROMOTED, REFUSED)) for finish in (view, finished))
+    )
+    _, screen = followed(script, {}, monkeypatch)
+    assert screen.notes == ["Trial 11: Not promoted: 1.0% less time than the incumbent; not met: gain."]
 
 
 def test_error_of_a_service_outage_names_the_watch_command(

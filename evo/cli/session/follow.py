@@ -83,12 +83,16 @@ def follow(
             again.
     """
     obeyed, looked_at, known, warned, refused, done = 0, time.monotonic(), None, 0, 0, 0
+    judged: int | None = None
     while True:
         view = _current_view(connection, search_id, where)
         warnings = [each for each in view.warnings if each not in view.quick_gaps]  # the report explains the gaps
         for warning in warnings[warned:]:
             screen.note(f"Warning: {warning}")
         warned = len(warnings)
+        for challenge in view.challenges[judged:] if judged is not None else ():
+            screen.note(f"Trial {challenge.trial}: {challenge.verdict.summary}")
+        judged = len(view.challenges)
         screen.show(view)
         if view.state in TERMINAL:
             return view
