@@ -4,7 +4,7 @@ import ast
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from evo.space.expression.spelling import spelled, with_sizes
@@ -12,6 +12,8 @@ from evo.space.expression.spelling import spelled, with_sizes
 _FUNCTIONS: Mapping[str, str] = {
     "fmin": "min",
     "fmax": "max",
+    "Min": "min",
+    "Max": "max",
     "MIN": "min",
     "MAX": "max",
     "fabs": "abs",
@@ -29,7 +31,7 @@ def rewritten(text: str) -> ast.expr | None:
 
     The tree may still contain forbidden syntax.
     """
-    text = implied(with_sizes(text))
+    text = implied(_phrases(with_sizes(text)))
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -43,6 +45,51 @@ def rewritten(text: str) -> ast.expr | None:
         return ast.fix_missing_locations(_Translator().visit(tree))  # type: ignore[no-any-return]
     except RecursionError:
         return None
+
+
+_NAME = r"[A-Za-z_]\w*"
+_PHRASES: Sequence[tuple[str, str]] = (
+    (r"/\*.*?\*/", " "),
+    (r"^\s*(?:assert|return|require|requires|constraint)\s+", ""),
+    (
+        rf"\$\{{({_NAME})\}}|\$\(({_NAME})\)|\{{\{{\s*({_NAME})\s*\}}\}}|\{{({_NAME})\}}|%({_NAME})%|@({_NAME})",
+        r"\1\2\3\4\5\6",
+    ),
+    (rf"({_NAME})\s+between\s+(\w+)\s+and\s+(\w+)", r"\2 <= \1 <= \3"),
+    (rf"({_NAME})\s+in\s+[\[(]?(\w+)\s*(?:\.\.=?|:)\s*(\w+)[\])]?", r"\2 <= \1 <= \3"),
+    (rf"({_NAME})\s+(?:is\s+)?(?:divisible\s+by|(?:a\s+)?multiple\s+of)\s+(\w+)", r"\1 % \2 == 0"),
+    (rf"(\w+)\s+divides\s+({_NAME})", r"\2 % \1 == 0"),
+    (rf"({_NAME})(\s*(?:[<>]=?|[!=]=)\s*\w+\s+(?:and|or|&&|\|\|)\s*)(?=[<>!=])", r"\1\2\1 "),
+    (rf"({_NAME})(\s+(?:and|or|&&|\|\|)\s*)(?=[<>]|[!=]=)", r"\1\2\1 "),
+    (rf"^\s*({_NAME})\s+xor\s+({_NAME})\s*$", r"(not \1) != (not \2)"),
+    (r"^\s*if\s+(.+?)(?:\s+then\b|:)\s*(.+)$", r"not (\1) or (\2)"),
+    (r"^(?!.*\belse\b)(.+?)\s+if\s+(.+)$", r"not (\2) or (\1)"),
+    (r"^(.+?)\s+unless\s+(.+)$", r"(\1) or (\2)"),
+)
+"""Phrases of other languages, as regular expressions, with their replacements. They are replaced in this order."""
+
+
+def _phrases(text: str) -> str:
+    """Return the text with phrases such as ``a between 1 and 8``, and without comments and marks of placeholders."""
+    for phrase, meant in _PHRASES:
+        text = re.sub(phrase, meant, text, flags=re.IGNORECASE | re.DOTALL)
+    return _without_commas(text)
+
+
+def _without_commas(text: str) -> str:
+    """Return the text with `and` for the commas between conditions, and without the commas in ``1,024``."""
+    depth, parts = 0, [""]
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    joined = parts[0]
+    for part in parts[1:]:
+        grouped = re.search(r"(?<![\w.])\d{1,3}$", joined.replace(",", "")[-4:]) or re.search(r"\d{3}$", joined)
+        joined += part if grouped and re.match(r"\d{3}(?!\w)", part) else f" and {part}"
+    return joined
 
 
 _IMPLIES = re.compile(r"(.+?)(?:=>|->|\bimplies\b)(.+)", re.DOTALL)
@@ -141,13 +188,13 @@ class _Translator(ast.NodeTransformer):
         node.args = [self.visit(each) for each in node.args]
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         node.func = ast.Name(id=_FUNCTIONS.get(name, name), ctx=ast.Load())
+        if (operation := _operation(name, node.args)) is not None:
+            return operation
         match name, node.args:
             case "ceil", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
                 return ast.Call(func=ast.Name(id="ceil_div", ctx=ast.Load()), args=[left, right], keywords=[])
             case "int" | "floor", [ast.BinOp(left=left, op=ast.Div(), right=right)]:
                 return ast.BinOp(left=left, op=ast.FloorDiv(), right=right)
-            case "pow", [base, exponent]:
-                return ast.BinOp(left=base, op=ast.Pow(), right=exponent)
             case "sum", [ast.List(elts=[first, *others]) | ast.Tuple(elts=[first, *others])]:
                 return functools.reduce(
                     lambda left, right: ast.BinOp(left=left, op=ast.Add(), right=right), others, first
@@ -163,7 +210,28 @@ class _Translator(ast.NodeTransformer):
         return node
 
 
+_OPERATIONS: Mapping[tuple[str, int], str] = {
+    ("pow", 2): "({}) ** ({})",
+    ("mod", 2): "({}) % ({})",
+    ("fmod", 2): "({}) % ({})",
+    ("not", 1): "not ({})",
+    ("xor", 2): "({}) != ({})",
+    ("implies", 2): "not ({}) or ({})",
+}
+"""Expressions for functions of other languages, by lower-case name and number of arguments."""
+_POWER_TEST = re.compile(r"is_?pow(?:er)?_?(?:of_?)?(?:2|two)", re.IGNORECASE)
+"""Matches names of functions that test for a power of two, such as ``is_power_of_2`` and ``isPow2``."""
 _EQUALITIES: Mapping[type[ast.cmpop], Callable[[], ast.cmpop]] = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
+
+
+def _operation(name: str, operands: Sequence[ast.expr]) -> ast.expr | None:
+    """Return the operation that a call such as ``mod(a, b)`` or ``And(a, b)`` means; None if it is unknown."""
+    if _POWER_TEST.fullmatch(name) and len(operands) == 1:
+        return _power_of_two(operands[0], ast.Eq())
+    if name.lower() in ("and", "or") and len(operands) > 1:
+        return ast.BoolOp(op=ast.And() if name.lower() == "and" else ast.Or(), values=list(operands))
+    form = _OPERATIONS.get((name.lower(), len(operands)))
+    return ast.parse(form.format(*map(ast.unparse, operands)), mode="eval").body if form else None
 
 
 def _logical(node: ast.expr) -> bool:
@@ -248,9 +316,11 @@ def _conjunction(node: ast.Compare) -> ast.expr | None:
     if len(node.ops) != 2:
         return None
     match node.comparators[0]:
-        case ast.BinOp(left=inner_left, op=(ast.BitAnd() | ast.BitOr()) as op, right=inner_right):
+        case ast.BinOp(left=inner_left, op=(ast.BitAnd() | ast.BitOr() | ast.BitXor()) as op, right=inner_right):
             first = ast.Compare(left=node.left, ops=node.ops[:1], comparators=[inner_left])
             second = ast.Compare(left=inner_right, ops=node.ops[1:], comparators=node.comparators[1:])
+            if isinstance(op, ast.BitXor):
+                return ast.Compare(left=first, ops=[ast.NotEq()], comparators=[second])
             return ast.BoolOp(op=ast.And() if isinstance(op, ast.BitAnd) else ast.Or(), values=[first, second])
     return None
 

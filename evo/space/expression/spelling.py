@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 _TOKEN = re.compile(
     r"""(?P<text>"[^"]*"|'[^']*'|“[^“”]*”|‘[^‘’]*’|`[^`]*`)
       | (?P<number>0[xX][0-9a-fA-F]+|[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+)
-        (?P<suffix>[uUlLfF]*)(?![A-Za-z0-9_])
+        (?:\s?(?P<unit>[kKMG])(?:i?[bB])?|[uUlLfF]*)(?![A-Za-z0-9_])
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<sign>===|!==|&&|\|\||<<|>>|<=|>=|==|!=|~=|<>|=<|=>|//|\*\*|::|[^\s])""",
+      | (?P<sign>===|!==|/=|=!|[<>!=]\s+=|\^\^|&&|\|\||<<|>>|<=|>=|==|!=|~=|<>|=<|=>|//|\*\*|::|[^\s])""",
     re.VERBOSE,
 )
 _SIGNS: Mapping[str, str] = {
@@ -33,6 +33,15 @@ _SIGNS: Mapping[str, str] = {
     "∨": "or",
     "¬": "not",
     ";": "",
+    "/=": "!=",
+    "=!": "!=",
+    "^^": "^",
+    "⊕": "^",
+    "⋅": "*",
+    "÷": "/",
+    "−": "-",
+    "²": "** 2",
+    "³": "** 3",
 }
 _WORDS: Mapping[str, str] = {
     "true": "True",
@@ -43,10 +52,24 @@ _WORDS: Mapping[str, str] = {
     "OR": "or",
     "NOT": "not",
     "IN": "in",
+    "And": "and",
+    "Or": "or",
+    "Not": "not",
+    "andalso": "and",
+    "orelse": "or",
 }
-_REMAINDER = re.compile(
-    r"(?<=[\w)\s])(?<!\band )(?<!\bor )(?<!\bnot )\b(?:mod|MOD)\b(?=\s+[\w(])(?!\s+(?:and|or|in|not|if|else)\b)"
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_FORTRAN = _COMPARISONS | {"and": "and", "or": "or", "not": "not", "neqv": "^", "true": "True", "false": "False"}
+_INFIX = _COMPARISONS | {"mod": "%", "rem": "%", "div": "//", "xor": "^", "equals": "=="}
+_OPERATOR = re.compile(
+    rf"""\.(?P<fortran>{"|".join(_FORTRAN)})\.
+       | (?<=\s)-(?P<shell>{"|".join(_COMPARISONS)})(?=\s)
+       | (?<=[\w)\s])(?<!\band\s)(?<!\bor\s)(?<!\bnot\s)\b(?P<infix>{"|".join(_INFIX)})\b
+         (?=\s+[\w(])(?!\s+(?:and|or|in|not|if|else)\b)""",
+    re.VERBOSE | re.IGNORECASE,
 )
+"""Matches operators that are words: Fortran's ``.LT.``, ``-lt`` of a shell, and ``mod`` or ``xor`` between operands."""
 _CAST = re.compile(r"(?<!\w)\(\s*(?:unsigned |signed )?(?:int|long|short|char|size_t|unsigned|float|double|bool)\s*\)")
 _SIZES = {
     "char": 1,
@@ -86,18 +109,41 @@ def with_sizes(text: str) -> str:
 
 def foreign(text: str) -> dict[str, str]:
     """Return the operators and words of other languages in the text, with their counterparts in expressions."""
-    found: dict[str, str] = {}
-    for token in _TOKEN.finditer(text):
+    found = {each[0]: _shown(_operator(each)) for each in _OPERATOR.finditer(text)}
+    for token in _TOKEN.finditer(_OPERATOR.sub(" ", text)):
         sign, name = token["sign"], token["name"]
-        meant = "not" if sign == "!" else _SIGNS.get(sign or "", "") or _WORDS.get(name or "", "")
+        meant = "not" if sign == "!" else _sign(sign or "", "") or _WORDS.get(name or "", "")
         if meant:
-            found[sign or name] = meant
+            found[sign or name] = _shown(meant)
+        elif token["unit"]:
+            found[token[0]] = _number(token)
         elif (token["text"] or "'")[0] not in "\"'":
             found[token["text"]] = _unquoted(token, text)
     found |= {each[0]: str(_SIZES[each[1]]) for each in _SIZEOF.finditer(text)}
-    if _REMAINDER.search(text):
-        found["mod"] = "%"
     return found
+
+
+def _shown(operator: str) -> str:
+    """Return the operator for two truth values that replaces `operator`."""
+    return "!=" if operator == "^" else operator
+
+
+def _operator(found: re.Match[str]) -> str:
+    """Return the operator in Python's syntax for a match of `_OPERATOR`."""
+    return (_FORTRAN if found["fortran"] else _INFIX)[found[found.lastgroup or 0].lower()]
+
+
+def _sign(sign: str, default: str) -> str:
+    """Return a sign in Python's syntax, without spaces, as in ``< =``; `default` if it is not foreign."""
+    joined = "".join(sign.split())
+    return _SIGNS.get(joined, default if joined == sign else joined)
+
+
+def _number(token: re.Match[str]) -> str:
+    """Return a number without its suffix, multiplied by its unit of 1,024, 1,024² or 1,024³."""
+    if not token["unit"]:
+        return token["number"]
+    return f"{float(token['number']) * _UNITS[token['unit'].upper()]:.17g}"
 
 
 def word(name: str) -> bool | None:
@@ -108,15 +154,15 @@ def word(name: str) -> bool | None:
 def spelled(text: str) -> str:
     """Return the text with each token, and C's ``? :``, converted to Python."""
     parts: list[str] = []
-    text = _NAMESPACE.sub("", _CAST.sub("", _REMAINDER.sub("%", text)))
+    text = _NAMESPACE.sub("", _CAST.sub("", _OPERATOR.sub(lambda found: f" {_operator(found)} ", text)))
     for token in _TOKEN.finditer(text):
         sign, name = token["sign"], token["name"]
         if sign is not None:
-            parts.append(_SIGNS.get(sign, sign))
+            parts.append(_sign(sign, sign))
         elif name is not None:
             parts.append(_WORDS.get(name, name))
         else:
-            parts.append(_unquoted(token, text) if token["text"] else token["number"])
+            parts.append(_unquoted(token, text) if token["text"] else _number(token))
     return _ternary(" ".join(_negations(part for part in parts if part)))
 
 
