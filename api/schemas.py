@@ -49,7 +49,19 @@ WorkerId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "worker_
 DeviceId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "device_uuid"))]
 MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
 """Maximum numbers of names in one object, characters of a problem, and devices of one worker."""
-GivenConfig: TypeAlias = Annotated[dict[Name, Value], Field(max_length=MAX_NAMES)]
+
+
+def _one_value(given: object) -> object:
+    if isinstance(given, list | dict | None):
+        kind = "a list" if isinstance(given, list) else "an object" if isinstance(given, dict) else "null"
+        several = "; send a request for each value" if isinstance(given, list) and len(given) > 1 else ""
+        reason = f"is {kind}; give one value: a number, true, false, or a text in quotes{several}"
+        raise PydanticCustomError("one_value", "{reason}", {"reason": reason})
+    return given
+
+
+OneValue = Annotated[Value, BeforeValidator(_one_value)]
+GivenConfig: TypeAlias = Annotated[dict[Name, OneValue], Field(max_length=MAX_NAMES)]
 MAX_INTEGER = LARGEST
 
 

@@ -313,7 +313,8 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
     """Return the first `MOST_NAMED` invalid fields, with the reasons why they are invalid.
 
-    If a field accepts several types, the reason contains one part per type.
+    If a field accepts several types, the reason contains one part per type. Only the innermost fields are named: the
+    other types of a field whose parts are invalid are not what the client meant.
 
     Args:
         body: the parsed body of the request. None if the errors are in query parameters.
@@ -322,9 +323,9 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
     for error in _relevant(errors):
         wrong = _wrong_field({**error, "loc": _sent(error, body)})
         reasons.setdefault(wrong["field"], []).append(wrong["reason"])
-    return [
-        _field_error(field, "; or ".join(dict.fromkeys(each))) for field, each in list(reasons.items())[:MOST_NAMED]
-    ]
+    outer = {field for field in reasons if any(other.startswith(f"{field}.") for other in reasons)}
+    joined = {field: "; or ".join(dict.fromkeys(each)) for field, each in reasons.items() if field not in outer}
+    return [_field_error(field, reason) for field, reason in list(joined.items())[:MOST_NAMED]]
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -70,6 +70,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "coded": coded,
     "duration": wording.duration_text,
     "factor": wording.factor_text,
+    "distinct": wording.distinct,
     "processes": wording.processes_text,
     "percent": wording.percent_text,
     "profile_rows": profile_rows,

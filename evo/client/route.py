@@ -3,6 +3,7 @@
 import socket
 import ssl
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -28,6 +29,15 @@ def is_direct(url: str) -> bool:
     except (OSError, UnicodeError):
         return False
     return True
+
+
+def proxy_of(url: str) -> str | None:
+    """Return the host and port of the proxy that requests to the URL use, without its user name; else None."""
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or is_direct(url) or proxy_bypass(parts.netloc):
+        return None
+    return proxy.rpartition("@")[2].removeprefix(f"{urlsplit(proxy).scheme}://").rstrip("/")
 
 
 def http_client(

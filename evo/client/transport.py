@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from evo.client.route import http_client
+from evo.client.route import http_client, proxy_of
 from evo.errors import Conflict, EvoError, InvalidInput, NotFound
 from evo.text.secrets import masked, sendable
 
@@ -162,9 +162,19 @@ class Transport:
     def _unreachable(self, error: httpx.TransportError) -> ServiceUnreachable:
         reason = masked(str(error)) or type(error).__name__
         return ServiceUnreachable(
-            f"no service answers at {masked(self.url)} ({reason}): "
-            "is it running (`kernel-evo serve`), and is --url right?"
+            f"no service answers at {masked(self.url)}{_through_proxy(self.url)} ({reason}): "
+            f"is it running (`kernel-evo serve`), and is --url right?{_without_proxy(self.url)}"
         )
+
+
+def _through_proxy(url: str) -> str:
+    proxy = proxy_of(url)
+    return "" if proxy is None else f" through the proxy {proxy} of the environment"
+
+
+def _without_proxy(url: str) -> str:
+    host = urlsplit(url).hostname
+    return "" if proxy_of(url) is None else f" To reach it without the proxy, set NO_PROXY={host}"
 
 
 def address(url: str) -> str:
@@ -228,8 +238,8 @@ def checked(response: httpx.Response) -> httpx.Response:
 def _foreign(response: httpx.Response, detail: str) -> ForeignService:
     asked, base = response.request, str(response.request.url).partition("/api/v1")[0]
     return ForeignService(
-        f"the program at {masked(base)} is not a kernel-evo service ({asked.method} {asked.url.path}: {detail}): "
-        "is --url right?"
+        f"the program at {masked(base)}{_through_proxy(base)} is not a kernel-evo service ({asked.method} "
+        f"{asked.url.path}: {detail}): is --url right?{_without_proxy(base)}"
     )
 
 

@@ -12,6 +12,7 @@ from evo.promotion.rules.profile import profile_rows
 from evo.promotion.statistics import Interval
 from evo.text.wording import (
     bound_text,
+    distinct,
     factor_interval_text,
     factor_text,
     percent_text,
@@ -164,12 +165,12 @@ def correctness_section(cases: Sequence[CaseError], uncovered: Mapping[str, str]
 
 
 def _row(case: CaseError) -> tuple[str, ...]:
-    found = (_figure(case.rel_l2), f"{case.rel_l2_limit:.2g}", _figure(case.max_abs), f"{case.max_abs_limit:.2g}")
+    found = (*_beside(case.rel_l2, case.rel_l2_limit), *_beside(case.max_abs, case.max_abs_limit))
     return case.case, case.output, *found, "passed" if case.passed else "failed"
 
 
-def _figure(error: float | None) -> str:
-    return "not finite" if error is None else f"{error:.2g}"
+def _beside(error: float | None, limit: float) -> tuple[str, str]:
+    return ("not finite", f"{limit:.2g}") if error is None else distinct(error, limit, 2)
 
 
 def profile_markdown(champion: ChampionView) -> str | None:

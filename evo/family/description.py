@@ -123,10 +123,16 @@ def describe_operand(operand: Operand) -> str:
     shape = "scalar" if operand.role == "scalar" else f"({', '.join(map(str, operand.shape))})"
     value = "" if operand.value is None else f" = {significant(operand.value)}"
     limits = {} if operand.tolerance is None else {k: v for k, v in vars(operand.tolerance).items() if v is not None}
-    judged = "".join(f"; {name} at most {significant(limit)}" for name, limit in limits.items())
+    judged = "".join(f"; {name} at most {_limit_text(limit)}" for name, limit in limits.items())
     if operand.verified:
         judged += "; checked by verify() of the family"
     return f"{operand.role} {operand.name}: {operand.dtype} {shape}{value}{_promised(operand)}{judged}"
+
+
+def _limit_text(limit: float) -> str:
+    """Return a limit with four significant digits, or with all digits if more are needed to state it exactly."""
+    shown = significant(limit)
+    return shown if float(shown.replace(",", "")) == limit else f"{limit!r}"
 
 
 def _promised(operand: Operand) -> str:

@@ -267,7 +267,8 @@ def split_assignments(text: str, what: str) -> dict[str, str]:
     for piece in pieces:
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not (name and equals and value):
-            raise InvalidInput(what, f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`")
+            one = ", with one value for each name" if found and not equals else ""
+            raise InvalidInput(what, f"`{piece}` is not of the form NAME=VALUE; write e.g. `A=1,B=2`{one}")
         if name in found:
             raise InvalidInput(f"{what}.{name}", "is given twice; keep one")
         found[name] = value

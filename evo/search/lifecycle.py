@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from evo.errors import Conflict
 from evo.trial import Trial
-from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed
+from evo.trial.outcome import CompileFailed, InvalidConfig, LaunchFailed, WrongAnswer
 
 State: TypeAlias = Literal["running", "paused", "stopping", "finished", "cancelled", "failed", "ablating"]
 Command: TypeAlias = Literal["pause", "resume", "stop", "cancel", "finish", "fail", "ablate"]
@@ -83,7 +83,8 @@ def same_error(ended: Sequence[Trial]) -> str | None:
 def common_failure(ended: Sequence[Trial]) -> str | None:
     """Return the reason if all trials failed to render, compile or launch with the same error, else None.
 
-    The result is also None if there are fewer than `ALIKE` trials.
+    Wrong answers count only if the outputs are equal to the last digit. Unwritten outputs, which contain NaN, may be
+    the fault of a config. The result is also None if there are fewer than `ALIKE` trials.
     """
     if (error := same_error(ended)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
@@ -94,6 +95,12 @@ def common_failure(ended: Sequence[Trial]) -> str | None:
         alike = len({re.sub(r"\d+", "#", reason) for reason in reasons}) == 1 and len(reasons) == len(ended)
         if alike and not _BY_CONFIG.search(reasons[0]):
             return f"the first {len(ended)} configs {what} for the same reason: {reasons[0]}"
+    wrong = {trial.outcome.reason if isinstance(trial.outcome, WrongAnswer) else None for trial in ended}
+    if len(wrong) == 1 and (reason := wrong.pop()) is not None and " instead of " in reason:
+        return (
+            f"the first {len(ended)} configs return the same wrong value, so the fault is in the kernel's source or in "
+            f"reference.py, not in a config: {reason}"
+        )
     return None
 
 

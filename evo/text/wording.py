@@ -53,6 +53,17 @@ def significant(value: float) -> str:
     return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
+def distinct(value: float, limit: float, digits: int = 3, style: str = "g") -> tuple[str, str]:
+    """Return a value and its limit with equally many digits, and enough of them that different numbers differ as text.
+
+    Args:
+        digits: least number of digits.
+        style: format of both numbers, ``g`` or ``e``.
+    """
+    texts = [(f"{value:.{count}{style}}", f"{limit:.{count}{style}}") for count in range(digits, 18)]
+    return next((pair for pair in texts if pair[0] != pair[1]), texts[0])
+
+
 def factor_text(factor: float | None) -> str:
     """Return a ratio of times with three digits: ``3.42×``, ``1.70×``."""
     if factor is None:

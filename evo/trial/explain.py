@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from evo.text.wording import count_text, duration_text, percent_text, significant, size_text, time_text
+from evo.text.wording import count_text, distinct, duration_text, percent_text, significant, size_text, time_text
 from evo.trial.outcome import (
     Abandoned,
     Cancelled,
@@ -39,14 +39,7 @@ def detail_text(outcome: Outcome) -> str:
         case Estimated():
             text = _estimate(outcome)
         case Pruned():
-            seen, limit = time_text(outcome.timing.median_us), time_text(outcome.threshold_us)
-            samples = count_text(len(outcome.timing.samples_us), "sample")
-            text = f"stopped after {samples} at {seen}: above {limit}, the slowest elite's time × the prune_ratio"
-            if not outcome.verified:
-                text = (
-                    f"stopped after {samples} at {seen}, before it was verified on all cases: above {limit}, the "
-                    "slowest elite's time × the hopeless_ratio (with too few elites, the fastest kernel's)"
-                )
+            text = _pruned_text(outcome)
         case CompileFailed():
             text = first_lines(outcome.log)
         case OverResources():
@@ -96,6 +89,19 @@ def first_lines(text: str, count: int = LOG_LINES) -> str:
     lines = text.strip().splitlines()
     rest = f"\n… {len(lines) - count} more lines" if len(lines) > count else ""
     return "\n".join(lines[:count]) + rest
+
+
+def _pruned_text(outcome: Pruned) -> str:
+    seen, limit = time_text(outcome.timing.median_us), time_text(outcome.threshold_us)
+    if seen == limit:
+        seen, limit = (f"{each} µs" for each in distinct(outcome.timing.median_us, outcome.threshold_us, 4))
+    stopped = f"stopped after {count_text(len(outcome.timing.samples_us), 'sample')} at {seen}"
+    if outcome.verified:
+        return f"{stopped}: above {limit}, the slowest elite's time × the prune_ratio"
+    return (
+        f"{stopped}, before it was verified on all cases: above {limit}, the slowest elite's time × the "
+        "hopeless_ratio (with too few elites, the fastest kernel's)"
+    )
 
 
 def headline(text: str) -> str:
@@ -164,8 +170,13 @@ def error_lines(log: str, count: int = ERROR_LINES) -> str:
 
 
 def _case_text(case: CaseError) -> str:
-    relative = "not a number" if case.rel_l2 is None else significant(case.rel_l2)
-    largest = "not a number" if case.max_abs is None else significant(case.max_abs)
-    limits = (significant(case.rel_l2_limit), significant(case.max_abs_limit))
-    errors = f"relative L2 error {relative} (limit {limits[0]}), largest error {largest} (limit {limits[1]})"
+    relative, largest = _beside(case.rel_l2, case.rel_l2_limit), _beside(case.max_abs, case.max_abs_limit)
+    errors = f"relative L2 error {relative}, largest error {largest}"
     return f"case {case.case}, output {case.output}: {errors}"
+
+
+def _beside(error: float | None, limit: float) -> str:
+    if error is None:
+        return f"not a number (limit {limit:.4g})"
+    found, allowed = distinct(error, limit, 4)
+    return f"{found} (limit {allowed})"

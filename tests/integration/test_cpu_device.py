@@ -92,7 +92,11 @@ def test_timing_sample_calls_the_kernel_on_every_buffer_set_in_turn() -> None:
     ("source", "entry", "reason"),
     [
         ("void f(void) {}", "g", "does not load: .*undefined symbol: g"),
-        ("void missing(void); void f(void) { missing(); }", "f", "does not load: .*missing"),
+        (
+            "void missing(void); void f(void) { missing(); }",
+            "f",
+            r"does not load: .*; define missing in the source, or add its library to the flags",
+        ),
     ],
 )
 def test_launch_error_of_an_unloadable_library_has_the_message_of_the_linker(

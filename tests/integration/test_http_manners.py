@@ -150,7 +150,11 @@ def test_json_with_duplicate_keys_or_invalid_values_is_refused(rest: Local, body
     [
         ('{"family": "sdpa", "policy": 7}', "policy", "must be an object"),
         ('{"family": "sdpa", "budget": []}', "budget", "must be an object"),
-        ('{"family": "sdpa", "problem": {"S": [1]}}', "problem.S", "must be true or false; or .*a text, in quotes"),
+        ('{"family": "sdpa", "problem": {"S": [1]}}', "problem.S", "S: is a list; give one value: .*a text in quotes$"),
+        ('{"family": "sdpa", "problem": {"S": [1, 2]}}', "problem.S", "; send a request for each value$"),
+        ('{"family": "sdpa", "problem": {"S": {"a": 1}}}', "problem.S", "S: is an object; give one value"),
+        ('{"family": "sdpa", "problem": {"S": null}}', "problem.S", "S: is null; give one value"),
+        ('{"family": "sdpa", "problem": "S=1,2"}', "problem", "`2` is not .*`A=1,B=2`, with one value for each name"),
         ('{"family": "sdpa", "title": 3}', "title", "is not a field here"),
         ('{"family": ["sdpa"]}', "family", "must be a text, in quotes"),
         ("[]", "body", "must be an object"),
@@ -161,6 +165,7 @@ def test_error_names_the_json_field_with_a_wrong_type(rest: Local, body: str, fi
     answer = rest.http.post("/searches", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert re.search(reason, answer.json()["detail"])
+    assert {each["field"] for each in answer.json().get("errors", [])} <= {field}
 
 
 @pytest.mark.parametrize("declared", [{}, {"content-type": "text/plain"}, {"content-type": CURL}])

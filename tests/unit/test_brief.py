@@ -119,6 +119,8 @@ def test_brief_signature_has_the_types_of_the_language() -> None:
 
 def test_brief_describes_an_operand_with_its_tolerance() -> None:
     assert describe_operand(Y) == "output y: float32 (8); rel_l2 at most 0.00001; max_abs at most 0.5"
+    loose = replace(Y, tolerance=Tolerance(rel_l2=0.999999999, max_abs=0.5))
+    assert describe_operand(loose).endswith("rel_l2 at most 0.999999999; max_abs at most 0.5")
 
 
 @pytest.mark.parametrize(

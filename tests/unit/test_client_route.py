@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import httpx
 import pytest
 
-from evo.client import Client, route
+from evo.client import Client, ServiceUnreachable, route
 from evo.errors import InvalidInput
 from evo.variants.evolve.chat import Chat, Message, Protocol
 
@@ -122,3 +122,39 @@ def answering(document: object) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "proxy"),
+    [
+        ("http://192.0.2.1:8080", {"HTTP_PROXY": "http://me:secret@127.0.0.1:9/"}, "127.0.0.1:9"),
+        ("https://192.0.2.1", {"HTTPS_PROXY": "https://proxy:1"}, "proxy:1"),
+        ("https://192.0.2.1", {"HTTP_PROXY": "http://proxy:1"}, None),
+        ("http://192.0.2.1", {"ALL_PROXY": "proxy:1"}, "proxy:1"),
+        ("http://192.0.2.1", {"HTTP_PROXY": "http://proxy:1", "NO_PROXY": "192.0.2.1"}, None),
+        ("http://127.0.0.1:8080", {"HTTP_PROXY": "http://proxy:1"}, None),
+    ],
+)
+def test_error_about_an_unreachable_service_names_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, url: str, variables: dict[str, str], proxy: str | None
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert route.proxy_of(url) == proxy
+
+
+def test_refusing_proxy_is_named_with_the_way_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://me:secret@127.0.0.1:9")
+    with (
+        Client("http://192.0.2.1:8080", attempts=1) as client,
+        pytest.raises(
+            ServiceUnreachable, match=r"through the proxy 127\.0\.0\.1:9 .* set NO_PROXY=192\.0\.2\.1$"
+        ) as raised,
+    ):
+        client.health()
+    assert "secret" not in str(raised.value)

@@ -6,7 +6,16 @@ import pytest
 
 from evo.search.lifecycle import ALIKE, common_failure, same_error
 from evo.trial import Proposal, Trial
-from evo.trial.outcome import CompileFailed, Crashed, InvalidConfig, LaunchFailed, Measured, Outcome, TimedOut
+from evo.trial.outcome import (
+    CompileFailed,
+    Crashed,
+    InvalidConfig,
+    LaunchFailed,
+    Measured,
+    Outcome,
+    TimedOut,
+    WrongAnswer,
+)
 from evo.trial.timing import Timing
 
 MEASURED = Measured(timing=Timing(samples_us=(1.0,)))
@@ -70,6 +79,7 @@ def test_one_different_outcome_is_not_a_common_error(other: Outcome, place: int)
         (LaunchFailed(reason="`k` has 3 parameters, but family.toml passes 4"), "cannot be launched for the same"),
         (LaunchFailed(reason="the library does not load: undefined symbol: helper"), "undefined symbol: helper"),
         (InvalidConfig(reason="kernel.c.j2: is UTF-16; save it as UTF-8"), "cannot be rendered for the same reason"),
+        (WrongAnswer(reason="the largest error is at [7]: 2.5 instead of 3.5"), "return the same wrong value"),
         (failed("k.c:1:1: error: unknown type name 'flaot'"), "fail to compile with the same error: unknown type"),
     ],
 )
@@ -85,11 +95,17 @@ def test_launch_failure_common_to_the_first_configs_is_reported(outcome: Outcome
     [
         LaunchFailed(reason="too many resources requested for launch"),
         LaunchFailed(reason="out of memory"),
+        WrongAnswer(reason="`out` holds NaN or infinity in 8 of 8 elements"),
         Crashed(stage="verify", reason="killed by SIGSEGV"),
     ],
 )
 def test_failures_that_depend_on_the_config_are_not_a_common_failure(outcome: Outcome) -> None:
     assert common_failure(trials(*([outcome] * (3 * ALIKE)))) is None
+
+
+def test_wrong_answers_with_different_values_are_not_a_common_failure() -> None:
+    reasons = [WrongAnswer(reason=f"the largest error is at [7]: 2.{number} instead of 3.5") for number in range(ALIKE)]
+    assert common_failure(trials(*reasons)) is None
 
 
 def test_launch_failures_with_different_reasons_are_not_a_common_failure() -> None:

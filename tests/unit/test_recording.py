@@ -475,3 +475,36 @@ def test_recorded_config_that_lacks_a_tunable_is_refused_and_the_error_names_the
         parse_recording(json.dumps(document), "tiny")
     assert raised.value.field == "tiny: results[2].configuration.Y"
     assert raised.value.reason == "is missing, but other configs have it: give its value"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "reason"),
+    [
+        ("[]", "tiny", "expected a JSON object, got []; write e.g. {"),
+        ("null", "tiny", "expected a JSON object, got null; write e.g. {"),
+        ("A,time\n1,2\n", "tiny", "is not JSON; write e.g. {"),
+        (" \n", "tiny", "is empty; copy the file again"),
+        (json.dumps([cache()]), "tiny", "is a list with the recording as its only entry; remove the outer brackets"),
+        ('[{"configuration": {"A": 1}}]', "tiny", 'put it into an object: {"results": LIST}'),
+        ('{"tune_params": {"A": [1]}, "cache": [{"A": 1}]}', "tiny: cache", "must be an object of results, not [{"),
+        ('{"tune_params": {"A": [1]}, "cache": null}', "tiny: cache", "must be an object of results, not null; write"),
+        ('{"tune_params": {"A": [1]}, "cache": {"1": [1]}}', "tiny: cache['1']", "must be an object of names and"),
+    ],
+)
+def test_error_about_a_recording_of_another_shape_states_a_remedy(text: str, field: str, reason: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse_recording(text, "tiny")
+    assert raised.value.field == field
+    assert reason in raised.value.reason
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"A": 1, "time": 0.5}, {"A": 2, "time": 1}]', '{"A": 1, "time": 0.5}\n{"A": 2, "time": 1}\n']
+)
+def test_error_about_a_list_of_results_shows_a_result_that_can_be_read(text: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse_recording(text, "tiny")
+    example = json.loads(raised.value.reason.partition("e.g. ")[2])
+    (entry,) = parse_recording(json.dumps({"results": [example]}), "tiny").entries.values()
+    assert isinstance(entry.outcome, Measured)
+    assert (entry.config, entry.outcome.timing.median_us) == ({"A": 1}, 500.0)

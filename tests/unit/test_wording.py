@@ -4,6 +4,7 @@ import pytest
 
 from evo.text.wording import (
     count_text,
+    distinct,
     duration_text,
     factor_text,
     percent_text,
@@ -78,3 +79,20 @@ def test_ratio_within_half_a_percent_of_one_is_called_equal() -> None:
     assert [times_text(value, "long") for value in (0.5, 0.9996, 1.0, 1.004, 1.006, 12.34)] == [
         *("0.5 times as long", "as long", "as long", "as long", "1.01 times as long", "12.3 times as long")
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "style", "texts"),
+    [
+        (0.5, 0.25, "g", ("0.5", "0.25")),
+        (0.999999999, 1.0, "g", ("0.999999999", "1")),
+        (1.0, 0.999999999, "g", ("1", "0.999999999")),
+        (1.0004e-6, 1e-6, "e", ("1.0004e-06", "1.0000e-06")),
+        (0.04997, 0.05, "%", ("4.997%", "5.000%")),
+        (1.0, 1.0, "g", ("1", "1")),
+    ],
+)
+def test_a_value_and_its_limit_have_enough_digits_to_differ(
+    value: float, limit: float, style: str, texts: tuple[str, str]
+) -> None:
+    assert distinct(value, limit, 1 if style == "%" else 3, style) == texts

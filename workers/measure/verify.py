@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evo.errors import EvoError
+from evo.text.wording import distinct
 from evo.trial.outcome import CaseError, Pruned, WrongAnswer
 from workers.backends import Buffers, CallMode, DeviceLostError, Placement, Remembered, Session, TrespassError
 from workers.backends.distance import POISON, Distance
@@ -275,9 +276,11 @@ def _accepted(case: str, output: str) -> CaseError:
 def _describe(case: CaseError, far: Distance) -> str:
     if case.rel_l2 is None or case.max_abs is None:
         return f"`{case.output}` holds NaN or infinity in {far.not_finite} of {far.elements} elements"
+    relative, relative_limit = distinct(case.rel_l2, case.rel_l2_limit)
+    largest, largest_limit = distinct(case.max_abs, case.max_abs_limit)
     return (
-        f"`{case.output}` is off the reference by rel_l2 {case.rel_l2:.3g} (limit {case.rel_l2_limit:.3g}) "
-        f"and max_abs {case.max_abs:.3g} (limit {case.max_abs_limit:.3g})"
+        f"`{case.output}` is off the reference by rel_l2 {relative} (limit {relative_limit}) "
+        f"and max_abs {largest} (limit {largest_limit})"
     )
 
 

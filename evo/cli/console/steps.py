@@ -7,7 +7,16 @@ from rich.text import Text
 
 from evo.cli.console.output import table
 from evo.device.estimate.roofline import Roofline
-from evo.text.wording import bound_text, count_text, factor_text, outcome_text, percent_text, significant, time_text
+from evo.text.wording import (
+    bound_text,
+    count_text,
+    distinct,
+    factor_text,
+    outcome_text,
+    percent_text,
+    significant,
+    time_text,
+)
 from evo.trial.explain import detail_text, first_lines, worst_cases
 from evo.trial.outcome import CaseError, Measured, WrongAnswer
 from evo.trial.results import BaselineReport, Stages
@@ -66,9 +75,11 @@ def _print_cases(out: Console, cases: tuple[CaseError, ...], seconds: float) -> 
 
 
 def _errors(case: CaseError) -> tuple[str, str, str, str]:
-    relative = "not finite" if case.rel_l2 is None else f"{case.rel_l2:.2e}"
-    largest = "not finite" if case.max_abs is None else f"{case.max_abs:.2e}"
-    return relative, f"{case.rel_l2_limit:.2e}", largest, f"{case.max_abs_limit:.2e}"
+    return *_beside(case.rel_l2, case.rel_l2_limit), *_beside(case.max_abs, case.max_abs_limit)
+
+
+def _beside(error: float | None, limit: float) -> tuple[str, str]:
+    return ("not finite", f"{limit:.2e}") if error is None else distinct(error, limit, 2, "e")
 
 
 def _print_baselines(out: Console, report: BaselineReport, timing: Timing) -> None:

@@ -7,7 +7,7 @@ from evo.promotion.rules.base import Confirmation, Noise, rule
 from evo.promotion.rules.processes import over_processes
 from evo.promotion.statistics import Interval, hedges_g, order_interval, paired_p_value, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Words, change_text
-from evo.text.wording import time_text, times_text
+from evo.text.wording import distinct, time_text, times_text
 from evo.trial.timing import Timing
 
 
@@ -34,9 +34,8 @@ def effect_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     challenger, incumbent = unshared(confirmation.ours.samples_us, theirs.samples_us)
     effect = hedges_g(challenger, incumbent, trim=policy.effect_trim)
     needed = policy.minimum_effect
-    text = (
-        f"The effect size (Hedges' g, {policy.effect_trim:.0%} trimmed) is {effect:.3g}; at least {needed:g} is needed."
-    )
+    shown, least = distinct(effect, needed)
+    text = f"The effect size (Hedges' g, {policy.effect_trim:.0%} trimmed) is {shown}; at least {least} is needed."
     ahead = float(np.median(incumbent)) - float(np.median(challenger))
     if effect * ahead < 0:
         where, other = ("ahead", "behind") if effect > 0 else ("behind", "ahead")
@@ -56,7 +55,8 @@ def significance_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
         return ()
     p_value = min(1.0, paired_p_value(confirmation.ours.samples_us, theirs.samples_us) * max(1, challengers))
     counted = f"corrected for {challengers} challengers" if challengers > 1 else "one challenger"
-    text = f"The paired test gives p = {p_value:.2g} ({counted}); at most {policy.significance:g} is allowed."
+    shown, most = distinct(p_value, policy.significance, 2)
+    text = f"The paired test gives p = {shown} ({counted}); at most {most} is allowed."
     passed = p_value <= policy.significance
     return (Rule(name="significance", passed=passed, figure=p_value, threshold=policy.significance, text=text),)
 
@@ -67,8 +67,9 @@ def gain_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     if confirmation.speedup is None:
         return ()
     gain = relative_gain(confirmation.speedup)
-    needed = f"at least {policy.minimum_gain:.1%} less is needed"
-    text = f"The challenger {words.takes} {change_text(gain)} {words.quantity}{over_processes(prediction)}; {needed}."
+    shown, least = distinct(gain, policy.minimum_gain, 1, "%")
+    needed, change = f"at least {least} less is needed", f"{shown} less" if gain >= 0 else change_text(gain)
+    text = f"The challenger {words.takes} {change} {words.quantity}{over_processes(prediction)}; {needed}."
     passed = gain >= policy.minimum_gain
     return (Rule(name="gain", passed=passed, figure=gain, threshold=policy.minimum_gain, text=text),)
 

@@ -145,7 +145,7 @@ MICROSECONDS_PER = {
 
 def read_object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidInput(where, f"expected an object, got {literal_text(value, 40)}")
+        raise InvalidInput(where, f"must be an object of names and values in braces, not {literal_text(value, 40)}")
     return value
 
 

@@ -5,13 +5,14 @@ from collections import Counter
 from typing import Any
 
 from evo.errors import InvalidInput
-from evo.space.recording.kernel_tuner import read_cache
+from evo.space.recording.kernel_tuner import TIME, read_cache
 from evo.space.recording.recording import Recording
 from evo.space.recording.t4 import read_results
 from evo.text.document import json_fault, literal_text
 from evo.text.wording import outcome_text
 from evo.trial.outcome import Measured
 
+_EXAMPLE = 'write e.g. {"tune_params": {"A": [1, 2]}, "cache": {"1": {"A": 1, "time": 0.5}}}, with times in ms'
 MAX_DEPTH = 20
 """Maximum number of closing braces in a truncated file that are tried as the end of the last complete entry."""
 
@@ -43,11 +44,14 @@ def parse_recording(text: str, name: str) -> Recording:
         )
     if isinstance(document.get("cache"), dict):
         recording = read_cache(document, name)
+    elif "cache" in document and "results" not in document:
+        shown = literal_text(document["cache"], 40)
+        raise InvalidInput(f"{name}: cache", f"must be an object of results, not {shown}; {_EXAMPLE}")
     elif isinstance(document.get("results"), list):
         recording = read_results(document, name)
     else:
         known = "a Kernel Tuner cache (an object `cache`) or T4 results (a list `results`)"
-        raise InvalidInput(name, f"expected {known}, but it has {_describe(document)}")
+        raise InvalidInput(name, f"expected {known}, but it has {_describe(document)}; {_EXAMPLE}")
     if not any(isinstance(entry.outcome, Measured) for entry in recording.entries.values()):
         ends = Counter(entry.outcome.kind for entry in recording.entries.values())
         listed = ", ".join(f"{count:,} {outcome_text(kind)}" for kind, count in ends.items()) or "there are no configs"
@@ -88,8 +92,24 @@ def _json(text: str, name: str) -> dict[str, Any]:
         if document is None:
             raise InvalidInput(name, _damage(text, error)) from None
     if not isinstance(document, dict):
-        raise InvalidInput(name, f"expected a JSON object, got {literal_text(document, 40)}")
+        raise InvalidInput(name, _no_object(document))
     return document
+
+
+def _no_object(document: Any) -> str:
+    """Return the reason why a file without an object is refused, and how to convert a list of results."""
+    first = document[0] if isinstance(document, list) and document else None
+    if not isinstance(first, dict) or not first:
+        return f"expected a JSON object, got {literal_text(document, 40)}; {_EXAMPLE}"
+    if len(document) == 1 and {"cache", "results"} & first.keys():
+        return "is a list with the recording as its only entry; remove the outer brackets"
+    if "configuration" in first:
+        return 'is a list of results; put it into an object: {"results": LIST}'
+    config = {key: value for key, value in first.items() if key != TIME}
+    time = first.get(TIME, 0.5)
+    measured = [{"name": TIME, "value": time if isinstance(time, int | float) else 0.5, "unit": "ms"}]
+    result = json.dumps({"configuration": config, "measurements": measured})
+    return f'is a list; write {{"results": [RESULT, …]}} with each result as T4 results have it, e.g. {result:.500}'
 
 
 def _closed(text: str) -> Any:
@@ -111,9 +131,24 @@ def _closed(text: str) -> Any:
 
 
 def _damage(text: str, error: ValueError) -> str:
+    if not text.strip():
+        return "is empty; copy the file again"
     if isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()):
         return f"is cut off at line {error.lineno}; copy the file again, or close it after its last complete entry"
+    lines = [line for line in text.splitlines() if line.strip()][:2]
+    if text.lstrip()[:1] not in ("{", "["):
+        return f"is not JSON; {_EXAMPLE}"
+    if len(lines) == 2 and all(map(_is_object, lines)):
+        advice = _no_object([json.loads(line) for line in lines]).removeprefix("is a list; ")
+        return f"has an object in each line; {advice}"
     return f"not valid JSON: {json_fault(error) if isinstance(error, json.JSONDecodeError) else error}"
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(_loaded(line), dict)
+    except ValueError:
+        return False
 
 
 def _loaded(text: str) -> Any:

@@ -6,6 +6,7 @@ descriptor of such a folder. The access rights of the folder itself and of its f
 """
 
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,9 @@ def searched_folders(library: Path) -> list[Path]:
 
 
 def remedy(library: Path, error: str) -> str:
-    """Return advice if the error is about a library that cannot be loaded, else an empty string."""
+    """Return advice if the error is about a missing library or function, else an empty string."""
+    if (missing := re.search(r"undefined symbol: (\S+)", error)) is not None:
+        return f'; define {missing[1]} in the source, or add its library to the flags, e.g. flags = ["-lm"]'
     if "cannot open shared object file" not in error:
         return ""
     if os.geteuid() == 0 and (closed := _closed(library)):
