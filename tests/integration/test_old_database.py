@@ -15,13 +15,13 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert, text
+from sqlalchemy import JSON, Boolean, DateTime, MetaData, Table, insert, select, text, update
 
 from api.schemas import SearchRequest
 from db.engine.location import Location
 from db.engine.schema import configuration
 from db.engine.session import Database, store_of
-from db.models import Base, SearchRow
+from db.models import Base, SearchRow, TrialRow
 from evo.messages.job import Confirm, Evaluate, Lease
 from evo.promotion.policy import DECLARED, Policy
 from evo.trial.objective import PROTOCOL_VERSION
@@ -138,6 +138,23 @@ def test_stored_policy_gets_defaults_for_fields_added_later(old: Location, monke
     database.close()
     assert policy == replace(Policy(), name="custom", quick_samples=10, confirm_samples=10, process_samples=20, seeds=1)
     assert policy.thresholds == {} and policy.threshold("rounds") == 3.0
+
+
+def test_refuted_trial_of_an_earlier_release_is_not_ranked(old: Location) -> None:
+    database = Database.open(old)
+    with database.engine.begin() as connection:
+        trials = Table("trials", MetaData(), autoload_with=connection)
+        confirmed = connection.execute(select(trials).where(trials.c.confirmed.is_not(None))).first()
+        assert confirmed is not None and confirmed.cost is not None
+        refuted = {**confirmed.confirmed, "refuted": "It returns stored results."}
+        connection.execute(update(trials).where(trials.c.id == confirmed.id).values(confirmed=refuted))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0025'"))
+    database.close()
+    database = Database.open(old)
+    with database.read() as session:
+        unranked = [row.id for row in session.scalars(select(TrialRow)) if row.cost is None]
+    database.close()
+    assert unranked == [confirmed.id]
 
 
 def test_new_champion_does_not_replace_a_champion_of_an_earlier_timing_protocol(stage: Stage) -> None:
