@@ -20,6 +20,7 @@ from evo.device import Device
 from evo.device.estimate.target import known
 from evo.errors import InvalidInput
 from evo.family import Candidate, Family, Launch
+from evo.family.importing import read_source
 from evo.trial import Config
 from evo.trial.objective import Objective
 from evo.trial.outcome import CompileFailed
@@ -307,6 +308,38 @@ def test_cuda_headers_are_found(compiler: NvrtcCompiler) -> None:
     source = '#include <cuda_fp16.h>\nextern "C" __global__ void f(__half* x) { *x = __float2half(1.f); }'
     made = compiler.compile(Unit(source=source, architecture="sm_80", entry="f"), timeout_s=60)
     assert isinstance(made, Artefact), made
+
+
+def test_imported_file_with_host_code_compiles(compiler: NvrtcCompiler) -> None:
+    text = """#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <cuda_runtime.h>
+#include <cub/cub.cuh>
+#define THREADS 128
+__global__ void softmax(const float *x, float *out, int cols) {
+    typedef cub::BlockReduce<float, THREADS> Reduce;
+    __shared__ typename Reduce::TempStorage space;
+    __shared__ float sum;
+    float own = -INFINITY, part = 0;
+    for (int32_t c = threadIdx.x; c < cols; c += THREADS) part += expf(x[blockIdx.x * cols + c]);
+    part = Reduce(space).Sum(part);
+    if (threadIdx.x == 0) sum = fmaxf(own, part);
+    __syncthreads();
+    for (int32_t c = threadIdx.x; c < cols; c += THREADS) out[blockIdx.x * cols + c] /= sum;
+}
+void launch(const float *x, float *out, int rows, int cols);
+int main() {
+    launch(nullptr, nullptr, 8, 8);
+    printf("%d", cudaGetLastError());
+}
+void launch(const float *x, float *out, int rows, int cols) {
+    softmax<<<rows, THREADS>>>(x, out, cols);
+}
+"""
+    copy = read_source(text, "cuda").compilable({"THREADS"}, "softmax")
+    unit = Unit(source=copy, architecture="sm_90", entry="softmax", language="cuda")
+    assert isinstance(compiler.compile(unit, timeout_s=60), Artefact)
 
 
 def test_unknown_architecture_is_refused_and_the_error_lists_the_known_architectures(compiler: NvrtcCompiler) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from evo.family.source.standard_headers import is_only_cpp, is_standard
 from workers.build import Unit
 from workers.build.toolkit import include_folders
 
@@ -14,23 +15,6 @@ _MISSING = re.compile(
     r"""(?:cannot|could\ not)\ open\ source\ file\ "(?P<nvrtc>[^"]+)"|
         fatal\ error:\ (?P<gcc>[^:\n]+):\ No\ such\ file|fatal\ error:\ '(?P<clang>[^']+)'\ file\ not\ found""",
     re.VERBOSE,
-)
-_C_HEADERS = frozenset(
-    """
-    assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic
-    stdbool stddef stdint stdio stdlib string tgmath threads time uchar wchar wctype
-    """.split()  # noqa: SIM905 - as a list it is three times as long
-)
-_CPP_HEADERS = frozenset(
-    """
-    algorithm any array atomic barrier bit bitset charconv chrono codecvt compare complex concepts condition_variable
-    coroutine deque exception execution expected filesystem format forward_list fstream functional future generator
-    initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map mdspan memory
-    memory_resource mutex new numbers numeric optional ostream print queue random ranges ratio regex scoped_allocator
-    semaphore set shared_mutex source_location span sstream stack stacktrace stdexcept stop_token streambuf string
-    string_view strstream syncstream system_error thread tuple type_traits typeindex typeinfo unordered_map
-    unordered_set utility valarray variant vector version
-    """.split()  # noqa: SIM905 - as a list it is three times as long
 )
 _BUILT_IN = frozenset({"math.h", "cmath", "stdio.h", "cstdio", "string.h", "cstring", "stdlib.h", "cstdlib"})
 """Headers whose device functions, such as ``printf`` and ``memcpy``, NVRTC declares without an include."""
@@ -51,15 +35,6 @@ def missing_header(log: str, unit: Unit) -> Iterator[str]:
         name = next(each for each in match.groups() if each is not None).strip()
         under_nvrtc = unit.language == "cuda" and unit.compiler != "nvcc"
         yield _under_nvrtc(name, unit) if under_nvrtc else _under_c(name, unit)
-
-
-def is_standard(name: str) -> bool:
-    """Return True for a header of the C or C++ standard library."""
-    return name in _CPP_HEADERS or (name.removesuffix(".h") in _C_HEADERS and name.endswith(".h")) or _of_c(name)
-
-
-def _of_c(name: str) -> bool:
-    return name.startswith("c") and name[1:] in _C_HEADERS
 
 
 def counterpart(name: str) -> str | None:
@@ -88,7 +63,7 @@ def _under_nvrtc(name: str, unit: Unit) -> str:
 
 
 def _under_c(name: str, unit: Unit) -> str:
-    if unit.language == "c" and (name in _CPP_HEADERS or _of_c(name)):
+    if unit.language == "c" and is_only_cpp(name):
         return f"<{name}> is a header of C++, and the source is compiled as C; name it .cpp, .cc or .cxx"
     return _elsewhere(name, unit)
 

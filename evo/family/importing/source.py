@@ -1,11 +1,12 @@
 """Reads a C, C++ or CUDA source: functions that can be called, their parameters, and macros with their values."""
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from evo.family.importing.braces import Marks
+from evo.family.importing.host_code import device_includes, host_functions
 from evo.family.source.language import Language
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -117,6 +118,8 @@ class Source:
     def compilable(self, names: set[str], declared: str = "") -> str:
         """Return the text with ``#ifndef`` around the definitions of some macros, so that ``-D`` can set the macros.
 
+        In CUDA, NVRTC skips host functions and headers that it lacks.
+
         Args:
             names: names of the macros.
             declared: function that is declared ``extern "C"``; empty for none.
@@ -131,7 +134,16 @@ class Source:
         for macro in self.macros:
             if macro.name in names and not macro.guarded:
                 lines[macro.line] = f"#ifndef {macro.name}\n{lines[macro.line]}\n#endif"
+        if self.language == "cuda":
+            self._guard_host_code(lines)
         return "\n".join(lines)
+
+    def _guard_host_code(self, lines: list[str]) -> None:
+        for first, last in host_functions(self.plain, self.text):
+            lines[first] = f"#ifndef __CUDACC_RTC__  // host code, which NVRTC cannot compile\n{lines[first]}"
+            lines[last] += "\n#endif"
+        for line, replacement in device_includes(self.plain).items():
+            lines[line] = replacement
 
 
 def _line(found: re.Match[str]) -> int:
@@ -232,67 +244,6 @@ def _outer_heads(text: str) -> Iterator[re.Match[str]]:
         depth, counted = depth + outside.count("{") - outside.count("}"), match.start()
         if depth <= 0:
             yield match
-
-
-@dataclass(frozen=True, kw_only=True)
-class Definition:
-    """The parameters and the body of a function, and the positions where the body begins and ends."""
-
-    parameters: str
-    body: str
-    begin: int
-    end: int
-
-
-class Marks:
-    """Positions of braces and semicolons in a text, found once so that reading all functions takes linear time."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._positions: list[int] = []
-        self._closing: dict[int, int] = {}
-        self._last: dict[int, int] = {}
-        opened: list[int] = []
-        for found in re.finditer(r"[{};]", text):
-            self._positions.append(found.start())
-            if found[0] == "{":
-                opened.append(found.start())
-            elif found[0] == "}" and opened:
-                self._closing[opened.pop()] = found.start()
-
-    def before(self, position: int) -> int:
-        """Return the position after the last brace or semicolon before a position; 0 if there is none."""
-        index = bisect_left(self._positions, position)
-        return self._positions[index - 1] + 1 if index else 0
-
-    def definition(self, start: int) -> Definition | None:
-        """Return the definition whose parameters begin at `start`; None if no body follows the parameters.
-
-        A body without a closing brace extends to the end of the text.
-        """
-        index = bisect_left(self._positions, start)
-        if index == len(self._positions) or self._text[self._positions[index]] != "{":
-            return None
-        opening = self._positions[index]
-        last = self.last_before(opening)
-        if last < start or self._text[last] != ")":
-            return None
-        end = self.closing(opening)
-        begin = opening + 1
-        return Definition(parameters=self._text[start:last], body=self._text[begin:end], begin=begin, end=end)
-
-    def closing(self, opening: int) -> int:
-        """Return the position of the matching brace; the end of the text if there is none."""
-        return self._closing.get(opening, len(self._text))
-
-    def last_before(self, opening: int) -> int:
-        """Return the position of the last character before a brace that is not a blank; -1 if there is none."""
-        if opening not in self._last:
-            position = opening - 1
-            while position >= 0 and self._text[position].isspace():
-                position -= 1
-            self._last[opening] = position
-        return self._last[opening]
 
 
 _MACRO_FUNCTION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^()\n]*)\)((?:[^\\\n]|\\.|\\\n)*)", re.MULTILINE)

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evo.family.importing.source import Function, Macro, Marks, Source, whole_number
+from evo.family.importing.braces import Marks
+from evo.family.importing.source import Function, Macro, Source, whole_number
 from evo.trial import Value
 
 _THREADS = re.compile(r"(?:N_?|NUM_?)?THREADS(?:_PER_BLOCK)?|BLOCK(?:_?SIZE|_?DIM)?|TPB|BLOCK_?[XY]|TILE(?:_?[XY])?")
