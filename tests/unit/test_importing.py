@@ -239,7 +239,12 @@ __global__ void plain(const float *x, float *y) { extern __shared__ float part[]
     ("following", "entry", "dtype", "block"),
     [
         ("template __global__ void own::inner::turn<__half, TILE>(", "<__half, TILE>", "float16", ("TILE", "STRIPES")),
-        ("void run() { own::inner::turn<double, 32><<<1, 32>>>(", "<double, 32>", "float64", ("32", "STRIPES")),
+        (
+            "void run() { own::inner::turn<double, 32><<<1, dim3(32, STRIPES)>>>(",
+            "<double, 32>",
+            "float64",
+            ("32", "STRIPES"),
+        ),
         ("void run() { if (turn < 3) turn(", "<float, 16>", "float32", ("16", "STRIPES")),
     ],
 )

@@ -74,3 +74,100 @@ def test_nvrtc_gets_replacements_of_headers_that_it_lacks() -> None:
 def test_host_code_of_a_c_source_is_unchanged() -> None:
     text = "#include <stdint.h>\nvoid f(float *x) {\n    x[0] = 1;\n}\n"
     assert read_source(text, "c").compilable(set()) == text
+
+
+def launched(host: str, *, body: str = "x[threadIdx.x] = 1;", macros: str = "") -> Draft:
+    return draft(f"#define T 128\n{macros}__global__ void k(float *x, int rows, int cols) {{ {body} }}\n{host}", "k")
+
+
+@pytest.mark.parametrize(
+    ("host", "grid", "block", "shared"),
+    [
+        ("void f(int r, int c) { k<<<r, T>>>(p, r, c); }", ("ROWS",), ("T",), ""),
+        ("void f() { k<<<(n + T - 1) / T, T, T * sizeof(float), s>>>(p, n, 1); }", "ceil_div(ROWS, T)", "T", "T * 4"),
+        ("void f() { k<<<(n - 1) / T + 1, T, 0>>>(p, 1, n); }", "ceil_div(COLS, T)", "T", ""),
+        ("void f() { k<<<cdiv(n * m, 4), dim3{T, 2}>>>(p, n, m); }", "ceil_div(ROWS * COLS, 4)", ("T", "2"), ""),
+        ("void f() { dim3 b(T, 2), g(m / T, (n + b.y - 1) / b.y); k<<<g, b>>>(p, n, m); }",
+         ("COLS // T", "ceil_div(ROWS, 2)"), ("T", "2"), ""),
+        ("void f() { const int t = 4 * 64; auto g = dim3((unsigned)ceil((float)n / t), 1, 1); k<<<g, t>>>(p, n, m); }",
+         "ceil_div(ROWS, 4 * 64)", "4 * 64", ""),
+        ("void f() { k<<<std::min(n, 65535), T>>>(p, n, m); }", "min(ROWS, 65535)", "T", ""),
+        ("void f() { k<<<blocks(n), T>>>(p, n, m); k<<<n, 2 * T>>>(p, n, m); }", "ROWS", "2 * T", ""),
+    ],
+)  # fmt: skip
+def test_grid_block_and_shared_memory_come_from_the_launch_in_the_file(
+    host: str, grid: str | tuple[str, ...], block: str | tuple[str, ...], shared: str
+) -> None:
+    found = launched(host)
+    expected = [each if isinstance(each, tuple) else (each,) for each in (grid, block)]
+    assert ([found.grid, found.block], found.shared_memory, found.is_launched) == (expected, shared, True)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "void f() { k<<<grid_of(n), T>>>(p, n, m); }", "k<<<", "void f() { k<<<n>>>(p); }"]
+)
+def test_grid_is_a_guess_without_a_launch_that_can_be_read(host: str) -> None:
+    found = launched(host)
+    assert found.grid == (f"ceil_div(ROWS * COLS, {found.block[0]})",)
+    assert not found.is_launched
+
+
+def test_values_of_fields_come_from_the_launch() -> None:
+    found = launched("int main() { int h = 1 << 10; k<<<h, T>>>(p, h, 640); }")
+    assert [(each.name, each.default, each.decide) for each in found.fields] == [("ROWS", 1024, ""), ("COLS", 640, "")]
+
+
+def constraints(found: Draft) -> list[str]:
+    return [each.expression for each in found.constraints]
+
+
+def test_block_has_at_most_the_threads_of_the_device_and_of_the_launch_bounds() -> None:
+    assert constraints(
+        launched("void f() { k<<<r, dim3(T, U)>>>(p, r, c); }", macros="#define U 4\n", body="x[U] = 1;")
+    ) == ["T * U <= max_threads"]
+    bounded = "#define T 64\n__global__ void __launch_bounds__(128) k(float *x, int n) { x[n] = 1; }\n"
+    assert constraints(draft(f"{bounded}void f() {{ k<<<n, T>>>(p, n); }}")) == ["T <= 128"]
+    assert constraints(launched("")) == []
+
+
+def test_shared_memory_is_within_the_limit() -> None:
+    static = "__shared__ float a[T][T], b[T + 1]; a[0][0] = x[0]; x[0] = a[0][0];"
+    assert constraints(launched("", body=static)) == ["4 * T * T + 4 * (T + 1) <= 49152"]
+    dynamic = "extern __shared__ float a[]; a[0] = x[0]; x[0] = a[0];"
+    found = launched("void f() { k<<<r, 32, T * 128 * 4>>>(p, r, c); }", body=dynamic)
+    assert constraints(found) == ["T * 128 * 4 <= shared_memory_bytes"]
+    assert found.notes == ()
+
+
+def test_launch_that_rounds_down_demands_divisible_extents() -> None:
+    assert constraints(launched("void f() { k<<<n / T, T>>>(p, n, m); }")) == ["ROWS % T == 0"]
+    assert constraints(launched("void f() { k<<<(n + T - 1) / T, T>>>(p, n, m); }")) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("for (int i = 0; i < cols; i += TILE) { x[i] = 1; }", ["COLS % TILE == 0"]),
+        ("for (int i = 0; i < cols; i += TILE) for (int k = 0; k < TILE; ++k) if (i + k < cols) x[i + k] = 1;", []),
+        ("for (int i = 0; i < cols; i += TILE) { int e = min(i + TILE, cols); x[e] = 1; }", []),
+        ("for (int i = 0; i + TILE <= cols; i += TILE) { x[i] = 1; }", []),
+    ],
+)
+def test_loop_without_a_check_demands_divisible_extents(body: str, expected: list[str]) -> None:
+    macros = "#define TILE 16\n"
+    assert constraints(launched("", body=body, macros=macros)) == expected
+    assert constraints(drafted(read_source(f"{macros}void f(float *x, int cols) {{ {body} }}", "c"), None)) == expected
+
+
+def test_template_argument_is_the_step_of_a_loop() -> None:
+    text = """#define TILE 16
+template <typename T, int S> __global__ void k(T *x, int n) { for (int i = 0; i < n; i += S) x[i] = 1; }
+void f() { k<float, TILE><<<1, 32>>>(p, n); }
+"""
+    assert constraints(draft(text)) == ["N % TILE == 0"]
+
+
+def test_extent_of_a_shared_array_is_no_bound_of_values() -> None:
+    body = "for (int i = 0; i < T + 2 * RADIUS; i += T) x[i] = 1;"
+    (found,) = (each for each in launched("", body=body, macros="#define RADIUS 3\n").tunables if each.name == "T")
+    assert found.values == (32, 64, 128, 256, 512)

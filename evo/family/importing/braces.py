@@ -1,7 +1,8 @@
-"""Finds the braces of a C, C++ or CUDA source."""
+"""Finds the braces, brackets and separators of a C, C++ or CUDA source."""
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -64,3 +65,24 @@ class Marks:
                 position -= 1
             self._last[opening] = position
         return self._last[opening]
+
+
+def parts(text: str) -> Iterator[str]:
+    """Yield the parts between commas that are not inside brackets."""
+    depth, start = 0, 0
+    for index, character in enumerate(text):
+        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(character, 0)
+        if character == "," and not depth:
+            yield text[start:index]
+            start = index + 1
+    yield text[start:]
+
+
+def closed(text: str) -> str:
+    """Return the text before the first closing parenthesis that has no opening one."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            return text[:place]
+    return text

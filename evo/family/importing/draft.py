@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from evo.errors import InvalidInput
 from evo.family.importing.access import Access, Accesses
+from evo.family.importing.constraints import DraftConstraint, Known, launch_constraints, loop_constraints
+from evo.family.importing.launches import FoundLaunch, found_launch
 from evo.family.importing.source import Function, Macro, Parameter, Source, helpers
 from evo.family.importing.tunables import DraftTunable, MacroUses, is_thread_count, tunable, undefined
 from evo.family.importing.types import Element, aliases, element, plain_type
@@ -85,6 +87,8 @@ class Draft:
     Attributes:
         deterministic: False if the function adds floating-point numbers atomically.
         grid, block: expressions for the launch of a kernel; empty for a C function. Triton kernels have only a grid.
+        shared_memory: expression for the dynamic shared memory of a block in bytes; empty for none.
+        is_launched: True if grid and block come from a launch in the source.
         derived: expressions of derived values, by name.
         starts: configs to try first.
         descriptors: block extents of arguments that a Triton kernel takes as tensor descriptors, by argument. The
@@ -102,6 +106,9 @@ class Draft:
     deterministic: bool = True
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
+    shared_memory: str = ""
+    is_launched: bool = False
+    constraints: tuple[DraftConstraint, ...] = ()
     derived: Mapping[str, str] = field(default_factory=dict)
     starts: tuple[Mapping[str, Value], ...] = ()
     descriptors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -119,12 +126,13 @@ def drafted(source: Source, entry: str | None) -> Draft:
     if len(function.parameters) > MAX_ENTRIES:
         reason = f"{function.name} has {len(function.parameters):,} parameters; at most {MAX_ENTRIES:,} are accepted"
         raise InvalidInput("FILE", f"{reason}. Pass arrays or a structure, or name another function with --entry")
-    function, types = _instantiated(source, function)
+    written = function
+    function, types = _instantiated(source, written)
     elements = {
         each.name: element(each.c_type, types, whose=f"parameter `{each.name}` of {function.name}")
         for each in function.parameters
     }
-    code, uses = _code(source, function), Uses(function.body)
+    code, uses = _code(source, function).replace(written.body, function.body), Uses(function.body)
     accesses = Accesses(function, helpers(source.plain))
     words = set(_WORDS.findall(code))
     macro_uses = MacroUses(code, source.macros)
@@ -154,8 +162,20 @@ def drafted(source: Source, entry: str | None) -> Draft:
         _argument(each, elements[each.name], extents=extents, passed=passed, radii=radii, uses=uses, accesses=accesses)
         for each in function.parameters
     )
-    block = _block(function, tunables, names) if source.language == "cuda" else ()
-    shared = _DYNAMIC.search(function.body) if source.language == "cuda" else None
+    launch, constraints = FoundLaunch(), list[DraftConstraint]()
+    known = Known(fields={each.name: each.default for each in fields}, tunables=tunables)
+    block: tuple[str, ...] = ()
+    if source.language == "cuda":
+        meanings = {each: each for each in (*names, *(each.name for each in tunables))}
+        numbers = {each.name: str(each.value) for each in source.macros}
+        parameters = [each.name for each in function.parameters]
+        launch = found_launch(source.plain, written.name, parameters, {**numbers, **meanings, **passed})
+        fields = tuple(_with_value(each, launch) for each in fields)
+        block = launch.block or _block(function, tunables, names)
+        bounds = function.bounds.replace("/", "//")
+        constraints += launch_constraints(known, block=block, bounds=bounds, body=function.body, launch=launch)
+    constraints += loop_constraints(known, macro_uses, function.body, passed)
+    shared = _DYNAMIC.search(function.body) if block and not launch.shared_memory else None
     atomics = [each for each in arguments if each.init and each.dtype.startswith(_FLOATS)]
     return Draft(
         kind="cuda" if source.language == "cuda" else "cpu",
@@ -167,8 +187,11 @@ def drafted(source: Source, entry: str | None) -> Draft:
         macros=(*(each.name for each in fields if not each.argument), *(each.name for each in tunables)),
         openmp=source.language != "cuda" and "#pragma omp" in source.plain,
         deterministic=not atomics,
-        grid=_grid(extents, block, tunables) if block else (),
+        grid=launch.grid or (_grid(extents, block, tunables) if block else ()),
         block=block,
+        shared_memory=launch.shared_memory,
+        is_launched=bool(launch.grid and launch.block),
+        constraints=tuple(constraints),
     )
 
 
@@ -210,7 +233,7 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
 
 
 def _instantiated(source: Source, function: Function) -> tuple[Function, dict[str, str]]:
-    """Return the function under its full name (namespace and template arguments), and a dict from alias to type.
+    """Return the function with its template arguments, under its full name, and a dict from alias to type.
 
     The template arguments are those of an instantiation or a launch in the source. A missing argument gets the
     parameter's default or, without a default, ``float`` for a type and ``1`` for a value.
@@ -226,10 +249,11 @@ def _instantiated(source: Source, function: Function) -> tuple[Function, dict[st
         arguments[name] = given[place] if place < len(given) else default or ("float" if is_type else "1")
         if is_type:
             types[name] = plain_type(arguments[name])
-    bounds = _WORDS.sub(lambda word: arguments.get(word[0], word[0]), function.bounds)
-    return replace(
-        function, name=f"{source.namespace(function)}{function.name}<{', '.join(arguments.values())}>", bounds=bounds
-    ), types
+    name = f"{source.namespace(function)}{function.name}<{', '.join(arguments.values())}>"
+    bounds, body = (
+        _WORDS.sub(lambda word: arguments.get(word[0], word[0]), each) for each in (function.bounds, function.body)
+    )
+    return replace(function, name=name, bounds=bounds, body=body), types
 
 
 def _own_names(source: Source, function: Function, types: Collection[str]) -> set[str]:
@@ -347,6 +371,12 @@ def _fields(
     if all(each.flag for each in fields):
         fields.insert(0, DraftField(name="N", default=65536, decide="the source shows no extents: give its fields"))
     return tuple(fields)
+
+
+def _with_value(each: DraftField, launch: FoundLaunch) -> DraftField:
+    """Return a field with the value that a launch in the source passes, if the launch states one."""
+    value = launch.values.get(each.argument, 0)
+    return replace(each, default=value, decide="") if each.argument and value > 0 else each
 
 
 class Uses:

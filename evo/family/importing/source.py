@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evo.family.importing.braces import Marks
+from evo.family.importing.braces import Marks, parts
 from evo.family.importing.host_code import device_includes, host_functions
 from evo.family.source.language import Language
 
@@ -112,7 +112,7 @@ class Source:
             following = self.plain[found.end() + len(arguments) + 1 :][:_LONGEST_WORD].lstrip()
             statement = re.split(r"[;{}]", self.plain[max(0, found.start() - _NEAR) : found.start()])[-1]
             if following.startswith("<<<") or (following.startswith("(") and re.search(r"\btemplate\b", statement)):
-                return tuple(each.strip() for each in _split(arguments))
+                return tuple(each.strip() for each in parts(arguments))
         return ()
 
     def compilable(self, names: set[str], declared: str = "") -> str:
@@ -178,7 +178,7 @@ def _head(name: str, text: str) -> tuple[int, str] | None:
     before = text[: found.start()].split("\n")[:-1]
     while before and before[-1].strip() and not re.search(r"[;{}]\s*$|^\s*#", before[-1]):
         del before[-1]
-    parameters = ", ".join(" ".join(each.partition("=")[0].split()) for each in _split(given[1]))
+    parameters = ", ".join(" ".join(each.partition("=")[0].split()) for each in parts(given[1]))
     return len(before), parameters
 
 
@@ -205,7 +205,7 @@ def _kernels(text: str) -> Iterator[Function]:
             body=definition.body,
             body_start=definition.begin,
             template=tuple(each.strip() for each in given.split(",") if each.strip()),
-            bounds=next(_split(match["bounds"] or "")).strip(),
+            bounds=next(parts(match["bounds"] or "")).strip(),
         )
 
 
@@ -290,8 +290,8 @@ def _definitions(text: str) -> Iterator[Function]:
 
 
 def _parameters(text: str) -> tuple[Parameter, ...]:
-    parts = [each.strip() for each in _split(text)]
-    return tuple(_parameter(each) for each in parts if each and each != "void")
+    given = [each.strip() for each in parts(text)]
+    return tuple(_parameter(each) for each in given if each and each != "void")
 
 
 def _until_closed(text: str) -> str | None:
@@ -302,17 +302,6 @@ def _until_closed(text: str) -> str | None:
         if depth < 0:
             return text[:place] if character == ">" else None
     return None
-
-
-def _split(text: str) -> Iterator[str]:
-    """Yield the parts between commas that are not inside brackets."""
-    depth, start = 0, 0
-    for index, character in enumerate(text):
-        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(character, 0)
-        if character == "," and not depth:
-            yield text[start:index]
-            start = index + 1
-    yield text[start:]
 
 
 def _parameter(text: str) -> Parameter:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evo.family.importing.braces import Marks
+from evo.family.importing.braces import Marks, closed
 from evo.family.importing.source import Function, Macro, Source, whole_number
 from evo.trial import Value
 
@@ -15,6 +15,7 @@ _CONSTANT = re.compile(r"\b(?:constexpr|const|enum)\b")
 _WORDS = re.compile(r"\w+")
 _LOOP = re.compile(r"\bfor\s*\(")
 _BOUND = re.compile(r"<=?\s?(\w+)")
+_WHOLE_BOUND = re.compile(r"^\s?\w+\s?<\s?(\w+)\s?$")
 _LONGEST_HEADER = 300
 """Maximum number of characters of a loop's header that are read."""
 _COMPARED = re.compile(r"\b(\w+)\s?\)?\s?[=!]=\s?\(?\s?(-?\w+)")
@@ -47,7 +48,7 @@ class MacroUse:
         cases: values with which the code compares the macro for equality.
         directives: values with which ``#if`` and ``#elif`` compare the macro for equality.
         step: True if the macro is the step of a loop.
-        bounds: names in the conditions of the loops whose step is the macro.
+        bounds: names below which the loops with this step continue, e.g. ``n`` in ``i < n``.
         amount: True if the macro is a divisor, a factor, the bound of a loop or the extent of an array, so 0 is not a
             plausible value.
     """
@@ -108,22 +109,12 @@ class MacroUses:
                 continue
             for found in _BOUND.finditer(parts[1]):
                 self.of(found[1]).amount = True
-            for name in _WORDS.findall(_until_closed(parts[2]).partition("=")[2]):
+            for name in _WORDS.findall(closed(parts[2]).partition("=")[2]):
                 self.of(name).step = True
-                self.of(name).bounds |= set(_WORDS.findall(parts[1]))
+                self.of(name).bounds |= set(_WHOLE_BOUND.findall(parts[1]))
 
     def _number(self, text: str) -> int | None:
         return self._values[text] if text in self._values else whole_number(text)
-
-
-def _until_closed(text: str) -> str:
-    """Return the text before the first closing parenthesis that has no opening one."""
-    depth = 0
-    for place, character in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if depth < 0:
-            return text[:place]
-    return text
 
 
 def tunable(

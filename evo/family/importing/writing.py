@@ -52,6 +52,7 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
         yield from _tunable(draft.kind, tunable)
     if not draft.tunables:
         yield from ("", f"{MARK}macros of the source that may vary", f"[{draft.kind}.tunables]", "# TILE = [8, 16, 32]")
+    yield from _constraints(draft)
     if draft.derived:
         yield from ("", "[triton.derived]")
         yield from (f'{name} = "{text}"  {MARK}its value' for name, text in draft.derived.items())
@@ -59,14 +60,28 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
         config = ", ".join(f"{name} = {_value(value)}" for name, value in start.items())
         yield from ("", "[[triton.starts]]", "expression = true", f"config = {{ {config} }}")
         yield 'because = "a config of @triton.autotune"'
+    yield from _launch(draft)
+
+
+def _launch(draft: Draft) -> Iterator[str]:
     if draft.kind == "triton":
         yield from ("", "[triton.launch]")
         yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]"
     yield from _descriptors(draft)
     if draft.block:
+        decide = ("", "") if draft.is_launched else ("blocks", "threads of a block")
         yield from ("", "[cuda.launch]")
-        yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]  {MARK}blocks"
-        yield f"block = [{', '.join(_quoted(each) for each in draft.block)}]  {MARK}threads of a block"
+        yield f"grid = [{', '.join(_quoted(each) for each in draft.grid)}]" + _decide(decide[0])
+        yield f"block = [{', '.join(_quoted(each) for each in draft.block)}]" + _decide(decide[1])
+        if draft.shared_memory:
+            yield f'shared_memory = "{draft.shared_memory}"'
+
+
+def _constraints(draft: Draft) -> Iterator[str]:
+    for each in draft.constraints:
+        yield from ("", f"[[{draft.kind}.constraints]]")
+        yield f'expression = "{each.expression}"' + _decide(each.decide)
+        yield f'because = "{each.because}"'
 
 
 def _descriptors(draft: Draft) -> Iterator[str]:

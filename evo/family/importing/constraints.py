@@ -1,0 +1,136 @@
+"""Drafts the constraints of a space: block sizes, shared memory, and extents that a kernel does not mask."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+
+from evo.errors import EvoError
+from evo.family.importing.launches import FoundLaunch
+from evo.family.importing.tunables import DraftTunable, MacroUses
+from evo.space.expression import Expression
+from evo.trial import Value
+
+_WORDS = re.compile(r"[A-Za-z_]\w*")
+_ARRAY = re.compile(r"\b__shared__\s+(?P<type>[\w ]+?)\s+(?P<arrays>\w+\s*\[[^;(){}]*)\s*;")
+_BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "int": 4, "unsigned": 4, "char": 1}
+_MOST_THREADS = 1024
+_MOST_STATIC = 48 << 10
+"""Maximum number of bytes of shared arrays with a constant size, on every GPU."""
+_MOST_CONFIGS = 10_000
+"""Maximum number of configs for which an expression is evaluated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftConstraint:
+    """A constraint of a draft.
+
+    Attributes:
+        decide: what a person must check about the constraint; empty if nothing.
+    """
+
+    expression: str
+    because: str
+    decide: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The names that a constraint may use.
+
+    Attributes:
+        fields: default values of the problem fields.
+    """
+
+    fields: Mapping[str, Value]
+    tunables: Sequence[DraftTunable]
+
+    def values(self, text: str) -> list[int]:
+        """Return the values of an expression, first for the default config. Empty if a name or a value is unknown."""
+        words = set(_WORDS.findall(text))
+        used = [each for each in self.tunables if each.name in words]
+        choices = [dict.fromkeys((each.default, *each.values)) for each in used]
+        found = list[int]()
+        try:
+            expression = Expression.parse(text, "FILE")
+            for config in islice(product(*choices), _MOST_CONFIGS):
+                scope = {**self.fields, **dict(zip((each.name for each in used), config, strict=True))}
+                found.append(int(expression.evaluate(scope)))
+        except (EvoError, KeyError):
+            return []
+        return found
+
+
+def launch_constraints(
+    known: Known, *, block: Sequence[str], bounds: str, body: str, launch: FoundLaunch
+) -> Iterator[DraftConstraint]:
+    """Yield the constraints of a CUDA kernel. Constraints that all configs satisfy are left out.
+
+    Args:
+        block: expressions for the extents of a block.
+        bounds: expression in ``__launch_bounds__``; empty if there is none.
+        body: code of the kernel.
+    """
+    threads = " * ".join(each if re.fullmatch(r"\w+", each) else f"({each})" for each in block)
+    if max(known.values(threads), default=0) > _MOST_THREADS:
+        because = "a block may not have more threads than the device allows"
+        yield DraftConstraint(expression=f"{threads} <= max_threads", because=because)
+    if bounds and _may_fail(known, f"{threads} <= {bounds}"):
+        because = "__launch_bounds__ states the largest block for which the kernel is compiled"
+        yield DraftConstraint(expression=f"{threads} <= {bounds}", because=because)
+    if launch.shared_memory and max(known.values(launch.shared_memory), default=0) > _MOST_STATIC:
+        because = "a block may not use more shared memory than the device allows"
+        yield DraftConstraint(expression=f"{launch.shared_memory} <= shared_memory_bytes", because=because)
+    arrays = " + ".join(_static_bytes(body))
+    if arrays and max(known.values(arrays), default=0) > _MOST_STATIC:
+        because = "shared arrays of a constant size may have 48 KiB"
+        yield DraftConstraint(expression=f"{arrays} <= {_MOST_STATIC}", because=because)
+    for number, divisor in launch.remainders:
+        left = number if re.fullmatch(r"\w+", number) else f"({number})"
+        right = divisor if re.fullmatch(r"\w+", divisor) else f"({divisor})"
+        if _may_fail(known, f"{left} % {right} == 0", fields=True):
+            because = "the launch in the source rounds down, so a remainder would not be computed"
+            yield DraftConstraint(expression=f"{left} % {right} == 0", because=because)
+
+
+def loop_constraints(known: Known, uses: MacroUses, code: str, passed: Mapping[str, str]) -> Iterator[DraftConstraint]:
+    """Yield a constraint for each loop that leaves the remainder of an extent unchecked.
+
+    Args:
+        passed: problem field that a parameter passes to the function, by parameter.
+    """
+    for each in known.tunables:
+        for bound in sorted(uses.of(each.name).bounds):
+            name = passed.get(bound, bound)
+            expression = f"{name} % {each.name} == 0"
+            if name in known.fields and _is_unmasked(bound, code) and _may_fail(known, expression, fields=True):
+                because = f"a loop of {each.name} steps has no check for a remainder"
+                decide = "remove this constraint if the kernel handles remainders"
+                yield DraftConstraint(expression=expression, because=because, decide=decide)
+
+
+def _is_unmasked(bound: str, code: str) -> bool:
+    """Return True if the conditions of loops are the only comparisons with a name."""
+    outside = re.sub(rf"\bfor\s*\([^;()]*;\s*\w+\s*<\s*{bound}\s*;", "", code)
+    compared = re.search(rf"[<>]=?[\s(]*{bound}\b|\b{bound}[\s)]*[<>]=?|\bf?min\w*\s*\([^;]*\b{bound}\b", outside)
+    return compared is None and re.search(rf"[<>]=?[^;&|?]*\b{bound}\b", outside) is None
+
+
+def _may_fail(known: Known, condition: str, *, fields: bool = False) -> bool:
+    """Return True if the default config satisfies a condition, and another config may not.
+
+    Args:
+        fields: True if the condition may also fail for other problems, if it contains a problem field.
+    """
+    values = known.values(condition)
+    depends = fields and bool(set(_WORDS.findall(condition)) & set(known.fields))
+    return bool(values) and bool(values[0]) and (depends or not all(values))
+
+
+def _static_bytes(body: str) -> Iterator[str]:
+    """Yield the bytes of each shared array of a constant size, as an expression."""
+    for found in _ARRAY.finditer(body):
+        size = _BYTES.get(found["type"].strip())
+        for array in re.findall(r"\w+\s*((?:\[[^][]+\]\s*)+)", found["arrays"]) if size else ():
+            extents = [each.strip() for each in re.findall(r"\[([^][]+)\]", array)]
+            yield " * ".join([str(size), *(each if re.fullmatch(r"\w+", each) else f"({each})" for each in extents)])
