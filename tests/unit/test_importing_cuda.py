@@ -71,6 +71,13 @@ def test_nvrtc_gets_replacements_of_headers_that_it_lacks() -> None:
     assert "#elif __has_include(<cuda/std/iostream>)\n" in read_source(text, "cuda").compilable(set())
 
 
+def test_headers_whose_functions_are_built_into_nvrtc_are_replaced_only_if_needed() -> None:
+    text = "#include <cmath>\n#include <stdio.h>\n"
+    assert under_nvrtc(f"{text}{KERNEL}") == KERNEL
+    needed = KERNEL.replace("1;", "INFINITY;")
+    assert under_nvrtc(f"#include <cmath>\n{needed}") == f"#include <cuda/std/cmath>\n{needed}"
+
+
 def test_host_code_of_a_c_source_is_unchanged() -> None:
     text = "#include <stdint.h>\nvoid f(float *x) {\n    x[0] = 1;\n}\n"
     assert read_source(text, "c").compilable(set()) == text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from evo.family.source.standard_headers import is_only_cpp, is_standard
+from evo.family.source.standard_headers import BUILT_IN, is_only_cpp, is_standard
 from workers.build import Unit
 from workers.build.toolkit import include_folders
 
@@ -16,9 +16,6 @@ _MISSING = re.compile(
         fatal\ error:\ (?P<gcc>[^:\n]+):\ No\ such\ file|fatal\ error:\ '(?P<clang>[^']+)'\ file\ not\ found""",
     re.VERBOSE,
 )
-_BUILT_IN = frozenset({"math.h", "cmath", "stdio.h", "cstdio", "string.h", "cstring", "stdlib.h", "cstdlib"})
-"""Headers whose device functions, such as ``printf`` and ``memcpy``, NVRTC declares without an include."""
-
 REDEFINED = re.compile(
     r"^(?P<file>[^\s:(][^:(\n]*)(?:\((?P<a>\d+)\)|:(?P<b>\d+)(?::\d+)?): [^\n]*?"
     r"(?:[\"'‘](?P<gcc>\w+)[\"'’] (?:macro )?(?P<how>redefined|undefined)|redefinition of macro \"(?P<nvrtc>\w+)\")",
@@ -53,7 +50,7 @@ def _under_nvrtc(name: str, unit: Unit) -> str:
     nvcc = 'or compile with nvcc, if it is installed (`compiler = "nvcc"` under [cuda])'
     guarded = "put `#ifndef __CUDACC_RTC__` in the line before and `#endif` in the line after"
     other = counterpart(name)
-    if name in _BUILT_IN:
+    if name in BUILT_IN:
         instead = f"its device functions are built in, so remove the `#include`, or {guarded}"
     elif other is not None:
         instead = f"write `#include <{other}>` instead"

@@ -8,13 +8,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Set
 
 from evo.family.importing.braces import Marks
-from evo.family.source.standard_headers import is_standard
+from evo.family.source.standard_headers import BUILT_IN, is_standard
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>[ \t]*$", re.MULTILINE)
 _HOST_HEADERS = re.compile(
     r"(?:torch|ATen|c10|pybind11|sys)/.*|cuda\.h|cublas\w*\.h|cudnn\.h|nccl\.h|curand\.h|omp\.h|unistd\.h"
 )
 _CUB = re.compile(r"\bcub::(Block|Warp)([A-Z]\w*)")
+_BEYOND_BUILT_IN = re.compile(r"\b(?:INFINITY|NAN|HUGE_VALF?)\b|\bstd::")
+"""Matches names for which NVRTC needs ``<cuda/std/cmath>``, which takes seconds to compile."""
 _DEVICE = re.compile(r"\b(?:__global__|__device__|__constant__|constexpr|using|typedef|friend|return)\b")
 _NO_FUNCTION = re.compile(r"\b(?:class|struct|union|enum|namespace)\b(?![^()]*\()|=\s*\Z")
 _HOST_MACROS = ("PYBIND11_MODULE", "TORCH_LIBRARY", "TORCH_LIBRARY_IMPL", "TORCH_LIBRARY_FRAGMENT")
@@ -48,6 +50,8 @@ def _device_include(name: str, text: str) -> list[str] | None:
     if name == "cub/cub.cuh":
         used = dict.fromkeys((each[1].lower(), _snake(f"{each[1]}{each[2]}")) for each in _CUB.finditer(text))
         return ["#else", *(f"#include <cub/{folder}/{file}.cuh>" for folder, file in used)] if used else None
+    if name in BUILT_IN and not _BEYOND_BUILT_IN.search(text):
+        return []
     if is_standard(name):
         other = f"cuda/std/c{name.removesuffix('.h')}" if name.endswith(".h") else f"cuda/std/{name}"
         return [f"#elif __has_include(<{other}>)", f"#include <{other}>"]

@@ -17,6 +17,8 @@ _CPP = frozenset(
     unordered_set utility valarray variant vector version
     """.split()  # noqa: SIM905 - as a list it is three times as long
 )
+BUILT_IN = frozenset({"math.h", "cmath", "stdio.h", "cstdio", "string.h", "cstring", "stdlib.h", "cstdlib"})
+"""Headers whose device functions, such as ``printf`` and ``memcpy``, NVRTC declares without an include."""
 
 
 def is_standard(name: str) -> bool:
