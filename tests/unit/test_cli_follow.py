@@ -112,9 +112,7 @@ def test_follow_shows_each_warning_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_follow_shows_each_verdict_as_it_arrives_but_none_from_before_its_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    script = Script(
-        view(challenges=(PROMOTED,)), *(finish(challenges=(PROMOTED, REFUSED)) for finish in (view, finished))
-    )
+    script = Script(view(challenges=(PROMOTED,)), view(challenges=(PROMOTED, REFUSED)), finished())
     _, screen = followed(script, {}, monkeypatch)
     assert screen.notes == ["Trial 11: Not promoted: 1.0% less time than the incumbent; not met: gain."]
 

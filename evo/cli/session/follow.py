@@ -90,12 +90,12 @@ def follow(
         for warning in warnings[warned:]:
             screen.note(f"Warning: {warning}")
         warned = len(warnings)
+        screen.show(view)
+        if view.state in TERMINAL:
+            return view  # the report contains all verdicts
         for challenge in view.challenges[judged:] if judged is not None else ():
             screen.note(f"Trial {challenge.trial}: {challenge.verdict.summary}")
         judged = len(view.challenges)
-        screen.show(view)
-        if view.state in TERMINAL:
-            return view
         if time.monotonic() - looked_at >= LOOK_S:
             looked_at = time.monotonic()
             workers = connection.ask(lambda client: client.workers().items)
