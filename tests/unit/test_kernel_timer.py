@@ -1,5 +1,6 @@
 """Samples with impossible times are repeated with more calls, to distinguish slow requests from a wrong clock."""
 
+import time
 from typing import Any, cast
 
 import numpy as np
@@ -21,16 +22,20 @@ class Process:
         request_us: processor time of a request apart from the calls.
         factor: processor time of a call relative to the claimed time.
         every: one in `every` requests takes `request_us`; the others take no extra time.
+        restored: share of a call in which arguments are restored.
     """
 
-    def __init__(self, request_us: float, factor: float = 1.0, *, every: int = 1) -> None:
+    def __init__(self, request_us: float, factor: float = 1.0, *, every: int = 1, restored: float = 0.0) -> None:
+        self.restored = restored
         self.audit = TimeAudit(idle=IDLE)
         self.populated: list[list[int]] = []
         self.requests, self._every = 0, every
         self._request_us, self._factor = request_us, factor
 
     def bind(self, sets: list[object]) -> Table:
-        return Table(sets=len(sets), width=1, floats=0, spans=((),) * len(sets), words=b"")
+        return Table(
+            sets=len(sets), width=1, floats=0, spans=((),) * len(sets), words=b"", restored=int(self.restored > 0)
+        )
 
     def populate(self, table: Table, sets: list[int]) -> None:
         self.populated.append(sets)
@@ -41,7 +46,13 @@ class Process:
         us, self.requests = 10.0 * calls, self.requests + 1
         extra_us = self._request_us if self.requests % self._every == 0 else 0.0
         cpu_ns = round(1e3 * (us * self._factor + extra_us))
-        return Batch(calls=calls, claimed_ns=round(1e3 * us), wall_ns=cpu_ns + 20_000, cpu_ns=cpu_ns)
+        return Batch(
+            calls=calls,
+            claimed_ns=round(1e3 * us),
+            wall_ns=cpu_ns + 20_000,
+            cpu_ns=cpu_ns,
+            restored_ns=round(1e3 * us * self.restored),
+        )
 
     def note(self, batch: Batch) -> None:
         pass
@@ -100,6 +111,24 @@ def test_warm_up_is_one_request_that_is_not_recorded(samples: int) -> None:
     before, ledger = process.requests, len(process.audit.samples)
     timer.warm_up(10_000.0)
     assert (process.requests - before, process.made - 1000, len(process.audit.samples)) == (1, 0, ledger)
+
+
+class Slow:
+    """Buffers whose restoring takes longer than it can take in a kernel process."""
+
+    def restore(self) -> None:
+        time.sleep(1e-4)
+
+
+@pytest.mark.parametrize(("restored", "sample_us"), [(0.5, 1_000.0), (0.9, 5_000.0), (0.999, 8_000.0)])
+def test_samples_and_warm_ups_with_slow_restoring_have_a_maximum_duration(restored: float, sample_us: float) -> None:
+    process = Process(10.0, restored=restored)
+    timer = KernelTimer(cast(KernelProcess, process), cast(Any, [Slow()]), rng=np.random.default_rng(0))
+    assert timer.sample() == pytest.approx(10.0 * (1 - restored))
+    assert process.made * 10.0 == pytest.approx(sample_us, rel=0.01)
+    before = process.requests
+    timer.warm_up(10_000.0)
+    assert (process.requests - before, process.made) == (1, 1000)
 
 
 @pytest.mark.parametrize("factor", [1.03, 1.1, 2.0])

@@ -19,8 +19,9 @@ reach this duration.
 """
 
 _MAXIMUM_SAMPLE_S = 8e-3
-"""Maximum duration in seconds of a repeated sample. A sample is repeated with twice as many calls if the counted
-processor time contradicts its reported time, because the relative cost of the request then shrinks.
+"""Maximum duration in seconds of a sample with more than one call, including the time for restoring arguments. A sample
+is repeated with twice as many calls if the counted processor time contradicts its reported time, because the relative
+cost of the request then shrinks.
 """
 
 _PROLONGED = 3
@@ -106,7 +107,7 @@ class KernelTimer:
         if once:
             self.calls = len(sets)
             return
-        self.calls = calls or calibrated(self._take)
+        self.calls = calls or calibrated(self._weighed)
 
     def sample(self) -> float:
         taken_s = self._take(self.calls)
@@ -121,7 +122,7 @@ class KernelTimer:
         for _ in range(MOST_ATTEMPTS - 1):
             if not self._process.audit.worth_repeating(self._batch):
                 break
-            if self._process.audit.contradicts(self._batch) and taken_s < _MAXIMUM_SAMPLE_S / 2:
+            if self._process.audit.contradicts(self._batch) and self._spent_s < _MAXIMUM_SAMPLE_S / 2:
                 calls *= 2
             taken_s = self._take(calls)
         self._process.note(self._batch)
@@ -132,12 +133,14 @@ class KernelTimer:
         return taken_s / calls * 1e6
 
     def warm_up(self, span_us: float) -> None:
-        """Call the kernel for `span_us` microseconds, in few requests."""
+        """Call the kernel for `span_us` microseconds, in few requests. Restoring arguments counts, because it keeps the
+        core busy too.
+        """
         spent_us = 0.0
         while spent_us < span_us:
-            taken_s = self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
+            self._take(max(self.calls, math.ceil((span_us - spent_us) / self._call_us)))
             self._process.note(self._batch)
-            spent_us += taken_s * 1e6
+            spent_us += self._spent_s * 1e6
 
     @property
     def last(self) -> int:
@@ -157,9 +160,16 @@ class KernelTimer:
         )
         self._last = int(order[(calls - 1) % len(order)])
         restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)
-        taken_s = max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
-        self._call_us = taken_s * 1e6 / calls
-        return taken_s
+        self._spent_s = max(self._batch.claimed_ns, 1) * 1e-9
+        self._call_us = self._spent_s * 1e6 / calls
+        return max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
+
+    def _weighed(self, calls: int) -> float:
+        """Return the duration of calls for the calibration, at least a share of the time spent with restoring.
+
+        Otherwise, a kernel that is far faster than restoring its arguments would have samples of seconds.
+        """
+        return max(self._take(calls), self._spent_s * MINIMUM_SAMPLE_S / _MAXIMUM_SAMPLE_S)
 
     def _populate(self, order: NDArray[np.uint32], calls: int) -> None:
         """Create page-table entries for the sets of the next calls, and for some sets of later calls.
