@@ -32,7 +32,7 @@ from tests.tiers import one_in
 
 EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "0"))
 """Examples of each operation for each role; 0: a few for the owner, who may do everything, and one for others."""
-EXTENTS = {"some": (2, 3), "all": (4, 1)}
+EXTENTS = {"some": (2, 6), "all": (4, 1)}
 """Number of examples that the owner sends per operation, and divisor of the operations that other roles request."""
 NUMBERED = ("search_id", "trial_id", "champion_id", "attempt_id")
 """Path parameters that are ids. In half of the owner's requests they are 1, the id of an existing object."""
