@@ -582,6 +582,7 @@ def test_second_service_is_refused_and_the_error_states_the_address_of_the_first
     assert not (tmp_path / "evo.db.service.json").exists()
 
 
+@pytest.mark.long
 def test_restarted_service_accepts_the_result_of_a_lease_from_before_the_kill(tmp_path: Path) -> None:
     database = tmp_path / "evo.db"
     with process_of(database) as first, client_of(announced(database)) as client:

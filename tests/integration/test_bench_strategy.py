@@ -10,6 +10,7 @@ from tests.bench.strategy.__main__ import main as bench
 from tests.data import synthetic
 
 
+@pytest.mark.long
 def test_second_benchmark_reuses_stored_runs_and_gives_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from evo.trial.results import EvaluateReport
 from templates.registry import find
 from tests.integration.workbench import QUICK, cpu
 from tests.measured import measured
+from workers.jobs.evaluation import Evaluator
 from workers.jobs.single import evaluate_config
 
 KERNELS = Path(__file__).parent.parent / "data" / "kernels"
@@ -33,6 +34,12 @@ def device(cache: Path) -> Device:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("workers.backends.cpu.device.load_ceilings", lambda *_: None)
         return replace(cpu(cache), uuid=f"cpu-{cache.parent.name}-{cache.name}")
+
+
+@pytest.fixture(autouse=True)
+def _without_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the search for omitted work. It takes as long as the rest, and no test of this file reads its result."""
+    monkeypatch.setattr(Evaluator, "doubt", lambda *_: None)
 
 
 class Kernels:

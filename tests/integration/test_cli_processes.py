@@ -105,6 +105,7 @@ def test_second_ctrl_c_cancels_the_search(line: CommandLine) -> None:
     assert "Cancelled." in ended.out
 
 
+@pytest.mark.long
 def test_killed_search_leaves_no_process_and_can_be_resumed(line: CommandLine) -> None:
     with running(line, *LONG) as search:
         children = search.family
@@ -120,6 +121,7 @@ def test_killed_search_leaves_no_process_and_can_be_resumed(line: CommandLine) -
     assert len({str(trial["config"]) for trial in trials}) == len(trials)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", one_in(2, ["serve", "worker"]))
 def test_killed_service_or_worker_of_a_search_is_restarted(line: CommandLine, name: str) -> None:
     with running(line, *LONG) as search:

@@ -123,7 +123,7 @@ def test_damaged_header_of_a_write_ahead_log_is_reported(killed: Path, at: int) 
         Database.open(killed)
 
 
-@pytest.mark.parametrize("part", one_in(2, ["sum", "salt", "page", "number"]))
+@pytest.mark.parametrize("part", one_in(4, ["sum", "salt", "page", "number"]))
 def test_log_reader_counts_the_same_valid_frames_as_sqlite(tmp_path: Path, part: str) -> None:
     """The reference is SQLite's own frame count at a checkpoint."""
     path = tmp_path / "x.db"

@@ -170,6 +170,7 @@ def test_images_run_without_root_and_only_one_image_has_a_compiler() -> None:
     assert {name for name, lines in final.items() if any("gcc" in line for line in lines)} == {"worker-cpu"}
 
 
+@pytest.mark.long
 def test_dockerfile_build_steps_install_kernel_evo_in_an_empty_folder(tmp_path: Path) -> None:
     """The steps are unchanged except for local paths and a local source of packages."""
     source, target = tmp_path / "src", tmp_path / "opt"
@@ -291,6 +292,7 @@ def free_port() -> str:
         return str(server.getsockname()[1])
 
 
+@pytest.mark.long
 def test_setup_script_creates_the_first_tokens_and_replaces_lost_tokens(tmp_path: Path) -> None:
     environment = {
         "KERNEL_EVO_DB": str(tmp_path / "evo.db"),

@@ -170,6 +170,7 @@ def test_random_action_sequences_keep_the_lease_invariants_on_sqlite(tmp_path: P
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("examples", one_in(2, EXAMPLES))
 def test_random_action_sequences_keep_the_lease_invariants_on_postgresql(postgresql: Server, examples: int) -> None:
     location = postgresql.lend()

@@ -351,6 +351,7 @@ def damaged_in_turn(rest: Local, damage: str) -> Iterator[tuple[str, str]]:
             session.execute(change, {"value": row[1], "number": row[0]})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", one_in(3, ['{"another": "shape"}', '"text"', "[7"]))
 def test_damaged_document_in_any_table_does_not_block_lists(tmp_path: Path, damage: str) -> None:
     """Every document of every table is damaged in turn, in one of several rows."""

@@ -33,7 +33,7 @@ def name_of(location: Location) -> str:
 @pytest.mark.parametrize(
     "setting",
     one_in(
-        3,
+        7,
         [
             "client_encoding = 'LATIN1'",
             "client_encoding = 'SQL_ASCII'",

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 VERDICT = """
 import sys
 import numpy as np
@@ -25,6 +27,7 @@ print(judge(report, Policy(), 3, np.random.default_rng(1)).promote, *set(sys.mod
 """
 
 
+@pytest.mark.long
 def test_first_verdict_after_warm_up_loads_no_modules() -> None:
     done = subprocess.run([sys.executable, "-c", VERDICT], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["True"]

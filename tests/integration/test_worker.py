@@ -199,6 +199,7 @@ def test_search_with_faulty_kernels_records_each_outcome_and_promotes_a_correct_
     assert set(search.champion.artefacts) >= {"source", "binary"}
 
 
+@pytest.mark.long
 def test_search_that_compiles_while_measuring_records_every_outcome(
     bench: Bench, mixed: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +249,7 @@ def test_stopped_worker_returns_its_leases_and_leaves_no_process(bench: Bench, m
     assert "abandoned" not in search.counts
 
 
+@pytest.mark.long
 def test_killed_worker_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: Bench, mixed: Package) -> None:
     search = None
     for finished in (1, 5):
@@ -265,6 +267,7 @@ def test_killed_worker_is_replaced_and_no_trial_is_lost_or_counted_twice(bench: 
     assert [trial.number for trial in bench.trials(search)] == list(range(9))
 
 
+@pytest.mark.long
 def test_search_finishes_all_trials_although_its_runners_are_killed(bench: Bench, mixed: Package) -> None:
     with bench.working():
         search = bench.search(mixed, problem="N=4096", budget={"trials": 9})
