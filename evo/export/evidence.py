@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -63,7 +64,10 @@ class Evidence:
     report: ConfirmReport | None
 
 
-_DOCUMENT: TypeAdapter[Evidence] = TypeAdapter(Evidence)
+@cache
+def _document() -> TypeAdapter[Evidence]:
+    """Return the serializer. It is built at its first use, because building it delays the start of the service."""
+    return TypeAdapter(Evidence)
 
 
 def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
@@ -81,7 +85,7 @@ def evidence_json(champion: ChampionView, search: SearchView) -> bytes:
         verdict=champion.verdict,
         report=champion.report,
     )
-    plain = _DOCUMENT.dump_python(evidence, mode="json")
+    plain = _document().dump_python(evidence, mode="json")
     return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
@@ -90,7 +94,7 @@ def evidence_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kernel-evo evidence",
-        **_DOCUMENT.json_schema(mode="serialization"),
+        **_document().json_schema(mode="serialization"),
     }
 
 

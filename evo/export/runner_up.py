@@ -5,6 +5,7 @@ not promoted.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -60,7 +61,10 @@ class RunnerUpEvidence:
     promoted: Literal[False] = False
 
 
-_DOCUMENT: TypeAdapter[RunnerUpEvidence] = TypeAdapter(RunnerUpEvidence)
+@cache
+def _document() -> TypeAdapter[RunnerUpEvidence]:
+    """Return the serializer. It is built at its first use, because building it delays the start of the service."""
+    return TypeAdapter(RunnerUpEvidence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +88,7 @@ class RunnerUp(Compiled):
         return {
             **self.working_files(self.trial.config, promoted=False),
             "evidence.json": json.dumps(
-                _DOCUMENT.dump_python(self._evidence(), mode="json"), indent=2, ensure_ascii=False
+                _document().dump_python(self._evidence(), mode="json"), indent=2, ensure_ascii=False
             ).encode()
             + b"\n",
             "evidence.schema.json": as_json(runner_up_schema()),
@@ -183,7 +187,7 @@ def runner_up_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kernel-evo evidence of a runner-up",
-        **_DOCUMENT.json_schema(mode="serialization"),
+        **_document().json_schema(mode="serialization"),
     }
 
 

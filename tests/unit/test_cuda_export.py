@@ -3,6 +3,7 @@
 import ctypes
 import importlib.util
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -277,3 +278,11 @@ def test_exported_pytorch_operator_launches_on_the_current_stream(
     assert streams == [(77, None)]
     with pytest.raises(ValueError, match=r"not a multiple of 16 bytes; pass x.clone\(\)"):
         module._run(torch.arange(N + 1, dtype=torch.float32)[1:])
+
+
+def test_import_of_the_export_builds_no_serializer() -> None:
+    """The service imports the export at its start. A serializer of all evidence takes a tenth of a second to build."""
+    built = "from pydantic import TypeAdapter\nTypeAdapter.__init__ = lambda self, kind, **_: print(kind)\n"
+    modules = "import evo.export.evidence, evo.export.runner_up"
+    printed = subprocess.run([sys.executable, "-c", built + modules], check=True, capture_output=True, text=True).stdout
+    assert "Evidence" not in printed
