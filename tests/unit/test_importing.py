@@ -13,6 +13,7 @@ import pytest
 from evo.cli.files.imported import write_imported
 from evo.errors import Conflict, EvoError, InvalidInput
 from evo.family.importing import Draft, drafted, read_source
+from evo.family.importing.writing import Answer, family_toml, reference_py
 from evo.family.source.language import Language
 from templates.registry import find
 
@@ -848,3 +849,57 @@ def test_imported_choices_are_categorical_and_valid(tmp_path: Path) -> None:
     place, _ = write_imported(tmp_path / "f.c", tmp_path / "f", entry=None, reference=None)
     (found,) = find(str(place)).family.implementation("cpu").tunables
     assert (found.values, found.ordinal) == ((2, 3, 5), False)
+
+
+def shapes(body: str, parameters: str) -> dict[str, tuple[str, ...]]:
+    found = draft(f"void f({parameters}, int rows, int cols) {{ {body} }}")
+    return {each.name: each.shape for each in found.arguments if each.shape}
+
+
+def test_shapes_come_from_the_variables_in_the_indices() -> None:
+    loops = "for (int r = 0; r < rows; ++r) for (int c = 0; c < cols; ++c)"
+    pointers = "const float *x, float *y"
+    assert shapes(f"{loops} y[r] += x[r * cols + c];", pointers) == {"x": ("ROWS", "COLS"), "y": ("ROWS",)}
+    assert shapes(f"{loops} y[c * rows + r] = x[c];", pointers) == {"x": ("COLS",), "y": ("COLS", "ROWS")}
+    flat = "for (int i = 0; i < rows * cols; ++i)"
+    assert shapes(f"{flat} y[i] = x[i];", pointers) == {"x": ("ROWS", "COLS"), "y": ("ROWS", "COLS")}
+    assert shapes(f"{flat} y[i] = x[i / cols];", pointers) == {"x": ("ROWS", "COLS"), "y": ("ROWS", "COLS")}
+    tiled = "for (int t = 0; t < cols; t += 8) for (int c = t; c < t + 8 && c < cols; ++c)"
+    assert shapes(f"{tiled} y[c] = x[c];", pointers) == {"x": ("COLS",), "y": ("COLS",)}
+    assert shapes(f"{loops} y[where(r)] = x[c];", pointers)["y"] == ("ROWS", "COLS")
+
+
+def test_pointers_to_extents_get_the_values_of_the_fields() -> None:
+    text = "void f(const int *m, int *n, const double *a, double *y) { for (int i = 0; i < *m; ++i) y[i] = a[i] + *n; }"
+    found = draft(text)
+    assert [(each.name, each.argument) for each in found.fields] == [("M", "m"), ("N", "n")]
+    assert [(each.name, each.role, each.shape, each.value) for each in found.arguments[:2]] == [
+        ("m", "input", ("1",), "M"),
+        ("n", "input", ("1",), "N"),
+    ]
+    assert found.arguments[2].shape == ("M",)
+    assert '        "m": np.array([M], np.int32),\n' in reference_py(found)
+
+
+def test_tolerance_of_an_exact_output_is_that_of_the_least_exact_array() -> None:
+    text = "void f(const float *x, double *y, int *z, int n) { for (int i = 0; i < n; ++i) { y[i] = x[i]; z[i] = i; } }"
+    arguments = tomllib.loads(family_toml(draft(text), name="f", file="f.c"))["arguments"]
+    assert [(each["rel_l2"], each["max_abs"]) for each in arguments[1:3]] == [(1e-5, 1e-4), (0, 0)]
+
+
+def test_reference_that_returns_too_few_outputs_is_reported_with_a_remedy() -> None:
+    found = draft("void f(float *x, float *sums, int n) { for (int i = 0; i < n; ++i) { x[i] += 1; sums[i] = 1; } }")
+    scope: dict[str, Any] = {}
+    answer = Answer(text="def f(x):\n    return x + 1", function="f", parameters=("x",))
+    exec(reference_py(found, answer), scope)
+    with pytest.raises(
+        ValueError, match=r"^f\(\) must return x, sums; if one is scratch memory, import with --role NAME="
+    ):
+        scope["reference"]({"N": 3}, {"x": np.zeros(3)})
+
+
+def test_unusable_entry_and_structure_are_refused_with_a_remedy() -> None:
+    with pytest.raises(InvalidInput, match=r"Add one that calls yours, e\.g\. `void entry\(…\) \{ solve\(…\); \}`"):
+        draft("int solve(const float *x, float *y) { y[0] = x[0]; return 0; }")
+    with pytest.raises(InvalidInput, match="For a structure, add a function that takes its members"):
+        draft("struct s { int n; };\nvoid f(const struct s *p, float *y) { y[0] = p->n; }")

@@ -36,7 +36,9 @@ _LOOP = re.compile(r"\bfor\s*\(")
 _ENDS = re.compile(r";|\bfor\s*\(")
 _NEGATIVE = re.compile(r"=\s*-\s*(?:\(\s*)?(\w+)")
 _WORDS = re.compile(r"\w+")
+_COMPARISON = re.compile(r"\b([A-Za-z_]\w*)\s*[<>]=?\s*([\w *+/().-]{1,80}?)\s*(?:[;&|?,{]|\)\s*[\w{*(]|$)")
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
+_WHOLE = [Element(dtype=each) for each in ("int32", "int64", "uint32", "uint64")]
 _DEFAULT_THREADS = 256
 ROLES = ("input", "output", "inout", "workspace")
 """Roles that an array argument can have."""
@@ -65,6 +67,7 @@ class DraftArgument:
     """An argument of a draft.
 
     Attributes:
+        value: expression for the value of a scalar, or of an input with one element; empty if it is unknown.
         decide: what a person must check about the argument; empty if nothing.
         dtype_decide: what a person must check about its dtype; empty if nothing.
     """
@@ -142,7 +145,11 @@ def drafted(source: Source, entry: str | None) -> Draft:
         if macro.name in words and macro.name not in macro_uses.constants
         if not macro.alias or macro_uses.of(macro.name).cases
     ]
-    whole = [each.name for each in function.parameters if _is_whole(each, elements[each.name])]
+    whole = [
+        each.name
+        for each in function.parameters
+        if elements[each.name] in _WHOLE and (not each.pointer or _is_read_once(each, uses, accesses))
+    ]
     radii = _radii(whole, used, code)
     steps = {each.name for each in used if macro_uses.of(each.name).step}
     own = _own_names(source, function, types)
@@ -280,6 +287,9 @@ def _chosen(source: Source, entry: str | None) -> Function:
     names = [each.name for each in source.functions]
     if not names:
         rule = "It must return void, be outside namespaces and classes, and not be static, inline or a template"
+        if own := list(helpers(source.plain)):
+            rule += f". Add one that calls yours, e.g. `void entry(…) {{ {own[-1]}(…); }}`; a result that `{own[-1]}` "
+            rule += "returns can be an output (`int *status`)"
         kind = "kernel (`__global__`)" if source.language == "cuda" else f"function that can be the entry. {rule}"
         raise InvalidInput("FILE", f"has no {kind}")
     if entry is None and len(names) > 1:
@@ -320,8 +330,9 @@ def _statement_end(text: str, start: int) -> int:
     return len(text) if found is None else found.start()
 
 
-def _is_whole(parameter: Parameter, given: Element) -> bool:
-    return not parameter.pointer and given in [Element(dtype=each) for each in ("int32", "int64", "uint32", "uint64")]
+def _is_read_once(parameter: Parameter, uses: "Uses", accesses: Accesses) -> bool:
+    """Return True for a pointer to a single number that the function only reads, as Fortran passes an extent."""
+    return uses.is_single(parameter.name) and (parameter.constant or accesses.of(parameter).kinds == "r")
 
 
 def _fields(
@@ -385,6 +396,7 @@ class Uses:
     Attributes:
         indexed: for each array, by name, the positions after ``[`` and after the matching ``]`` of every use.
         offsets: names of loop variables that begin at a negative radius, by the radius's name.
+        bounds: names in the terms with which the function compares a variable, by variable.
     """
 
     def __init__(self, body: str) -> None:
@@ -401,6 +413,31 @@ class Uses:
         self.offsets: dict[str, set[str]] = {}
         for found in re.finditer(r"\b(\w+)\s*=\s*-\s*(?:\(\s*)?(\w+)", body):
             self.offsets.setdefault(found[2], set()).add(found[1])
+        self.bounds: dict[str, set[str]] = {}
+        for found in _COMPARISON.finditer(body):
+            self.bounds.setdefault(found[1], set()).update(_WORDS.findall(found[2]))
+
+    def extents(self, name: str, known: Sequence[str], passed: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the extents of an argument, from the variables in its indices; empty if a variable has no bound.
+
+        Extents that are factors in an index are the inner ones, e.g. ``cols`` in ``x[row * cols + column]``.
+
+        Args:
+            known: names of the problem fields that are extents.
+            passed: problem field that a parameter passes to the function, by parameter.
+        """
+        inner, outer = dict[str, None](), dict[str, None]()
+        for start, closed in self.indexed.get(name, ()):
+            index = re.sub(r"\.[xyz]\b", "", self.body[start : closed - 1])
+            for word in re.findall(r"[A-Za-z_]\w*|[/%[]", index):
+                bounds = [passed.get(each, each) for each in sorted(self.bounds.get(word, ()))]
+                if passed.get(word, word) in known:
+                    inner[passed.get(word, word)] = None
+                elif found := [each for each in bounds if each in known]:
+                    outer.update(dict.fromkeys(found))
+                else:
+                    return ()
+        return (*(each for each in known if each in outer and each not in inner), *inner)
 
     def is_single(self, name: str) -> bool:
         """Return True if every use of a pointer is ``*name``, so that it points to a single element."""
@@ -444,7 +481,7 @@ def _argument(
         value = passed.get(parameter.name)
         decide = "" if value else "its value"
         return DraftArgument(name=parameter.name, role="scalar", dtype=dtype, value=value or "1", decide=decide)
-    shape = tuple(extents)
+    shape = uses.extents(parameter.name, extents, passed) or tuple(extents)
     if {"M", "N", "K"} <= set(extents):
         shape = PRODUCT.get(parameter.name.lower(), shape)
     words = uses.words_in_indices(parameter.name) if radii else set[str]()
@@ -459,6 +496,7 @@ def _argument(
         name=parameter.name,
         role=role,
         dtype=dtype,
+        value=passed.get(parameter.name, ""),
         shape=(*shape, str(given.components)) if given.components > 1 else shape,
         init=init,
         decide=decide,

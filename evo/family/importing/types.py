@@ -94,7 +94,9 @@ def element(c_type: str, known: Mapping[str, str], *, whose: str) -> Element:
         meant = "" if found == c_type else f" (`{found}`)"
         reason = f"{whose} has the type `{c_type}`{meant}, which no argument can have"
         raise InvalidInput(
-            "FILE", f"{reason}; accepted: {_ACCEPTED}, CUDA's vectors and complex numbers of these, and pointers"
+            "FILE",
+            f"{reason}; accepted: {_ACCEPTED}, CUDA's vectors and complex numbers of these, and pointers. For a "
+            "structure, add a function that takes its members, fills the structure and calls yours",
         )
     if given == Element(dtype="uint16") and (half := _HALF.search(name)) is not None:
         return Element(dtype="bfloat16" if half[1] else "float16")

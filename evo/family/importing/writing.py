@@ -31,9 +31,10 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
     for each in draft.fields:
         yield ""
         yield from _field(each)
+    loosest = max((_tolerance(each) for each in draft.arguments if each.role != "scalar"), key=float, default="0")
     for argument in draft.arguments:
         yield ""
-        yield from _argument(argument)
+        yield from _argument(argument, loosest)
     yield from ("", "[[cases]]", 'name = "nominal"', 'inputs = "random"')
     yield from ("", f"{MARK}a case with a different shape detects kernels that are correct only for one shape, e.g.")
     extents = [each.name for each in draft.fields if each.type == "int" and not each.flag]
@@ -99,7 +100,17 @@ def _field(each: DraftField) -> Iterator[str]:
         yield "min = 1"
 
 
-def _argument(each: DraftArgument) -> Iterator[str]:
+def _tolerance(each: DraftArgument) -> str:
+    """Return the relative error of a dtype that calculations in it reach; 0 for integers."""
+    return _TOLERANCES.get(each.dtype, "1e-1" if each.dtype.startswith("float8") else "0")
+
+
+def _argument(each: DraftArgument, loosest: str) -> Iterator[str]:
+    """Yield the table of an argument.
+
+    Args:
+        loosest: tolerance of the least exact array, which the function may use for all its calculations.
+    """
     yield "[[arguments]]"
     yield f'name = "{each.name}"'
     yield f'role = "{each.role}"' + _decide(each.decide)
@@ -113,7 +124,7 @@ def _argument(each: DraftArgument) -> Iterator[str]:
     if each.init:
         yield "init = 0"
     if each.role in ("output", "inout"):
-        tolerance = _TOLERANCES.get(each.dtype, "1e-1" if each.dtype.startswith("float8") else "0")
+        tolerance = "0" if _tolerance(each) == "0" else loosest
         yield f"rel_l2 = {tolerance}"
         yield f"max_abs = {'0' if tolerance == '0' else f'{float(tolerance) * 10:g}'}" + _decide(
             "" if tolerance == "0" else "how exact it must be"
@@ -196,6 +207,8 @@ def _inputs(draft: Draft) -> Iterator[str]:
 
 
 def _drawn(each: DraftArgument) -> str:
+    if each.value:
+        return f"np.array([{each.value}], np.{each.dtype})"
     shape = f"({', '.join(each.shape)}{',' * (len(each.shape) == 1)})"
     if each.dtype in ("float32", "float64"):
         return f"rng.standard_normal({shape}, {_NUMPY[each.dtype]})"
@@ -221,7 +234,12 @@ def _outputs(draft: Draft, answer: Answer | None) -> Iterator[str]:
         return
     yield f"    found = {call}"
     names = ", ".join(_quoted(each) for each in judged)
-    yield f"    return found if isinstance(found, dict) else dict(zip(({names}), map(np.asarray, found), strict=True))"
+    yield "    if isinstance(found, dict):"
+    yield "        return found"
+    yield f"    if not isinstance(found, (tuple, list)) or len(found) != {len(judged)}:"
+    remedy = "if one is scratch memory, import with --role NAME=workspace"
+    yield f'        raise ValueError("{answer.function}() must return {", ".join(judged)}; {remedy}")'
+    yield f"    return dict(zip(({names}), map(np.asarray, found), strict=True))"
 
 
 def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
