@@ -866,6 +866,9 @@ def test_shapes_come_from_the_variables_in_the_indices() -> None:
     assert shapes(f"{flat} y[i] = x[i / cols];", pointers) == {"x": ("ROWS", "COLS"), "y": ("ROWS", "COLS")}
     tiled = "for (int t = 0; t < cols; t += 8) for (int c = t; c < t + 8 && c < cols; ++c)"
     assert shapes(f"{tiled} y[c] = x[c];", pointers) == {"x": ("COLS",), "y": ("COLS",)}
+    columns = "for (int c = 0; c < cols; ++c) for (int r = 0; r < rows; ++r)"
+    strided = shapes(f"{columns} y[r] += x[r + c * lda];", f"{pointers}, int lda")
+    assert strided == {"x": ("COLS", "LDA"), "y": ("ROWS",)}
     assert shapes(f"{loops} y[where(r)] = x[c];", pointers)["y"] == ("ROWS", "COLS")
 
 

@@ -1,7 +1,7 @@
 """Drafts a family from a C, C++ or CUDA source. Guesses are marked, because a person must check them."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evo.errors import InvalidInput
@@ -36,6 +36,8 @@ _LOOP = re.compile(r"\bfor\s*\(")
 _ENDS = re.compile(r";|\bfor\s*\(")
 _NEGATIVE = re.compile(r"=\s*-\s*(?:\(\s*)?(\w+)")
 _WORDS = re.compile(r"\w+")
+_PITCH = re.compile(r"\b(?i:ld[a-z]?|\w*stride\w*|\w*pitch\w*)\b")
+"""Matches the name of the distance between two rows of an array."""
 _COMPARISON = re.compile(r"\b([A-Za-z_]\w*)\s*[<>]=?\s*([\w *+/().-]{1,80}?)\s*(?:[;&|?,{]|\)\s*[\w{*(]|$)")
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 _WHOLE = [Element(dtype=each) for each in ("int32", "int64", "uint32", "uint64")]
@@ -429,6 +431,8 @@ class Uses:
         inner, outer = dict[str, None](), dict[str, None]()
         for start, closed in self.indexed.get(name, ()):
             index = re.sub(r"\.[xyz]\b", "", self.body[start : closed - 1])
+            if pitch := _PITCH.search(index):  # the rows of the argument have this length, not that of their columns
+                index = next(each for each in _sum(index) if pitch[0] in each)
             for word in re.findall(r"[A-Za-z_]\w*|[/%[]", index):
                 bounds = [passed.get(each, each) for each in sorted(self.bounds.get(word, ()))]
                 if passed.get(word, word) in known:
@@ -454,6 +458,17 @@ class Uses:
                 words.update(re.findall(r"[A-Za-z_]\w*", self.body[start : closed - 1]))
                 end = closed
         return words
+
+
+def _sum(text: str) -> Iterator[str]:
+    """Yield the terms of a sum that are not inside brackets."""
+    depth, start = 0, 0
+    for place, character in enumerate(text):
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
+        if character == "+" and not depth:
+            yield text[start:place]
+            start = place + 1
+    yield text[start:]
 
 
 def _argument(
