@@ -50,6 +50,8 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
     who = caller()
     check_figures("devices", body.devices)
     for number, device in enumerate(body.devices):
+        if device.uuid in [other.uuid for other in body.devices[:number]]:
+            raise InvalidInput(f"devices.{number}.uuid", f"{device.uuid!r:.100} is given twice; keep one")
         refuse_unaddressable(f"devices.{number}.uuid", device.uuid)
         _check_texts(f"devices.{number}", device)
         _check_kind(f"devices.{number}.kind", device)

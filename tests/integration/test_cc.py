@@ -134,6 +134,12 @@ def test_broken_compiler_is_reported() -> None:
         _ = CCompiler(["false"]).version
 
 
+def test_compiler_that_writes_no_library_is_reported() -> None:
+    outcome = CCompiler(("true",)).compile(unit("int x;"), timeout_s=10)
+    assert isinstance(outcome, CompileFailed)
+    assert outcome.log.startswith("true reported success, but wrote no library; set CC to a C compiler")
+
+
 def test_compiler_prints_english_messages_in_any_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrapper = tmp_path / "my tools" / "cc"
     wrapper.parent.mkdir()

@@ -230,6 +230,13 @@ def test_body_with_content_length_and_chunked_encoding_closes_the_connection(res
     assert "send one of them" in answer.json()["detail"]
 
 
+def test_registration_with_the_same_device_twice_is_refused(rest: Local) -> None:
+    device = {"kind": "cpu", "model": "M", "architecture": "x", "uuid": "u"}
+    refused = rest.http.put("/workers/w2", json={"host": "h", "devices": [device, device]})
+    assert (refused.status_code, refused.json()["field"]) == (422, "devices.1.uuid")
+    assert refused.json()["detail"] == "devices.1.uuid: 'u' is given twice; keep one"
+
+
 @pytest.mark.parametrize("name", ["..", ".", "a\\b", "a\nb", "\u202eb"])
 def test_names_that_a_url_cannot_contain_are_refused(rest: Local, name: str) -> None:
     """A worker with such a name could be registered, but neither drained nor quarantined on its page."""

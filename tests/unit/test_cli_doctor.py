@@ -5,9 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 
 from evo.cli.commands import doctor
+from evo.cli.exits import Exit
 from evo.device.estimate.target import known
+from evo.errors import EvoError
 from workers.backends.cpu import support
 from workers.backends.cpu.compiler import CCompiler
 from workers.backends.cuda.compilers import nvrtc
@@ -106,3 +109,27 @@ def test_doctor_reports_a_missing_temporary_folder(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tempfile.gettempdir", nowhere)
     finding = doctor._temporary()
     assert (finding.found, "set TMPDIR" in finding.remedy) == (False, True)
+
+
+def test_doctor_refuses_a_compiler_that_states_its_version_but_compiles_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "true")
+    finding = doctor._compiler()
+    assert not finding.found
+    assert finding.detail.endswith("which does not compile an empty function")
+    assert finding.remedy.startswith("set CC to a different compiler: true reported success, but wrote no library")
+
+
+def test_doctor_reports_its_findings_if_no_device_can_be_examined(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> list[object]:
+        raise EvoError("the C compiler does not compile support.c")
+
+    monkeypatch.setattr("evo.cli.service.devices.local_devices", broken)
+    monkeypatch.setattr(doctor, "look_around", lambda *_: [doctor.Finding(what="C compiler", found=False, detail="x")])
+    with pytest.raises(typer.Exit) as ended:
+        doctor.doctor()
+    assert ended.value.exit_code == Exit.NOTHING_FOUND
+    assert "C compiler" in capsys.readouterr().out

@@ -48,7 +48,10 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
     """Check devices, compilers and tools. Report what is missing, which feature needs it, and how to get it."""
     from evo.cli.service.devices import local_devices
 
-    devices = local_devices()
+    try:
+        devices = local_devices()
+    except EvoError:  # the findings state the cause
+        devices = []
     findings = list(look_around(LocalDatabase.of(db), devices))
     if as_json:
         print_json({"devices": devices, "findings": findings})
@@ -84,10 +87,19 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
 
 
 def _compiler() -> Finding:
+    """Compile an empty kernel, because a compiler that states its version may lack its other programs."""
+    from evo.trial.explain import first_lines
+    from evo.trial.outcome import CompileFailed
     from workers.backends.cpu.compiler import CCompiler, find_compiler
+    from workers.build import Unit
 
     try:
-        detail, remedy = CCompiler(find_compiler()).product, ""
+        compiler = CCompiler(find_compiler())
+        unit = Unit(source="void anchor(void) {}\n", architecture="native", entry="anchor")
+        detail, remedy = compiler.product, ""
+        if isinstance(failed := compiler.compile(unit, timeout_s=60.0), CompileFailed):
+            detail = f"{detail}, which does not compile an empty function"
+            remedy = f"set CC to a different compiler: {first_lines(failed.log, 2)}"
     except EvoError as error:
         detail, remedy = "none that works", str(error)
     return Finding(what="C compiler", found=not remedy, detail=detail, needed_for="CPU devices", remedy=remedy)

@@ -107,10 +107,24 @@ def test_tabs_share_one_event_stream_and_each_gets_the_events_of_its_page(tmp_pa
         assert streams[0] == 1
 
 
-@pytest.mark.parametrize("shared", one_in(2, [True, False]), ids=["shared worker", "a stream for each tab"])
+REFUSED = """
+globalThis.SharedWorker = class {
+  constructor() {
+    throw new DOMException("Access to shared workers is denied", "SecurityError");
+  }
+};
+"""
+"""Script that simulates a browser that refuses shared workers, for example because it blocks cookies."""
+
+
+@pytest.mark.parametrize(
+    "without",
+    [*one_in(2, ["", "delete globalThis.SharedWorker"]), pytest.param(REFUSED, id="refused")],
+)
 def test_hidden_tabs_close_the_event_stream_and_update_when_shown_again(
-    tmp_path: Path, browser: Browser, shared: bool
+    tmp_path: Path, browser: Browser, without: str
 ) -> None:
+    shared = not without
     with (
         counting(tmp_path / "evo.db") as (url, streams),
         Client(url) as client,
@@ -118,7 +132,7 @@ def test_hidden_tabs_close_the_event_stream_and_update_when_shown_again(
     ):
         puppet = Puppet.on(client)
         if not shared:
-            first.context.add_init_script("delete globalThis.SharedWorker")
+            first.context.add_init_script(without)
         tabs = [first, first.context.new_page()]
         for tab in tabs:
             tab.goto(f"/searches/{puppet.search_id}")

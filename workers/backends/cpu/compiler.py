@@ -138,6 +138,9 @@ class CCompiler:
                     failed = messages or f"the compiler ended with status {status} without a message"
                     lost = "" if step is not steps[0] else self._redefined(unit, folder, source)
                     return CompileFailed(log=f"{failed}\n{lost}".strip())
+            if not (folder / library).is_file():
+                unwritten = f"{self.command[0]} reported success, but wrote no library; set CC to a C compiler"
+                return CompileFailed(log=f"{unwritten}\n{messages}".strip())
             binary = (folder / library).read_bytes()
             if not _exports(binary, unit.entry):
                 return CompileFailed(log=f"{_unexported(unit, binary)}\n{messages}".strip())

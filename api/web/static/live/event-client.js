@@ -82,9 +82,13 @@ export class EventClient {
 /** @param {() => void} failed called if the worker cannot be started */
 function connect(failed) {
   if (!("SharedWorker" in globalThis)) return ownHub();
-  const worker = new SharedWorker(new URL("./event-worker.js", import.meta.url), { type: "module", name: WORKER });
-  worker.addEventListener("error", failed, { once: true });
-  return worker.port;
+  try {
+    const worker = new SharedWorker(new URL("./event-worker.js", import.meta.url), { type: "module", name: WORKER });
+    worker.addEventListener("error", failed, { once: true });
+    return worker.port;
+  } catch { // the browser refuses shared workers, for example because it blocks cookies
+    return ownHub();
+  }
 }
 
 function ownHub() {
