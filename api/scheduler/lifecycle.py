@@ -175,10 +175,11 @@ def challenge(transaction: SearchTransaction, now: datetime, *, ended: bool) -> 
     active = transaction.active
     if not _may_challenge(active, now, ended=ended):
         return False
-    if "confirm" in Leases(transaction.session).open_jobs(active.id):
+    waiting = Leases(transaction.session).open_jobs(active.id)
+    if "confirm" in waiting:
         active.confirming = True
         return True
-    if not ended and not _affordable(transaction, now):
+    if not ended and ("baseline" in waiting or not _affordable(transaction, now)):
         return False
     search = Archive(transaction.session).search(active.id)
     to_beat = _bar(transaction, search)
@@ -244,12 +245,14 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
     """Return True if one more confirmation would stay within the share of the budget for confirmations.
 
     The next confirmation is assumed to take as long as the longest confirmation so far. The first confirmation is
-    assumed to take as long as the baselines.
+    assumed to take as long as timing the baselines in each process that the policy asks for.
     """
     active = transaction.active
     spent_s = Leases(transaction.session).confirming_s(active.id)
-    expected_s = max(spent_s, default=active.baselines.stages.measure_s if active.baselines else 0.0)
-    active.challenge_from_s = (sum(spent_s) + expected_s) / active.search.policy.confirming_share
+    policy = active.search.policy
+    baselines_s = active.baselines.stages.measure_s if active.baselines else 0.0
+    expected_s = max(spent_s, default=policy.confirm_processes * baselines_s)
+    active.challenge_from_s = (sum(spent_s) + expected_s) / policy.confirming_share
     return active.elapsed_s(now) >= active.challenge_from_s
 
 

@@ -97,6 +97,30 @@ def test_short_search_measures_its_baselines_after_its_trials(stage: Stage, minu
     assert view.baselines
 
 
+def test_short_search_confirms_nothing_while_it_runs(stage: Stage) -> None:
+    search = stage.submit(budget={"minutes": 0.4}, policy=policy(challenge_every=1))
+    assert [lease.job.kind for lease in stage.play(8)] == ["evaluate"] * 8
+    stage.wait(25)
+    stage.conductor.sweep()
+    assert [lease.job.kind for lease in stage.play()][:2] == ["baseline", "confirm"]
+    assert stage.view(search).champion is not None
+
+
+def test_first_confirmation_waits_until_its_share_of_the_time_covers_the_baselines_in_all_processes(
+    stage: Stage,
+) -> None:
+    """Baselines that take 0.5 s take 1 s in two processes, which is a tenth of 10 s."""
+    stage.submit(policy=policy(challenge_every=1, confirm_processes=2, confirming_share=0.1))
+    lease = stage.one()
+    report = BaselineReport(timings={"library": timing(20.0)}, stages=Stages(measure_s=0.5))
+    stage.conductor.report(lease.attempt_id, lease.token, report)
+    assert {lease.job.kind for lease in stage.play(4)} == {"evaluate"}
+    stage.wait(9)
+    assert {lease.job.kind for lease in stage.play(2)} == {"evaluate"}
+    stage.wait(2)
+    assert "confirm" in {lease.job.kind for lease in stage.play(2)}
+
+
 def test_claims_do_not_query_for_challengers_during_a_confirmation(stage: Stage) -> None:
     stage.submit(policy=policy(challenge_every=1))
     stage.hand_in(stage.one())
