@@ -906,3 +906,11 @@ def test_unusable_entry_and_structure_are_refused_with_a_remedy() -> None:
         draft("int solve(const float *x, float *y) { y[0] = x[0]; return 0; }")
     with pytest.raises(InvalidInput, match="For a structure, add a function that takes its members"):
         draft("struct s { int n; };\nvoid f(const struct s *p, float *y) { y[0] = p->n; }")
+
+
+def test_proposed_work_moves_each_array_once_and_an_inout_twice() -> None:
+    body = "for (int i = 0; i < n; ++i) { sums[0] += x[i]; y[i] += x[i]; }"
+    text = family_toml(draft(f"void f(const float *x, double *y, int *sums, int n) {{ {body} }}"), name="f", file="f.c")
+    work = text.partition("# [work]")[2].partition("[cpu]")[0]
+    table = tomllib.loads(work.replace("# ", ""))
+    assert table == {"flops": "N", "bytes": "4 * N + 8 * N + 4 * N + 8 * N", "dtype": "float32"}

@@ -41,6 +41,7 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
     changed = extents[0] if extents else draft.fields[0].name
     yield from ("# [[cases]]", '# name = "tail"', '# inputs = "random"')
     yield from (f'# problem = {{ {changed} = "{changed} // 2 + 3" }}', "# hidden = true")
+    yield from _work(draft)
     yield from ("", f"[{draft.kind}]", f'source = "{file}"', f'entry = "{draft.entry}"')
     yield from (f"{MARK}{each}" for each in draft.notes)
     if "<" in draft.entry:
@@ -62,6 +63,36 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
         yield from ("", "[[triton.starts]]", "expression = true", f"config = {{ {config} }}")
         yield 'because = "a config of @triton.autotune"'
     yield from _launch(draft)
+
+
+def _work(draft: Draft) -> Iterator[str]:
+    """Yield a commented table with the least work of a call. Its bytes follow from the shapes of the arrays."""
+    arrays = [each for each in draft.arguments if each.shape and each.role != "workspace"]
+    if not arrays:
+        return
+    arrays += [each for each in arrays if each.role == "inout"]
+    moved = [" * ".join([str(_bytes(each.dtype)), *map(_factor, each.shape)]) for each in arrays]
+    yield from (
+        "",
+        f"{MARK}the least work of a call, for estimates (--compile-only) and shares of the device's limit, e.g.",
+    )
+    yield from ("# [work]", f'# flops = "{max((each.split(" * ", 1)[1] for each in moved), key=len)}"')
+    yield from (f'# bytes = "{" + ".join(moved)}"', f'# dtype = "{_arithmetic(draft)}"')
+
+
+def _bytes(dtype: str) -> int:
+    bits = re.search(r"\d+", dtype)
+    return int(bits[0]) // 8 if bits else 1
+
+
+def _factor(extent: str) -> str:
+    return extent if re.fullmatch(r"\w+", extent) else f"({extent})"
+
+
+def _arithmetic(draft: Draft) -> str:
+    """Return the dtype of the arithmetic: that of the first array of floats, or of the first array."""
+    dtypes = [each.dtype for each in draft.arguments if each.shape]
+    return next((each for each in dtypes if each in _TOLERANCES), dtypes[0])
 
 
 def _launch(draft: Draft) -> Iterator[str]:
