@@ -161,3 +161,17 @@ def test_imported_triton_family_declares_its_descriptors(tmp_path: Path) -> None
     text = (folder / "family.toml").read_text()
     assert 'of = "c"\nblock = ["BM", "BK"]\n' in text
     assert 'of = "a"\nblock = ["1"]  # decide: the extents of a block, one for each axis' in text
+
+
+def test_extents_of_a_block_are_tunables_with_small_values() -> None:
+    head = "@triton.jit\ndef copy(x, y, n, BM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK: tl.constexpr):\n"
+    kernel = f"{head}    tl.store(y + BM * BLOCK_N * BLOCK, tl.load(x + n))\n"
+    found = drafted_from_triton(f"{HEAD}{kernel}", "copy.py", None)
+    assert [each.name for each in found.fields] == ["n"]
+    values = {each.name: (each.values[0], each.default, each.values[-1]) for each in found.tunables}
+    assert values == {
+        "BM": (16, 64, 256),
+        "BLOCK_N": (16, 64, 256),
+        "BLOCK": (64, 1024, 8192),
+        "num_warps": (1, 4, 16),
+    }

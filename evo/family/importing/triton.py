@@ -21,12 +21,15 @@ from evo.trial import Value
 MOST_STARTS = 12
 """Maximum number of configs of ``@triton.autotune`` that become starts, spread evenly over a longer list."""
 
-_TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b", re.IGNORECASE)
+_TUNABLE = re.compile(r"BLOCK|TILE|GROUP|SPLIT|UNROLL|CHUNK|NUM_STAGES|STEPS?\b|^B[MNKHD]$", re.IGNORECASE)
 _FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specialize|bias|mask)$", re.IGNORECASE)
 _FLOAT = re.compile(r"eps|scale|alpha|beta|slope|temperature|^p$", re.IGNORECASE)
 _STRIDE = re.compile(r"stride", re.IGNORECASE)
 _DESCRIPTORS = ("TensorDescriptor", "from_tensor")
 _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+_SIDES = (16, 32, 64, 128, 256)
+_SIDE = re.compile(r"^B[MNKHD]$|(?:BLOCK|TILE).*_[MNKHDXY]$", re.IGNORECASE)
+"""Matches the name of one extent of a block with several extents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,8 +197,9 @@ def _guessed(name: str, passed: int | None) -> DraftTunable:
         return DraftTunable(name=name, values=(1, 2, 3, 4), default=2)
     if "group" in name.lower() or "split" in name.lower():
         return DraftTunable(name=name, values=(1, 2, 4, 8), default=passed or 4, decide="its values")
-    values = tuple(sorted({*_BLOCKS, *((passed,) if passed else ())}))
-    return DraftTunable(name=name, values=values, default=passed or 1024, decide="its values")
+    blocks, usual = (_SIDES, 64) if _SIDE.search(name) else (_BLOCKS, 1024)
+    values = tuple(sorted({*blocks, *((passed,) if passed else ())}))
+    return DraftTunable(name=name, values=values, default=passed or usual, decide="its values")
 
 
 def _passed_value(kernel: str, name: str, tree: ast.Module) -> int | None:
