@@ -8,8 +8,8 @@ from evo.errors import InvalidInput
 from evo.text.wording import count_text, significant
 
 PROTOCOL_VERSION = 3
-"""Version of the timing protocol. It increases whenever sampling changes; times of different versions are not
-comparable.
+"""Version of the timing protocol. It increases when a change of sampling can shift times; times of different versions
+are not comparable.
 """
 
 

@@ -1,6 +1,6 @@
 """Takes samples for the quick gate and for interleaved rounds.
 
-Only runners use this module. If the way in which samples are taken changes, `evo.trial.objective.PROTOCOL_VERSION` must
+Only runners use this module. If a change of sampling can shift times, `evo.trial.objective.PROTOCOL_VERSION` must
 increase.
 """
 
