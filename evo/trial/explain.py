@@ -48,6 +48,8 @@ def detail_text(outcome: Outcome) -> str:
             text = outcome.reason
         case TimedOut():
             text = f"the {outcome.stage} stage exceeded {duration_text(outcome.limit_s)}"
+            if outcome.stage == "verify":
+                text += "; make the cases smaller (`case_problem` in family.toml), or raise verify_timeout_s"
         case Crashed():
             text = f"while in {outcome.stage}: {outcome.reason}"
         case Impossible():

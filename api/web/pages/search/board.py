@@ -41,7 +41,7 @@ REASONS = {
     "stagnation": "no better trial was found for long enough",
     "outperformed": "other variants were faster after the same number of trials",
     "duplicate": "its binaries equal those of earlier variants",
-    "stopped": "it was stopped by a user",
+    "stopped": "it was stopped on request",
     "cancelled": "it was cancelled by a user",
 }
 
