@@ -155,7 +155,8 @@ def _unjudgeable(active: ActiveSearch) -> str | None:
     Such a reason is a fault in reference.py or in the kernel source.
     """
     ended = active.search.history.finished
-    if (reason := common_failure(ended)) is not None:
+    tunables = [each.name for each in active.search.space.tunables if len(each.values) > 1]
+    if (reason := common_failure(ended, tunables)) is not None:
         return reason
     fewest = active.search.policy.reference_failures
     if len(ended) < fewest or not all(isinstance(trial.outcome, ReferenceFailed) for trial in ended):

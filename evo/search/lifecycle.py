@@ -1,7 +1,7 @@
 """States of a search, the commands that change them, and detection of errors that affect every config."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
 
 from evo.errors import Conflict
@@ -80,28 +80,46 @@ def same_error(ended: Sequence[Trial]) -> str | None:
     return _first_error(outcome.log) if alike and isinstance(outcome, CompileFailed) else None
 
 
-def common_failure(ended: Sequence[Trial]) -> str | None:
+def common_failure(ended: Sequence[Trial], tunables: Collection[str] = ()) -> str | None:
     """Return the reason if all trials failed to render, compile or launch with the same error, else None.
 
-    Wrong answers count only if the outputs are equal to the last digit. Unwritten outputs, which contain NaN, may be
-    the fault of a config. The result is also None if there are fewer than `ALIKE` trials.
+    Wrong answers count only if the outputs are equal to the last digit and each tunable has had at least two values,
+    because a single value may cause the fault. Unwritten outputs, which contain NaN, may be the fault of a config. The
+    result is also None if there are fewer than `ALIKE` trials.
+
+    Args:
+        tunables: names of the tunables that have more than one value.
     """
     if (error := same_error(ended)) is not None:
         return f"the first {len(ended)} configs fail to compile with the same error: {error}"
     if len(ended) < ALIKE:
         return None
-    for kind, what in ((LaunchFailed, "cannot be launched"), (InvalidConfig, "cannot be rendered")):
-        reasons = [trial.outcome.reason for trial in ended if isinstance(trial.outcome, kind)]
-        alike = len({re.sub(r"\d+", "#", reason) for reason in reasons}) == 1 and len(reasons) == len(ended)
-        if alike and not _BY_CONFIG.search(reasons[0]):
-            return f"the first {len(ended)} configs {what} for the same reason: {reasons[0]}"
-    wrong = {trial.outcome.reason if isinstance(trial.outcome, WrongAnswer) else None for trial in ended}
-    if len(wrong) == 1 and (reason := wrong.pop()) is not None and " instead of " in reason:
-        return (
-            f"the first {len(ended)} configs return the same wrong value, so the fault is in the kernel's source or in "
-            f"reference.py, not in a config: {reason}"
-        )
-    return None
+    first = ended[0].outcome
+    if _reason(ended[0]) is None or any(type(trial.outcome) is not type(first) for trial in ended):
+        return None
+    reasons = [reason for trial in ended if (reason := _reason(trial)) is not None]
+    if isinstance(first, WrongAnswer):
+        return _common_answer(ended, reasons, tunables)
+    if len({re.sub(r"\d+", "#", reason) for reason in reasons}) > 1 or _BY_CONFIG.search(reasons[0]):
+        return None
+    what = "cannot be launched" if isinstance(first, LaunchFailed) else "cannot be rendered"
+    return f"the first {len(ended)} configs {what} for the same reason: {reasons[0]}"
+
+
+def _common_answer(ended: Sequence[Trial], reasons: Sequence[str], tunables: Collection[str]) -> str | None:
+    varied = all(len({trial.config[name] for trial in ended}) > 1 for name in tunables)
+    if len(set(reasons)) > 1 or " instead of " not in reasons[0] or not varied:
+        return None
+    return (
+        f"the first {len(ended)} configs, which differ in every tunable, return the same wrong value, so the fault is "
+        f"probably in the kernel's source or in reference.py: {reasons[0]}"
+    )
+
+
+def _reason(trial: Trial) -> str | None:
+    """Return why a trial could not be rendered or launched, or what was wrong in its answer; else None."""
+    outcome = trial.outcome
+    return outcome.reason if isinstance(outcome, InvalidConfig | LaunchFailed | WrongAnswer) else None
 
 
 def _error(trial: Trial) -> str | None:

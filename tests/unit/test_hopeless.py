@@ -1,6 +1,7 @@
 """A compile error common to all configs ends a search early."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -106,6 +107,17 @@ def test_failures_that_depend_on_the_config_are_not_a_common_failure(outcome: Ou
 def test_wrong_answers_with_different_values_are_not_a_common_failure() -> None:
     reasons = [WrongAnswer(reason=f"the largest error is at [7]: 2.{number} instead of 3.5") for number in range(ALIKE)]
     assert common_failure(trials(*reasons)) is None
+
+
+def test_equal_wrong_answers_are_a_common_failure_only_if_every_tunable_has_had_two_values() -> None:
+    """A correct kernel may need one value of a tunable that the first configs do not have."""
+    ended = [
+        replace(trial, proposal=Proposal(config={"A": trial.number, "EXACT": False}, origin="random"))
+        for trial in trials(*[WrongAnswer(reason="the largest error is at [7]: 2.5 instead of 3.5")] * (2 * ALIKE))
+    ]
+    assert common_failure(ended, ["A", "EXACT"]) is None
+    ended[-1] = replace(ended[-1], proposal=Proposal(config={"A": 0, "EXACT": True}, origin="random"))
+    assert "differ in every tunable" in (common_failure(ended, ["A", "EXACT"]) or "")
 
 
 def test_launch_failures_with_different_reasons_are_not_a_common_failure() -> None:
