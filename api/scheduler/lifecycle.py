@@ -246,7 +246,7 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
     """Return True if one more confirmation would stay within the share of the budget for confirmations.
 
     The next confirmation is assumed to take as long as the longest confirmation so far. The first confirmation is
-    assumed to take as long as timing the baselines in each process that the policy asks for.
+    assumed to take as long as timing the baselines, multiplied by `Policy.confirm_processes`.
     """
     active = transaction.active
     spent_s = Leases(transaction.session).confirming_s(active.id)

@@ -61,7 +61,7 @@ class Relative:
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """An ended trial with its quick time in µs and the digest of its binary, if it has them."""
+    """An ended trial. `time_us` is its quick time, and `binary` the digest of its binary; None if it has none."""
 
     number: int
     config: Config

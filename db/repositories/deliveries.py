@@ -101,13 +101,11 @@ class Deliveries:
         row.next_at = now + timedelta(seconds=PAUSES_S[row.attempts - 1]) if again else None
 
     def any_ahead(self, now: datetime, slack: timedelta) -> bool:
-        """Return True if the next attempt of a delivery is later than any pause permits. Such an attempt was scheduled
-        while the clock was ahead.
-        """
+        """Return True if an attempt is later than any pause permits, because the clock was ahead at its scheduling."""
         return self.session.scalar(select(DeliveryRow.id).where(_ahead(now, slack)).limit(1)) is not None
 
     def reset_ahead(self, now: datetime, slack: timedelta) -> None:
-        """Make each attempt that is later than the pauses allow due now."""
+        """Reschedule every attempt that is later than any pause permits to `now`."""
         late = update(DeliveryRow).where(_ahead(now, slack)).values(next_at=now)
         self.session.execute(late.execution_options(synchronize_session=False))
 
@@ -123,7 +121,7 @@ class Deliveries:
 
 
 def _ahead(now: datetime, slack: timedelta) -> ColumnElement[bool]:
-    """Return the condition that the next attempt is later than the pause after the previous attempts allows."""
+    """Return the SQL condition that the next attempt is later than the pause after the previous attempts permits."""
     pauses = (UNDER_WAY_S, *(max(UNDER_WAY_S, pause_s) for pause_s in PAUSES_S))
     latest = [now + timedelta(seconds=pause_s) + slack for pause_s in pauses]
     beyond = DeliveryRow.next_at > latest[-1]

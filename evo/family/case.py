@@ -49,7 +49,11 @@ class CaseProblem:
 
 
 def read_cases(table: Table, fields: Sequence[Field]) -> tuple[Case, ...]:
-    """Read ``cases``. Except for the first case, a case without changes gets those of ``case_problem``."""
+    """Read the list ``cases``, and the table ``case_problem``.
+
+    The table contains changes of problem fields. They apply to every case that states no changes itself, except the
+    first case.
+    """
     usual = _read_changes(table.table("case_problem"), fields)
     cases: list[Case] = []
     for entry in table.tables("cases"):

@@ -191,28 +191,28 @@ class Table:
 
 
 def _as_text(key: str, value: object) -> str:
-    """Suggest how to write a number or a bool as text."""
+    """Return a suggestion to write a number or a bool as text; empty for other values."""
     if isinstance(value, bool):
         return _write(key, f'"{str(value).lower()}"')
     return _write(key, f'"{value}"') if isinstance(value, int | float) else ""
 
 
 def _as_flag(key: str, value: object) -> str:
-    """Suggest how to write a text or number that means true or false as a bool."""
+    """Return a suggestion to write a bool, if a text or number means true or false; otherwise an empty text."""
     meant = {"true": "true", "yes": "true", "1": "true", "false": "false", "no": "false", "0": "false"}
     text = str(value).strip().lower() if isinstance(value, str | int) else ""
     return _write(key, meant[text]) if text in meant else ""
 
 
 def _as_whole(key: str, value: object) -> str:
-    """Suggest how to write a whole number that is given in quotes or with a fraction of zero."""
+    """Return a suggestion for a whole number in quotes, or with a fraction of zero; empty for other values."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value, re.ASCII):
         return _write(key, str(int(value)))
     return _write(key, str(int(value))) if isinstance(value, float) and value.is_integer() else ""
 
 
 def _as_list(key: str, value: object) -> str:
-    """Suggest how to write a single value, or a text with several numbers, as a list."""
+    """Return a suggestion to write a value, or a text with several numbers, as a list; empty for other values."""
     if isinstance(value, bool):
         return _write(key, f"[{str(value).lower()}]")
     if isinstance(value, int | float):

@@ -39,7 +39,8 @@ class ChallengeLimit:
 
     Attributes:
         below: upper limit of a challenger's quick cost (exclusive).
-        cost: the incumbent's cost, as far as it is comparable with quick costs of this search.
+        cost: the incumbent's cost in this search (see `bar`). If this search neither measured nor confirmed the
+            incumbent, the cost at its confirmed time.
         binaries: digests of the incumbent's binaries. Trials with these binaries do not challenge.
         again: a trial of this search with the incumbent's config or binary; None if there is none.
     """
@@ -203,14 +204,15 @@ class Challengers:
                 self.check(each)
 
     def slowdown(self, besides: int) -> float:
-        """Return the factor by which confirmations are slower than quick samples, although the baselines are not.
+        """Return the smallest ratio of a trial's confirmed time to its quick time, at least 1.
 
-        The baselines are timed only at the start of a search, and the device may become faster or slower afterwards. A
-        slower device slows every confirmed kernel, but a quick time that is short by chance belongs to one kernel. The
-        result is therefore the smallest ratio of confirmed to quick time, and at least 1.
+        The ratio shows how much slower the device is in confirmations than during the search. Baselines may not show
+        this, because they are timed only at the start of a search, and the speed of the device may change afterwards.
+        The smallest ratio is used, because a slower device slows all kernels, while a quick time that is short by
+        chance raises the ratio of only one kernel.
 
         Args:
-            besides: number of the incumbent's trial, whose own ratio does not count.
+            besides: number of the incumbent's trial, whose own ratio is left out.
         """
         return max(1.0, min((ratio for number, ratio in self._slowdowns.items() if number != besides), default=1.0))
 

@@ -282,7 +282,7 @@ class Costs:
     def _series(self, kernel: Kernel, timing: Timing) -> Timing:
         """Return the timing with costs in place of times.
 
-        If the metric needs energy, only the spans with measured power are used.
+        If the metric needs energy, the samples are the spans of calls whose power was measured.
         """
         if self.goal.metered and timing.power is not None:
             pairs = zip(timing.power.samples_us, timing.power.samples_w, strict=True)

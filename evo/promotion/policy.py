@@ -64,8 +64,8 @@ class Policy:
             sets together do not.
         maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
             a warning (0.25 means a quarter more or less time). None disables the warning.
-        session_share: this warning names the device as the cause, not the kernel, if the time of the fastest baseline
-            changed by at least this fraction of the difference, on a logarithmic scale.
+        session_share: the warning of `maximum_quick_gap` names the device as the cause, not the kernel, if the time of
+            the fastest baseline changed by at least this fraction of the difference, on a logarithmic scale.
         confidence: confidence of the bootstrap intervals.
         significance: level of the paired test, before the correction for the number of challengers.
         max_skipped, skip_confidence: each call is timed on overwritten outputs, and on outputs that already hold the

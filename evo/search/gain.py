@@ -140,7 +140,7 @@ def coverage(count: int) -> float:
 
 
 def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, str]:
-    """Return the best config's time, comparable with the search's quick samples, and a text on its origin.
+    """Return the best config's time, comparable with the search's quick samples, and a text that states its source.
 
     A confirmation runs in another session, so its times are not comparable with quick samples. The fastest baseline
     runs in both sessions. Its quick time divided by the confirmed speed-up is the time that the kernel would have had

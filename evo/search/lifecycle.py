@@ -81,11 +81,12 @@ def same_error(ended: Sequence[Trial]) -> str | None:
 
 
 def common_failure(ended: Sequence[Trial], tunables: Collection[str] = ()) -> str | None:
-    """Return the reason if all trials failed to render, compile or launch with the same error, else None.
+    """Return the reason if all trials failed with the same error, or gave the same wrong answer; None otherwise.
 
-    Wrong answers count only if the outputs are equal to the last digit and each tunable has had at least two values,
-    because a single value may cause the fault. Unwritten outputs, which contain NaN, may be the fault of a config. The
-    result is also None if there are fewer than `ALIKE` trials.
+    Errors of rendering, compiling and launching are compared. Wrong answers are the same if their reasons state equal
+    values, to the last digit. They count only if each tunable has had at least two values, because a single value may
+    cause the fault. Unwritten outputs, which contain NaN, are not compared, because a config may cause them. The result
+    is also None if there are fewer than `ALIKE` trials.
 
     Args:
         tunables: names of the tunables that have more than one value.

@@ -47,7 +47,7 @@ end = __builtin_ia32_rdtsc();"""
 SLOW_IN_A_ROW = IN_A_ROW.replace("right(x, y);", "right(x, y); spend(30000);").replace(
     "memcpy(y, mine, sizeof mine);", "{{ spend(3000); memcpy(y, mine, sizeof mine); }}", 1
 )
-"""The same for a kernel of microseconds, whose answer takes a tenth of the time to copy."""
+"""The same for a kernel that takes microseconds. Copying the kept answer takes a tenth of the kernel's time."""
 
 SHOW_REGISTERS = (
     '__asm__("sub $56, %rsp; mov %rbx, (%rsp); mov %rbp, 8(%rsp); mov %r12, 16(%rsp); mov %r13, 24(%rsp);"'
@@ -55,11 +55,11 @@ SHOW_REGISTERS = (
     ' "mov 8(%rsp), %rbp; mov 16(%rsp), %r12; mov 24(%rsp), %r13; mov 32(%rsp), %r14; mov 40(%rsp), %r15;"'
     ' "add $56, %rsp; ret");'
 )
-"""Passes the registers of the loop that calls the kernel to `inner`, which may change them: one counts, one points to
-the number of calls."""
+"""Passes the registers of the loop that calls the kernel to `inner`, which may change them. One register counts the
+calls, another one points to the number of calls."""
 
 CHANGES_LOOP = "changes the loop that calls it|by two threads at once: `y` has 1000 of 1000 elements never written"
-"""Reasons against a kernel that changes those registers: which check finds it first depends on the loop's progress."""
+"""Reasons for refusing a kernel that changes these registers. Which check finds it first depends on the loop."""
 
 CHEATS: dict[str, tuple[str, str]] = {
     # trick: (body of f, part of the reason)

@@ -20,7 +20,7 @@ __attribute__((no_sanitize("address", "undefined"))) static void seek(uint64_t f
   }
 }
 """
-"""Finds the count of calls that the judge reads: a page that the program of the kernel's caller points to."""
+"""Finds the counter of calls that the judge reads, by following pointers in the memory of the kernel's caller."""
 
 ADVANCE = (
     REGISTERS
@@ -38,7 +38,7 @@ ADVANCE = (
 
 
 def advancing(least: int) -> str:
-    """Return a source that skips the counted calls in loops of more than `least` calls on one set of buffers."""
+    """Return a source that counts calls that were never made, in loops of more than `least` calls on one buffer set."""
     head = source("", "").rpartition("void f(")[0]
     return f"{head}{ADVANCE.replace('LEAST', str(least))}\n{SHOW_OF_F}"
 

@@ -162,7 +162,7 @@ class CommandLine:
 
     @contextmanager
     def working(self) -> Iterator[str]:
-        """Like `serving`, with a worker in this process: a search then starts only kernel processes."""
+        """Yield the URL of a service with a worker, both in this process. A search starts only kernel processes."""
         stopping = threading.Event()
         with patch.object(tempfile, "tempdir", None), self.serving() as url, Client(url) as client:
             settings = Settings(url=url, data=self.home / "worker", cache=cache_folder(), worker_id="here")
@@ -187,7 +187,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 
 
 def recording(path: Path, *, side: int = 8) -> Path:
-    """Write a recorded space of side² configs; the fastest is X = Y = 3."""
+    """Write the recording of a space with side² configs, and return its path. The fastest config is X = Y = 3."""
     values = list(range(side))
     cache = {
         f"{x},{y}": {

@@ -25,7 +25,7 @@ print({rates}[len(file.read_text()) - 1])
 
 
 def run(monkeypatch: pytest.MonkeyPatch, theirs: str, *more: str) -> int:
-    """Run the benchmark with a fake kernel-evo search and a program in place of Kernel Tuner."""
+    """Run the benchmark with a fake search and the program `theirs` for Kernel Tuner, and return its exit status."""
     ends = [SimpleNamespace(finished_at=MOMENT + timedelta(seconds=each / 10)) for each in range(91)]
     monkeypatch.setattr(throughput, "search", lambda *_: None)
     monkeypatch.setattr(throughput, "trials_of", lambda *_: ends)

@@ -341,7 +341,7 @@ def test_device_slowdown_does_not_mark_a_time_as_too_short(stage: Stage) -> None
 
 
 def test_champion_confirmed_on_a_slowed_device_is_not_challenged_by_slower_trials(stage: Stage) -> None:
-    """Equal trials must not challenge the champion only because its confirmed time exceeds their samples."""
+    """Trials whose quick times equal the champion's must not challenge it, although its confirmed time is longer."""
     search = stage.submit(budget={"trials": 9})
     confirmed = []
     while leases := stage.claim():
@@ -359,11 +359,11 @@ def test_champion_confirmed_on_a_slowed_device_is_not_challenged_by_slower_trial
 
 
 def confirmed_configs(stage: Stage, search: int, *, slower: float, lucky: Mapping[str, float] = {}) -> list[Config]:
-    """Play a search, and return the confirmed configs in order.
+    """Run a search to its end, and return the confirmed configs in order.
 
     Args:
         slower: factor by which kernels, but not baselines, take longer in confirmations than in quick samples.
-        lucky: factor by which the quick time of a config is too short, by the config as text.
+        lucky: factor on the quick time of a config, by the config as text; below 1, the time is short by chance.
     """
     confirmed = []
     while leases := stage.claim():

@@ -132,8 +132,8 @@ LAYOUTS = (
     ("B=3,H=2,S=203,D=64,lengths=packed,tokens=300,layout=bshd", SHARED),
     ("B=1,H=3,S=139,D=64,lse=true", {**ALL_KEYS, "KV_SPLITS": 3, "WARPS_KV": 1, "RESCALE": "always", "BLOCK_N": 48}),
 )
-"""Heads side by side in the rows of tokens; one tensor for q, k and v; keys that end at a length of their own; packed
-sequences, some of them empty; lse."""
+"""Attention with the heads of a token side by side; with one tensor for q, k and v; with a number of keys per sequence;
+with packed sequences, some of them empty; and with the output lse."""
 
 FP8 = (
     (
@@ -206,7 +206,7 @@ HEAD_SIZES = (
     ("D=72", {"STORE": "stmatrix", "Q_IN_REGISTERS": False}),
     ("D=96", {"COPY": "tma", "PRODUCER_WARPS": 1, "PANEL": 32}),
 )
-"""Attention with head sizes for which panels of the copy engine are partly empty or narrower, or zeros are added."""
+"""Attention with head sizes that do not fill the copy engine's panels, need narrower panels, or are padded."""
 
 BY_TURNS = (
     ("B=1,H=13,S=331,D=64,causal=true", {**AHEAD, "HEADS_TOGETHER": 4}),
@@ -218,8 +218,8 @@ BY_TURNS = (
     ),
     ("B=1,H=5,S=203,D=64", {"BLOCK_N": 32, "CTAS_PER_SM": 2, "COPY_TOGETHER": False, "SCHEDULE": "stream_k"}),
 )
-"""Attention by blocks that process several items: rows of q prefetched; whole items, then equal shares of the rest;
-only shares; one item because there are more blocks than tiles; items that shares divide unevenly."""
+"""Attention by blocks that process several items, in this order: with prefetched rows of q; whole items, and then equal
+shares of the remaining items; only shares; one item, because there are more blocks than tiles; unequal shares."""
 
 QUANTISE = (
     ("B=1,H=2,S=37,D=24", {"THREADS": 64, "SPLIT": 3, "CODES": 4, "UNROLL": 2, "LOADS": "once"}),
@@ -258,8 +258,8 @@ MEMORY_BOUND = (
     ("reduce", "rows=140,cols=1024", {**ROWS, "SPLIT": 4, "UNROLL": 1}),
     ("transpose", "rows=328,cols=492", {**TILES, "COPY": "async", "STAGES": 2, "CTAS_PER_SM": 1, "GROUP": 4}),
 )
-"""Some blocks process a second group of rows, the last one exceeds the matrix in rows or columns, some threads have
-no work. Most causal queries do not see the one key of their head's last block."""
+"""Kernels for which some blocks process a second group of rows, the last block exceeds the matrix, and some threads
+have no work. The last block of a head has a single key, which most causal queries do not see."""
 
 ODD_ROWS = (
     ("softmax", "rows=6,cols=1037", {**ROWS, "VECTOR": 8, "KEEP": "packed", "ROWS_PER_BLOCK": 1, "CLUSTER": 2}),
@@ -284,7 +284,7 @@ ODD_ROWS = (
     ("reduce", "rows=5,cols=1037,dtype=bfloat16", {**ROWS, "VECTOR": 8, "UNROLL": 2}),
     ("transpose", "rows=328,cols=492,dtype=bfloat16", {**TILES, "COPY": "async"}),
 )
-"""Rows of odd length, which start between two vectors, of each dtype; some are shared by the blocks of a cluster."""
+"""Rows of odd length in each dtype. Many do not start at a multiple of the vector size. Clusters share some rows."""
 
 PRODUCT = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "WARPS_M": 2, "WARPS_N": 1, "GROUP_M": 2}
 PRODUCT |= {"STAGES": 2, "FRAGMENTS_AHEAD": False}
@@ -370,7 +370,7 @@ def reference(package: Package) -> ModuleType:
 
 
 def errors(kernel: HostKernel, package: Package, problem: Problem, drawn: str = "peaked") -> list[float]:
-    """Return the relative L2 errors of each order of threads."""
+    """Return the relative L2 error of the output for each execution order of the threads in `ORDERS`."""
     inputs = reference(package).inputs(problem, drawn, np.random.default_rng(5))
     exact = reference(package).reference(problem, inputs)
     return [error(kernel(inputs, order=order, eager=eager), exact) for order, eager in ORDERS]

@@ -152,7 +152,7 @@ def subject(tmp_path: Path) -> Subject:
 
 
 def pretender(folder: Path, text: str) -> tuple[str, ...]:
-    """Write a fake tool that records its arguments and prints another tool's output."""
+    """Write a program that appends its arguments to a file, and then runs `text`; return the command that starts it."""
     program = folder / "tool.py"
     program.write_text(f"import sys\nopen('{folder}/asked', 'a').write(' '.join(sys.argv[1:]) + chr(10))\n{text}")
     return (sys.executable, str(program))

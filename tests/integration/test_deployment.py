@@ -33,7 +33,7 @@ BIN = Path(sysconfig.get_path("scripts"))
 COMMAND = re.compile(r"(?:^|(?<=\s)|(?<=bin/))kernel-evo\"? (?=[a-z])")
 
 PIP_AT_HAND = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_COMPILE": "1"}
-"""Options to install this tree with the packages and build backend of this environment (0 means that as well)."""
+"""Settings of pip to use the packages and the build backend of this environment (0 disables build isolation)."""
 
 QUICK = """#!/bin/sh
 [ "$2" = venv ] || exec {python} "$@"
@@ -241,7 +241,7 @@ def test_systemd_units_are_valid(tmp_path: Path) -> None:
 
 
 ONE = re.compile(r"""(?:"[^"]*"|'[^']*'|(?!\s#)[^|;&>)])*""")
-"""A command up to an operator or comment of the shell."""
+"""Matches a shell command up to an operator or a comment."""
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:

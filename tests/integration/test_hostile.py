@@ -50,7 +50,7 @@ def rest_of(service: Serving) -> Rest:
 
 
 def sent(http: httpx.Client, method: str, path: str, document: Any) -> httpx.Response:
-    """Encode with Python's JSON, which allows lone surrogates and infinities."""
+    """Send a document as JSON, and return the response. The document may contain lone surrogates and infinities."""
     return http.request(method, path, content=json.dumps(document), headers={"Content-Type": "application/json"})
 
 

@@ -27,7 +27,7 @@ KERNELS = Path(__file__).parent.parent / "data" / "kernels"
 NAMES = sorted(each.parent.name for each in KERNELS.glob("*/family.toml") if "[cuda]" in each.read_text())
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 COMPILED = [(name, ARCHITECTURES[(at + place) % 3]) for place, name in enumerate(NAMES) for at in range(3)]
-"""Kernel and architecture. The first architecture of a kernel differs from that of the kernel before."""
+"""Pairs of kernel and architecture. The first architectures of consecutive kernels differ."""
 
 
 @pytest.fixture(scope="module")

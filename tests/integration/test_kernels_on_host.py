@@ -56,7 +56,7 @@ def judged(package: Package, kernel: HostKernel, *, order: int, eager: bool) -> 
 
 
 def verdicts(place: Path) -> list[str | None]:
-    """Judge the default config's outputs in each order of execution of the threads."""
+    """Return the result of `judged` for the default config, for each execution order of the threads in `ORDERS`."""
     package = find(str(place))
     problem = package.family.problem(PROBLEMS[package.family.name], "cuda")
     kernel = build(package, declared(package), problem, DEVICE)

@@ -91,7 +91,7 @@ TARGETS = [
     for number, (name, text, targets) in enumerate(PROBLEMS)
     for place in range(len(targets))
 ]
-"""Family, problem and architecture. The first architecture of a problem differs from that of the problem before."""
+"""Family, problem and architecture. The first architectures of consecutive problems differ."""
 
 SAMPLE = 1
 """Configs compiled for each target besides the default; `make bench-compiling` compiles more of each family."""
@@ -297,7 +297,7 @@ def test_compiler_result_is_used_even_if_the_compiler_is_killed_right_afterwards
 
 
 class LateTimer(threading.Timer):
-    """A deadline that expires during cancellation."""
+    """A timer that expires while it is cancelled."""
 
     def cancel(self) -> None:
         self.function(*self.args)

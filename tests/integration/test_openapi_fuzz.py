@@ -31,9 +31,9 @@ from tests.integration.test_api import Rest
 from tests.tiers import one_in
 
 EXAMPLES = int(os.environ.get("KERNEL_EVO_FUZZ_EXAMPLES", "0"))
-"""Examples of each operation for each role; 0: a few for the owner, who may do everything, and one for others."""
+"""Examples per operation and role. With 0, the owner, who may do everything, sends a few, and other roles send one."""
 EXTENTS = {"some": (2, 6), "all": (4, 1)}
-"""Number of examples that the owner sends per operation, and divisor of the operations that other roles request."""
+"""Pairs (examples, n): the owner sends this many examples per operation; other roles request every n-th operation."""
 NUMBERED = ("search_id", "trial_id", "champion_id", "attempt_id")
 """Path parameters that are ids. In half of the owner's requests they are 1, the id of an existing object."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -60,7 +60,7 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
 @pytest.mark.timeout(3600 if EXAMPLES else 300)
 @pytest.mark.parametrize("extent", one_in(2, ["all"] if EXAMPLES else EXTENTS))
 def test_every_operation_responds_to_every_role_as_in_the_openapi_document(callers: Callers, extent: str) -> None:
-    """`test_access.py` sends one request of every operation by every role."""
+    """Not every role requests every operation, because `test_access.py` does."""
     (owners, share), schema = EXTENTS[extent], schemathesis.openapi.from_dict(callers.service.app.openapi())
     interview = OperationFuzzer(callers)
     for number, result in enumerate(schema.get_all_operations()):

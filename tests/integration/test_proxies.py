@@ -40,7 +40,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def kind(address: str) -> str:
-    """Return the kind of an address: one trial, family or plot represents all."""
+    """Return an address with placeholders for numbers and names, so that equal kinds of pages have equal texts."""
     path = re.sub(r"/(plotly|families|plots)/[^/]+", r"/\1/*", address.partition("?")[0])
     return re.sub(r"[0-9a-f]{64}|\d+", "N", path)
 

@@ -46,7 +46,7 @@ def submit(stage: Stage, **terms: Any) -> int:
 
 
 def play(stage: Stage, device: Device, outcome: Outcome | None = None) -> list[Lease]:
-    """Serve jobs of one device until no job is left."""
+    """Serve jobs of one device until no job is left, and return their leases."""
     done: list[Lease] = []
     while leases := stage.conductor.claim("w1", device.uuid).leases:
         (lease,) = leases

@@ -151,7 +151,7 @@ TRICKS: dict[str, tuple[str, str]] = {
         "repeat|same|new inputs|inputs change",
     ),
 }
-"""Tricks that the table of cheats lacks: by name, what follows its head, and part of the reason."""
+"""Tricks that `CHEATS` lacks, by name: source after the common head, and part of the reason for the refusal."""
 
 KNOWN = (
     "answer kept by pointer, late",
@@ -163,30 +163,30 @@ KNOWN = (
     "leaks",
     "leaves another rounding mode",
 )
-"""Tricks that are tried as variants with each change; `long` tries all others of the table."""
+"""Tricks that every test run submits as variants. Tests marked `long` submit all other tricks."""
 
 BY_COMMAND = "leaves a part unwritten"
-"""The trick that is submitted by the command. A second submission of the same files would be refused as such."""
+"""The trick that only the test of the command submits, because the same files cannot be submitted twice."""
 
 RACES = (
     "a race on a single element",
     "a race on a single element in every second call",
     "a race in every fourth call",
 )
-"""On a busy machine one process may miss a short race; the default policy has five. A missed one would be champion, and
-slower cheats would not challenge it.
+"""Tricks that are left out. On a busy machine, the single process of this policy may miss a short race. The kernel
+would become champion, and slower cheats would not be confirmed.
 """
 
 OTHERS = [name for name in CHEATS if name not in (*KNOWN, *RACES, BY_COMMAND)]
 PARTS = 8
-"""Tests that share the other cheats, each with a time limit of its own."""
+"""Number of tests among which the remaining tricks are divided. Each test has its own time limit."""
 
 SLOW = (
     "uint32_t number = count; for (int i = 0; i < TURNS; i++) number = number * 1664525u + 1013904223u;"
     " right(x, y); if (number == 7) y[0] += 1;"
 )
-"""A chain of multiplications, not a counter in memory: how fast a processor reads back a stored counter differs between
-processes, and an incumbent that is twice as slow as in its own confirmation does not lose to any challenger.
+"""Body of a slow kernel: a chain of multiplications. A counter in memory would take different times in different
+processes. A challenger is not promoted if the incumbent is twice as slow as in its own confirmation.
 """
 TABLE = {"entry": "f", "tunables": {"TURNS": [1]}}
 POLICY = {"quick_samples": 10, "confirm_samples": 10, "confirm_processes": 1, "seeds": 2}

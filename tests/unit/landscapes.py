@@ -78,7 +78,7 @@ KINDS: dict[str, Outcome] = {
 
 
 def time_us(space: Space, trial: Trial) -> float:
-    """Return a bowl-shaped time with an off-centre minimum and a ripple per config."""
+    """Return a time that grows with the distance from an off-centre minimum, plus a pseudo-random part."""
     ranks = space.encode(trial.config)
     sizes = np.array([len(tunable.values) for tunable in space.tunables])
     ripple = zlib.crc32(space.key(trial.config).encode()) / 2**32
@@ -98,7 +98,7 @@ def troubled(space: Space, trial: Trial) -> Outcome:
 def advance(
     history: History, strategy: Strategy, space: Space, evaluate: Evaluate, trials: int, *, seed: int = 0
 ) -> list[Trial]:
-    """Propose and evaluate `count` trials, one after the other; stop early if the strategy has no proposal."""
+    """Propose and evaluate up to `trials` trials, and return them; stop early if the strategy has no proposal."""
     done = []
     for _ in range(trials):
         proposal = strategy.propose(history, np.random.default_rng((seed, len(history.asked))))

@@ -78,7 +78,7 @@ def test_ablation_finding_follows_from_the_measured_rounds(samples: Ablated, fin
 
 
 def test_change_without_effect_has_an_unclear_finding() -> None:
-    """40 sessions with a change without effect, judged without a least gain."""
+    """A change without effect is measured in 40 sessions. The policy's minimum gain is practically 0."""
     policy, rng = Policy(minimum_gain=1e-9), np.random.default_rng(1)
     found = []
     for _ in range(40):

@@ -79,7 +79,7 @@ TRANSCRIPT: list[tuple[str, dict[str, Any], str]] = [
     ("compare", {"search": 1, "one": 0, "other": 2}, "+number 2"),
     ("source", {"search": 1, "variant": 0}, "number 0"),
 ]
-"""Calls of an agent, each with what its answer must hold."""
+"""Calls of an agent: tool, arguments, and a text that the answer must contain."""
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="needs the extra mcp")

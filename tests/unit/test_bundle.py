@@ -88,7 +88,7 @@ def test_bundle_that_unpacks_beyond_the_limits_is_refused() -> None:
 
 
 def empty_entries(count: int) -> bytes:
-    """Return an archive whose directory lists empty files of one name."""
+    """Return an archive whose directory lists `count` empty files with the same name."""
     entry = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 3, 20, 0, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
     size = count * len(entry)
     wide = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, 0)

@@ -14,7 +14,7 @@ from workers.measure.verify import WrongAnswerError
 
 
 class ScriptedCheck:
-    """A check that finds given ratios of calls on alternating buffers to repeated calls, one after another."""
+    """A check with prepared results: each has a given ratio of calls on alternating buffers to repeated calls."""
 
     def __init__(self, ratios: Iterator[float], spread: float) -> None:
         self.ratios, self.spread, self.rng = ratios, spread, np.random.default_rng(1)

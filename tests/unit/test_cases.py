@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 LONG = "rows=1,cols=1048576,dtype=float32"
 NOTHING = {"sum": 0.0, "max": -np.inf, "softmax": -np.inf, "rmsnorm": 0.0, "layernorm": 0.0}
-"""Values of columns that a kernel might skip."""
+"""Value by operation with which a column has no effect, as if the kernel skipped it."""
 
 
 def reference(package: Package) -> ModuleType:

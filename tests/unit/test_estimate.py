@@ -181,6 +181,6 @@ def test_estimated_time_of_a_stream_grows_with_its_size() -> None:
     ("share", "measured_us"), [(1.0, 18.7), (1.5, 29.4), (2.0, 38.0), (4.0, 72.5), (8.0, 141.4), (16.0, 279.3)]
 )
 def test_estimated_floor_is_within_25_percent_of_copies_measured_on_an_h100(share: float, measured_us: float) -> None:
-    """Measured medians of 9 × 40 launches, for bytes given as shares of the 50 MiB cache. No copy reaches the peak."""
+    """`share`: number of bytes divided by the 50 MiB of the cache. `measured_us`: median of 9 × 40 launches."""
     h100 = known("NVIDIA H100 80GB HBM3")
     assert 0.75 * measured_us < stream(share * h100.limits["l2_bytes"], target=h100).floor_us < measured_us

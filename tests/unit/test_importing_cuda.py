@@ -12,7 +12,7 @@ def draft(text: str, entry: str | None = None) -> Draft:
 
 
 def under_nvrtc(text: str) -> str:
-    """Return the lines of the imported copy that NVRTC compiles, for guards that are not nested."""
+    """Import a source, and return the lines that NVRTC compiles. Preprocessor guards must not be nested."""
     copy = read_source(text, "cuda").compilable(set())
     copy = re.sub(r"#ifndef __CUDACC_RTC__.*\n(?:.*\n)*?(?:#elif.*\n|#else\n|(?=#endif))", "", copy)
     return copy.replace("#endif\n", "").replace("#endif", "")

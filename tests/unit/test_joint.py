@@ -52,7 +52,7 @@ def run_trials(search: Search, recording: Recording, count: int) -> list[Logged]
 
 
 def area(points: list[tuple[float, float]], corner: tuple[float, float]) -> float:
-    """Return the area between a front of logarithms and a corner that is worse in both costs."""
+    """Return the area between the Pareto front of the points and a corner that is worse in both coordinates."""
     total, floor = 0.0, corner[1]
     for x, y in sorted(points[index] for index in front(points)):
         if x < corner[0] and y < floor:

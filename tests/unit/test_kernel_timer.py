@@ -114,7 +114,7 @@ def test_warm_up_is_one_request_that_is_not_recorded(samples: int) -> None:
 
 
 class Slow:
-    """Buffers whose restoring takes longer than it can take in a kernel process."""
+    """Buffers that take 100 µs to restore."""
 
     def restore(self) -> None:
         time.sleep(1e-4)

@@ -16,7 +16,7 @@ OPTIONS = (
     *("grid_div_x", "grid_div_y", "restrictions", "answer", "atol", "verify", "lang"),
     *("compiler_options", "block_size_names"),
 )
-"""Of https://kerneltuner.github.io/kernel_tuner/stable/user-api.html."""
+"""Options of Kernel Tuner, from https://kerneltuner.github.io/kernel_tuner/stable/user-api.html."""
 
 
 def lines(*paths: Path) -> int:

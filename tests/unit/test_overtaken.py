@@ -48,7 +48,7 @@ class Pace:
 
 
 class Session:
-    """A session that reports `made` calls; `kernel` writes the output of the last call."""
+    """A session that reports `made` calls, or none if `made` is None. `kernel` writes the output of the last call."""
 
     def __init__(self, kernel: Callable[[FakeBuffers, np.ndarray[Any, Any]], None], made: int | None) -> None:
         self._kernel, self._made, self.turns = kernel, made, 0

@@ -27,11 +27,11 @@ from workers.build.kernel import Argument
 from workers.measure.checks.overwrite import most_disagreement
 
 PROCEDURES = {"policy", "statistics"}
-"""The policy itself, and numerical procedures: their constants say how exactly a figure is computed."""
+"""Modules that may have constants: the policy itself, and numerical procedures, whose constants set their precision."""
 
 OTHER_CONSTANTS = {"FIRST_RESULTS_S", "SHORT_MINUTES", "STEP", "LAST"}
-"""They decide when work is handed out, how often rounds are counted and in which order rules are listed, and nothing
-about a champion."""
+"""Constants that do not affect which trial becomes champion. They set when work is assigned, how often rounds are
+checked, and the order of rules."""
 
 
 def deciding() -> Iterator[ModuleType]:

@@ -51,7 +51,7 @@ def test_policy_may_require_all_rounds() -> None:
 
 
 def ended(speedup: float, noise: float, policy: Policy = POLICY) -> int:
-    """Return the number of rounds of a first process with an incumbent."""
+    """Return the number of rounds that a first process takes to compare a challenger with an incumbent."""
     own, other = series(noise, seed=4), series(noise, time_us=100.0 * speedup, seed=5)
     return rounds_taken([(own, other)], 100, policy, first=(own, other))
 

@@ -51,7 +51,10 @@ class TestOptunasOwnSuiteOnADeclaredSpace(suite.SingleOnlySamplerTestCase):
 
 
 def kernel(trial: optuna.Trial) -> float:
-    """Return the time of a synthetic kernel that fails with BLOCK 48; its optimum is 1 at 64, 3, 0.5, swizzled."""
+    """Return the time of a synthetic kernel, which fails with BLOCK 48.
+
+    The minimum is 1, at BLOCK 64, STAGES 3, SCALE 0.5 and LAYOUT swizzled.
+    """
     block, stages = trial.suggest_int("BLOCK", 16, 128, step=16), trial.suggest_int("STAGES", 1, 4)
     scale, layout = (
         trial.suggest_float("SCALE", 0.25, 1.0, step=0.25),
@@ -172,9 +175,9 @@ DEPENDENT: dict[str, BaseDistribution] = {
 
 
 def dependent(trial: optuna.Trial) -> float:
-    """Return the time of a kernel with dependent tunables; its optimum is 1 at plain with 4 lines.
+    """Return the time of a kernel whose tunables depend on KIND: tiled kernels use only TILE, plain kernels only LINES.
 
-    A plain kernel has no tile, a tiled one no lines.
+    The minimum is 1, at KIND plain and LINES 4.
     """
     if trial.suggest_categorical("KIND", ["tiled", "plain"]) == "tiled":
         return 2 + abs(trial.suggest_int("TILE", 0, 9) - 7)

@@ -16,7 +16,7 @@ def afresh() -> Iterator[None]:
 
 
 def headers(folder: Path, version: int, *, library: str | None = None) -> Path:
-    """Make a folder of headers of a CUDA version; `library` is the folder of its C++ library in it."""
+    """Create a folder of CUDA headers, and return it. `library` is the subfolder with CUDA's C++ library, if any."""
     folder.mkdir(parents=True)
     (folder / "cuda_runtime_api.h").write_text(f"#define CUDART_VERSION {version}\n")
     (folder / "cuda_runtime.h").touch()

@@ -50,7 +50,7 @@ def with_wrong(content: Any, place: tuple[str | int, ...], wrong: object) -> Any
 
 
 def refusals(content: Any, read: Callable[[Any], object]) -> Iterator[tuple[str, InvalidInput]]:
-    """Yield each refusal of the content with one value replaced. Other exceptions fail the test."""
+    """Replace each value by each wrong value in turn, and yield a description of the change and the refusal."""
     for place in places(content):
         for wrong in (GONE, *WRONG):
             try:

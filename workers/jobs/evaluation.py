@@ -47,7 +47,7 @@ BASELINE_S = 10.0
 """Approximate maximum duration in seconds of timing the baselines at the start of a search."""
 
 _OTHER_SHARE = 4
-"""The quick gate takes fewer samples by this factor in the second cache mode, which is not that of the objective."""
+"""In the cache mode that is not the objective's, the quick gate takes fewer samples by this factor."""
 
 _SIDES: tuple[Side, ...] = ("challenger", "incumbent")
 

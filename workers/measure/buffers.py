@@ -68,7 +68,7 @@ class BufferSets:
         return self._keep(("cold", 0), arguments, self.nominal, count)
 
     def of_case(self, case: str, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return a sequence with the buffer set on which a case is verified.
+        """Return the buffer set on which a case is verified, as a sequence of length 1.
 
         Hot calls are timed on the buffer set of the first case.
         """
@@ -98,7 +98,7 @@ class BufferSets:
     def _keep(
         self, key: tuple[str, int], arguments: tuple[Argument, ...], golden: ExpectedOutput, count: int
     ) -> Sequence[Buffers]:
-        """Return the buffer sets for these arguments. If there are none from an earlier call, allocate them.
+        """Return the buffer sets kept under `key` for these arguments. Allocate `count` sets if there are none.
 
         The arguments of candidates usually differ only in the shapes of their workspaces.
         """

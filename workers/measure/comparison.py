@@ -112,7 +112,7 @@ def _cold_copies(bench: Bench, baselines: int) -> int:
 
 
 def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequence[float]]) -> bool:
-    """Return True if the challenger's time ratios are precise enough, or more rounds cannot change the decision."""
+    """Return True if the challenger's time ratios are precise enough, or if more rounds cannot change the decision."""
     own, policy = samples.get("challenger"), request.policy
     if own is None or "champion" in request.series:
         return False

@@ -239,7 +239,7 @@ class _Body:
         return _Use(position=place, kind="u")
 
     def _access(self, start: int, end: int, *, last: bool = False) -> _Use | None:
-        """Return the write to the element at these tokens, or else its read if `last` is True; None otherwise."""
+        """Return the write to the element at these tokens. Without one, return a read if `last` is set, else None."""
         while self._token(end) in (".", "->", "["):
             end = self._partner[end] + 1 if self._token(end) == "[" else end + 2
         if self._token(end) == "=":
@@ -249,7 +249,7 @@ class _Body:
         return _Use(position=start, kind="r") if last else None
 
     def _further(self, start: int, *, element: bool) -> _Use | None:
-        """Return the use of a pointer or element: assignment to an alias, call or read; None if none is found."""
+        """Return the use of a pointer or element (assignment to an alias, call, or read); None if there is none."""
         target, bracket = self._target[start], self._around[start]
         if target >= 0 and (alias := self._assigned(target, element=element)):
             return _Use(alias=alias, element=element)

@@ -58,7 +58,7 @@ class Marks:
         return self._closing.get(opening, len(self._text))
 
     def last_before(self, opening: int) -> int:
-        """Return the position of the last character before a brace that is not a blank; -1 if there is none."""
+        """Return the position of the last non-blank character before a brace; -1 if there is none."""
         if opening not in self._last:
             position = opening - 1
             while position >= 0 and self._text[position].isspace():
@@ -79,7 +79,7 @@ def parts(text: str) -> Iterator[str]:
 
 
 def closed(text: str) -> str:
-    """Return the text before the first closing parenthesis that has no opening one."""
+    """Return the text before the first unmatched closing parenthesis; the whole text if there is none."""
     depth = 0
     for place, character in enumerate(text):
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -36,17 +36,20 @@ class DraftConstraint:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """The names that a constraint may use.
+    """The problem fields and tunables that a constraint may use.
 
     Attributes:
-        fields: default values of the problem fields.
+        fields: default values of the problem fields, by name.
     """
 
     fields: Mapping[str, Value]
     tunables: Sequence[DraftTunable]
 
     def values(self, text: str) -> list[int]:
-        """Return the values of an expression, first for the default config. Empty if a name or a value is unknown."""
+        """Return the value of an expression for each config of the tunables in it, the default config first.
+
+        At most `_MOST_CONFIGS` configs are evaluated. The list is empty if a name is unknown, or a value is undefined.
+        """
         words = set(_WORDS.findall(text))
         used = [each for each in self.tunables if each.name in words]
         choices = [dict.fromkeys((each.default, *each.values)) for each in used]
@@ -94,10 +97,10 @@ def launch_constraints(
 
 
 def loop_constraints(known: Known, uses: MacroUses, code: str, passed: Mapping[str, str]) -> Iterator[DraftConstraint]:
-    """Yield a constraint for each loop that leaves the remainder of an extent unchecked.
+    """Yield a constraint for each loop whose steps must divide an extent, because the kernel checks no remainder.
 
     Args:
-        passed: problem field that a parameter passes to the function, by parameter.
+        passed: name of the problem field whose value is passed to a parameter, by parameter.
     """
     for each in known.tunables:
         for bound in sorted(uses.of(each.name).bounds):
@@ -110,17 +113,17 @@ def loop_constraints(known: Known, uses: MacroUses, code: str, passed: Mapping[s
 
 
 def _is_unmasked(bound: str, code: str) -> bool:
-    """Return True if the conditions of loops are the only comparisons with a name."""
+    """Return True if the code compares a name only in the conditions of loops."""
     outside = re.sub(rf"\bfor\s*\([^;()]*;\s*\w+\s*<\s*{bound}\s*;", "", code)
     compared = re.search(rf"[<>]=?[\s(]*{bound}\b|\b{bound}[\s)]*[<>]=?|\bf?min\w*\s*\([^;]*\b{bound}\b", outside)
     return compared is None and re.search(rf"[<>]=?[^;&|?]*\b{bound}\b", outside) is None
 
 
 def _may_fail(known: Known, condition: str, *, fields: bool = False) -> bool:
-    """Return True if the default config satisfies a condition, and another config may not.
+    """Return True if the default config satisfies a condition, and another config violates it.
 
     Args:
-        fields: True if the condition may also fail for other problems, if it contains a problem field.
+        fields: True to return True also for a condition with a problem field, which another problem may violate.
     """
     values = known.values(condition)
     depends = fields and bool(set(_WORDS.findall(condition)) & set(known.fields))
@@ -128,7 +131,7 @@ def _may_fail(known: Known, condition: str, *, fields: bool = False) -> bool:
 
 
 def _static_bytes(body: str) -> Iterator[str]:
-    """Yield the bytes of each shared array of a constant size, as an expression."""
+    """Yield the size in bytes of each shared array with a constant size, as an expression."""
     for found in _ARRAY.finditer(body):
         size = _BYTES.get(found["type"].strip())
         for array in re.findall(r"\w+\s*((?:\[[^][]+\]\s*)+)", found["arrays"]) if size else ():

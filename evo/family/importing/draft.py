@@ -333,7 +333,7 @@ def _statement_end(text: str, start: int) -> int:
 
 
 def _is_read_once(parameter: Parameter, uses: "Uses", accesses: Accesses) -> bool:
-    """Return True for a pointer to a single number that the function only reads, as Fortran passes an extent."""
+    """Return True for a pointer to a single number that is only read. Fortran passes extents this way."""
     return uses.is_single(parameter.name) and (parameter.constant or accesses.of(parameter).kinds == "r")
 
 
@@ -550,7 +550,7 @@ def _with_halo(shape: tuple[str, ...], words: set[str], offsets: set[str], name:
 def _role(  # noqa: PLR0911 - one return per kind of access
     parameter: Parameter, accesses: Accesses, dtype: str
 ) -> tuple[str, bool, str]:
-    """Return an argument's role, whether the buffer must be zero before a call, and what a person must check."""
+    """Return an argument's role, True if the buffer must be zero before a call, and what a person must check."""
     found = Access(kinds="r") if parameter.constant else accesses.of(parameter)
     called = f"{found.unknown}(), which the file does not define,"
     match tuple(found.kinds):

@@ -81,7 +81,7 @@ def host_functions(plain: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _host_code(plain: str) -> Iterator[tuple[int, int]]:
-    """Yield the positions of the begin and the end of each host function at file scope."""
+    """Yield the start and the end position of each host function at file scope."""
     device = {each[1] for each in _DEVICE_MACRO.finditer(plain)}
     marks, start, end = Marks(plain), 0, 0
     for found in _ITEM_END.finditer(plain):

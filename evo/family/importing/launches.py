@@ -110,7 +110,7 @@ class _Host:
     names: Mapping[str, str]
 
     def components(self, text: str, depth: int = 0) -> list[str]:
-        """Return the components of a ``dim3``; the text itself if it is a number."""
+        """Return the components of a ``dim3`` as texts; for a number, a list with only the text itself."""
         made = re.fullmatch(r"(?:dim3\s*)?\((.*)\)", text.strip(), re.DOTALL)
         if made is not None and (text.strip().startswith("dim3") or len(list(parts(made[1]))) > 1):
             return [each.strip() for each in parts(made[1])]
@@ -120,7 +120,7 @@ class _Host:
         return self.components(defined, depth + 1)
 
     def number(self, variable: str) -> int | None:
-        """Return the whole number that a variable or a text has; None if it is not known."""
+        """Return the value of a variable, or of an expression in C, as a whole number; None if it is unknown."""
         text = self._defined(variable) if re.fullmatch(r"[A-Za-z_]\w*", variable) else variable
         found = _Host(before=self.before, names={}).expression(text) if text else None
         try:
@@ -218,7 +218,7 @@ def _rounded_up(left: ast.expr, right: ast.expr) -> ast.expr | None:
 
 
 def _rounded_down(node: ast.expr) -> ast.expr | None:
-    """Return ``ceil_div(a, b)`` for ``(a - 1) / b``, to which 1 is added; None for other expressions."""
+    """Return ``ceil_div(a, b)``, which equals the node plus 1, for a node ``(a - 1) / b``; None for other nodes."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv):
         return None
     terms, constant = _terms(node.left)
@@ -233,7 +233,7 @@ def _ceil_div(terms: list[ast.expr], divisor: ast.expr) -> ast.expr:
 
 
 def _terms(node: ast.expr) -> tuple[list[ast.expr], int]:
-    """Return the terms of a sum, and the sum of its whole numbers."""
+    """Return the terms of a sum that are not whole numbers, and the sum of its whole numbers."""
     match node:
         case ast.Constant(value=int(value)):
             return [], value

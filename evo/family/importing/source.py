@@ -170,7 +170,10 @@ def _is_within_c(text: str, place: int) -> bool:
 
 
 def _head(name: str, text: str) -> tuple[int, str] | None:
-    """Return the line where the first declaration of a function begins, and its parameters without defaults."""
+    """Return the first declaration of a function: its line number, from 0, and its parameters without defaults.
+
+    None if the function is not declared.
+    """
     found = next((each for each in _outer_heads(text) if each["name"] == name), None)
     given = None if found is None else re.match(r"([^()]*(?:\([^()]*\)[^()]*)*)\)", text[found.end() :])
     if found is None or given is None:

@@ -66,7 +66,7 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
 
 
 def _work(draft: Draft) -> Iterator[str]:
-    """Yield a commented table with the least work of a call. Its bytes follow from the shapes of the arrays."""
+    """Yield an example of a ``[work]`` table in comments, with numbers that follow from the shapes of the arrays."""
     arrays = [each for each in draft.arguments if each.shape and each.role != "workspace"]
     if not arrays:
         return
@@ -132,7 +132,7 @@ def _field(each: DraftField) -> Iterator[str]:
 
 
 def _tolerance(each: DraftArgument) -> str:
-    """Return the relative error of a dtype that calculations in it reach; 0 for integers."""
+    """Return a usual relative error of calculations in the dtype of an argument; 0 for integers."""
     return _TOLERANCES.get(each.dtype, "1e-1" if each.dtype.startswith("float8") else "0")
 
 
@@ -140,7 +140,8 @@ def _argument(each: DraftArgument, loosest: str) -> Iterator[str]:
     """Yield the table of an argument.
 
     Args:
-        loosest: tolerance of the least exact array, which the function may use for all its calculations.
+        loosest: tolerance of the least precise dtype of all arrays. The function may use this dtype for all its
+            calculations.
     """
     yield "[[arguments]]"
     yield f'name = "{each.name}"'

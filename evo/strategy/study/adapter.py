@@ -212,9 +212,10 @@ class PositiveTimes:
         return (signed + root) / 2 if signed >= 0 else 2 / (root - signed)
 
     def outdoes(self, trial: FrozenTrial, other: FrozenTrial) -> bool:
-        """Return True if `trial` has a value, and `other` has none or a worse one with different parameters.
+        """Return True if `trial` counts for a config in place of the earlier trial `other`.
 
-        `trial` then counts for the config in place of the earlier trial `other`.
+        `trial` must have a value. In addition, `other` must have no value, or must have a worse value and different
+        parameters (a grid point may represent several values of a parameter).
         """
         if trial.state != TrialState.COMPLETE or trial.value is None:
             return False

@@ -24,7 +24,7 @@ class Contents:
     """Fills buffer sets with one of several *contents* (sets of input values), and records what each set holds.
 
     Args:
-        sources: a buffer set that holds each content, in the order of the expected outputs.
+        sources: one buffer set per content, from which the content is copied, in the order of the contents' numbers.
         rng: random generator that draws the next content.
         held: number of the current content of each buffer set. Objects that fill the same sets share this dict.
     """

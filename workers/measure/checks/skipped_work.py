@@ -180,7 +180,10 @@ def _mixed(bench: Bench, candidate: Candidate) -> tuple[Sequence[Buffers], Timer
 
 
 def _repetition(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], moment: Moment) -> Repetition | None:
-    """Time calls on new and on known inputs. Afterwards, the buffer sets hold the first timed inputs."""
+    """Return the result of the repetition check; None if the kernel has no inputs.
+
+    Afterwards, the buffer sets hold the first timed inputs.
+    """
     arguments, plan, drawn = candidate.arguments, bench.terms.cases[0], itertools.count()
     known = bench.buffers.timed[0].inputs_of(arguments)
     if not known:
@@ -219,7 +222,7 @@ def _disagreement(
 
 
 def _batches_of_two_lengths(bench: Bench, candidate: Candidate, timed: Timing, other: Timing) -> tuple[Timing, Timing]:
-    """Time batches with fewer calls than in the timed rounds, interleaved with batches of equally many calls."""
+    """Return samples of batches with fewer calls than in the timed rounds, and of batches with as many calls."""
     mode = bench.terms.objective.cache
     sets = bench.buffers.sets(mode, candidate.arguments)
     lengths = {"short": short_batch(timed, other), "timed": timed.calls_per_sample}

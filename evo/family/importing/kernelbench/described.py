@@ -355,9 +355,9 @@ def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
 
 
 def _tail(shapes: Fitted, file: _File) -> dict[str, str]:
-    """Return different sizes for as many problem fields as the KernelBench file accepts.
+    """Return changed sizes for a correctness case with a second shape: an expression, by problem field.
 
-    The sizes are used for a correctness case with a second shape.
+    Fields for which the KernelBench file accepts no other size are left out.
     """
     chosen: dict[str, str] = {}
     values = dict(shapes.fields)
