@@ -105,7 +105,7 @@ def _names_of_descriptors(implementation: Implementation) -> set[str]:
 def _descriptors(
     kernel: Kernel, implementation: Implementation, problem: Problem, variables: Mapping[str, Value]
 ) -> dict[str, tuple[str, str, Descriptor]]:
-    """Return argument name, dtype and tensor descriptor by the kernel's parameter.
+    """Return argument name, dtype and tensor descriptor of each parameter that takes a tensor descriptor, by parameter.
 
     Raises:
         RenderError: a descriptor does not fit its argument.
@@ -147,7 +147,7 @@ def _passing_descriptors(
 
 
 def _map(described: tuple[str, str, Descriptor]) -> dict[str, Any]:
-    """Return what the compiler needs to declare a tensor map, and the launch to create it."""
+    """Return the facts about a tensor map from which the compiler declares it, and the launch creates it."""
     name, dtype, made = described
     return {"type": f"tensordesc<{TYPES[dtype]}{list(made.block)}>", "of": name, "dtype": dtype, "shape": made.shape}
 

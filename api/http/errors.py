@@ -313,8 +313,8 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> list[dict[str, str]]:
     """Return the first `MOST_NAMED` invalid fields, with the reasons why they are invalid.
 
-    If a field accepts several types, the reason contains one part per type. Only the innermost fields are named: the
-    other types of a field whose parts are invalid are not what the client meant.
+    If a field accepts several types, the reason contains one part per type. If parts of a field are invalid, only these
+    parts are named, because the client did not mean the field's other types.
 
     Args:
         body: the parsed body of the request. None if the errors are in query parameters.

@@ -32,7 +32,7 @@ def is_direct(url: str) -> bool:
 
 
 def proxy_of(url: str) -> str | None:
-    """Return the host and port of the proxy that requests to the URL use, without its user name; else None."""
+    """Return the host and port of the proxy for requests to a URL, without user name; None if they use no proxy."""
     parts, proxies = urlsplit(url), getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy or is_direct(url) or proxy_bypass(parts.netloc):

@@ -54,10 +54,10 @@ def significant(value: float) -> str:
 
 
 def distinct(value: float, limit: float, digits: int = 3, style: str = "g") -> tuple[str, str]:
-    """Return a value and its limit with equally many digits, and enough of them that different numbers differ as text.
+    """Return a value and its limit as texts with the same number of digits, enough to tell different numbers apart.
 
     Args:
-        digits: least number of digits.
+        digits: minimum number of digits.
         style: format of both numbers, ``g`` or ``e``.
     """
     texts = [(f"{value:.{count}{style}}", f"{limit:.{count}{style}}") for count in range(digits, 18)]

@@ -142,7 +142,7 @@ def figure_text(figure: Figure | None) -> str:
 
 
 def unconfirmed_text(view: SearchView) -> str | None:
-    """Describe the trial that is faster than the confirmed best trial in quick samples; None if there is none."""
+    """Return a text on an unconfirmed trial with a shorter quick time than the best trial; None if there is none."""
     found = view.unconfirmed
     if found is None or view.best is None:
         return None

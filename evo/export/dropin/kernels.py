@@ -325,7 +325,7 @@ class _Loaded:
         return start
 
     def _encoded_maps(self, addresses: int | tuple[int, ...]) -> list[int]:
-        """Return the addresses of the parameters of the tensor maps, which are cached by the arguments' addresses."""
+        """Return the host addresses of the parameters of all tensor maps, cached by the arguments' addresses."""
         found = self._encoded.get(addresses)
         if found is None:
             assert self._map_parameters is not None

@@ -45,7 +45,7 @@ class TensorMapError(ValueError):
 
 
 def parameters(address: int, *, passes_shape: bool = False, **described: Any) -> list[Any]:
-    """Return what a kernel takes for a tensor map, as objects of ctypes: the map, and shape and strides if requested.
+    """Return a kernel's parameters for a tensor map as ctypes objects: the map and, if requested, shape and strides.
 
     Args:
         address: device address of the array.

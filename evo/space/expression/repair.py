@@ -66,18 +66,18 @@ _PHRASES: Sequence[tuple[str, str]] = (
     (r"^(?!.*\belse\b)(.+?)\s+if\s+(.+)$", r"not (\2) or (\1)"),
     (r"^(.+?)\s+unless\s+(.+)$", r"(\1) or (\2)"),
 )
-"""Phrases of other languages, as regular expressions, with their replacements. They are replaced in this order."""
+"""Pairs (regular expression, replacement) for phrases of other languages. They are applied in this order."""
 
 
 def _phrases(text: str) -> str:
-    """Return the text with phrases such as ``a between 1 and 8``, and without comments and marks of placeholders."""
+    """Return the text with phrases such as ``a between 1 and 8`` replaced, without comments and placeholder marks."""
     for phrase, meant in _PHRASES:
         text = re.sub(phrase, meant, text, flags=re.IGNORECASE | re.DOTALL)
     return _without_commas(text)
 
 
 def _without_commas(text: str) -> str:
-    """Return the text with `and` for the commas between conditions, and without the commas in ``1,024``."""
+    """Return the text with `and` in place of commas between conditions, and without the commas in ``1,024``."""
     depth, parts = 0, [""]
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -225,7 +225,7 @@ _EQUALITIES: Mapping[type[ast.cmpop], Callable[[], ast.cmpop]] = {ast.Is: ast.Eq
 
 
 def _operation(name: str, operands: Sequence[ast.expr]) -> ast.expr | None:
-    """Return the operation that a call such as ``mod(a, b)`` or ``And(a, b)`` means; None if it is unknown."""
+    """Return a call such as ``mod(a, b)`` or ``And(a, b)`` as an operation; None if the function is unknown."""
     if _POWER_TEST.fullmatch(name) and len(operands) == 1:
         return _power_of_two(operands[0], ast.Eq())
     if name.lower() in ("and", "or") and len(operands) > 1:

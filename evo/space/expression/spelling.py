@@ -124,7 +124,7 @@ def foreign(text: str) -> dict[str, str]:
 
 
 def _shown(operator: str) -> str:
-    """Return the operator for two truth values that replaces `operator`."""
+    """Return the operator to recommend: ``!=`` for ``^``, because these operators are equal for truth values."""
     return "!=" if operator == "^" else operator
 
 
@@ -134,13 +134,13 @@ def _operator(found: re.Match[str]) -> str:
 
 
 def _sign(sign: str, default: str) -> str:
-    """Return a sign in Python's syntax, without spaces, as in ``< =``; `default` if it is not foreign."""
+    """Return the sign in Python for a sign of another language or with spaces (``< =``); `default` for other signs."""
     joined = "".join(sign.split())
     return _SIGNS.get(joined, default if joined == sign else joined)
 
 
 def _number(token: re.Match[str]) -> str:
-    """Return a number without its suffix, multiplied by its unit of 1,024, 1,024² or 1,024³."""
+    """Return a number without its suffix. A unit (k, M, G) multiplies it by 1,024, 1,024² or 1,024³."""
     if not token["unit"]:
         return token["number"]
     return f"{float(token['number']) * _UNITS[token['unit'].upper()]:.17g}"

@@ -97,7 +97,7 @@ def _json(text: str, name: str) -> dict[str, Any]:
 
 
 def _no_object(document: Any) -> str:
-    """Return the reason why a file without an object is refused, and how to convert a list of results."""
+    """Return the error text for a file that is not a JSON object. For a list of results, it says how to convert it."""
     first = document[0] if isinstance(document, list) and document else None
     if not isinstance(first, dict) or not first:
         return f"expected a JSON object, got {literal_text(document, 40)}; {_EXAMPLE}"

@@ -19,9 +19,9 @@ reach this duration.
 """
 
 _MAXIMUM_SAMPLE_S = 8e-3
-"""Maximum duration in seconds of a sample with more than one call, including the time for restoring arguments. A sample
-is repeated with twice as many calls if the counted processor time contradicts its reported time, because the relative
-cost of the request then shrinks.
+"""Maximum duration in seconds of a sample with more than one call, including the time for restoring arguments. If the
+counted processor time contradicts the reported time of a sample, the sample is repeated with twice as many calls, so
+that the request takes a smaller part of the time. The duration must stay below this maximum.
 """
 
 _PROLONGED = 3
@@ -133,8 +133,9 @@ class KernelTimer:
         return taken_s / calls * 1e6
 
     def warm_up(self, span_us: float) -> None:
-        """Call the kernel for `span_us` microseconds, in few requests. Restoring arguments counts, because it keeps the
-        core busy too.
+        """Call the kernel for `span_us` microseconds, in few requests.
+
+        The time for restoring arguments counts, because restoring also keeps the core busy.
         """
         spent_us = 0.0
         while spent_us < span_us:
@@ -165,9 +166,10 @@ class KernelTimer:
         return max(self._batch.claimed_ns - restored_ns, 1) * 1e-9
 
     def _weighed(self, calls: int) -> float:
-        """Return the duration of calls for the calibration, at least a share of the time spent with restoring.
+        """Return the duration by which the calibration selects the number of calls per sample.
 
-        Otherwise, a kernel that is far faster than restoring its arguments would have samples of seconds.
+        It is the duration of the calls, but at least a fixed fraction of the duration with restoring. Without this
+        limit, samples of a kernel that is far faster than restoring its arguments would take seconds.
         """
         return max(self._take(calls), self._spent_s * MINIMUM_SAMPLE_S / _MAXIMUM_SAMPLE_S)
 

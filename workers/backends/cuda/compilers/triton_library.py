@@ -39,7 +39,7 @@ _MAPS_SINCE = 90
 """Compute capability, times ten, of the first GPUs with a tensor memory accelerator."""
 
 _SWIZZLES = (0, 32, 64, 128)
-"""Bytes of each value of ``CUtensorMapSwizzle``."""
+"""Number of bytes that each value of ``CUtensorMapSwizzle`` stands for, by value."""
 
 
 def installed_version() -> str | None:
@@ -119,7 +119,7 @@ def _constant(value: Any) -> Any:
 
 
 def _compiled(facts: Any, maps: list[dict[str, Any]]) -> Compiled:
-    """Return the launch settings. Triton chooses box and swizzle of each tensor map that it accepts as such."""
+    """Return the launch settings of a compiled kernel. Triton chose the box and the swizzle of each tensor map."""
     return Compiled(
         threads=_WARP * facts.num_warps,
         shared_memory_bytes=facts.shared,
