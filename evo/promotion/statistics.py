@@ -98,7 +98,7 @@ def order_interval(samples: Samples, confidence: float) -> Interval:
 
 @cache
 def _outside(count: int, confidence: float) -> int:
-    """Return the number of samples on each side of an order-statistic interval with this confidence."""
+    """Return the number of samples below, and above, an order-statistic interval with this confidence."""
     cut, below = 0, 0.5**count
     while below <= (1.0 - confidence) / 2.0 and cut < (count - 1) // 2:
         cut += 1

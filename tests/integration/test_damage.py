@@ -291,7 +291,7 @@ with open(sys.argv[1], "r+b") as file:
     except OSError: raise SystemExit(3)
 """
     path = file_of(living)
-    ranges = {f"{path}-shm": ("128", "1"), str(path): ("1073741826", "510")}  # of every open connection (SQLite)
+    ranges = {f"{path}-shm": ("128", "1"), str(path): ("1073741826", "510")}  # bytes that every open connection locks
     for _ in range(2):
         for name, (start, count) in ranges.items():
             taken = subprocess.run([sys.executable, "-c", program, name, start, count], check=False)

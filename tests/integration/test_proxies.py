@@ -186,7 +186,10 @@ def traefik(service: str, port: int, folder: Path) -> list[str]:
 
 
 Configuration = Callable[[str, int, Path], list[str]]
-"""Writes a proxy's configuration for a service, a port and a folder; returns the command that runs it."""
+"""Function that writes the configuration of a proxy, and returns the command that runs the proxy.
+
+Its arguments are the URL of the service, the port of the proxy, and the folder for the configuration.
+"""
 
 
 @contextmanager

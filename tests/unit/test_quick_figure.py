@@ -1,4 +1,4 @@
-"""Rule that reports a confirmed time unlike the quick one."""
+"""Rule that reports a large difference between the confirmed and the quick time."""
 
 import numpy as np
 import pytest

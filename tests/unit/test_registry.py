@@ -47,7 +47,7 @@ def test_digest_of_a_family_covers_linked_files_and_folders(folder: Path, tmp_pa
     before = registry.find(str(folder)).digest
     (folder / "inc").symlink_to("../shared")
     (folder / "b.h").symlink_to("../shared/deep/a.h")
-    (shared / "again").symlink_to(shared)  # never ends
+    (shared / "again").symlink_to(shared)  # a link to its own folder
     (shared / "up").symlink_to(folder)
     (folder / "gone").symlink_to("nowhere")
     found = registry.find(str(folder))

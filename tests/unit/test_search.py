@@ -449,7 +449,7 @@ def test_candidates_get_all_samples_until_there_are_elites_if_a_policy_limit_is_
 def test_portfolio_search_is_full_while_the_maximum_number_of_trials_is_pending(space: Space, name: str) -> None:
     search = start(space, name)
     patient = name == "portfolio"
-    for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # no trial, as many, and twice as many trials have ended
+    for under_way in (FIRST, FIRST, int(SHARE * 2 * FIRST)):  # after 0, FIRST and 2 * FIRST ended trials
         for _ in range(under_way):
             assert not search.full
             assert search.ask() is not None

@@ -197,7 +197,7 @@ def test_parzen_draws_concentrate_around_centres_and_cover_all_values() -> None:
     space = line()
     rows = Parzen(space).draw(np.array([[8, 1]], dtype=np.int32), 4000, rng())
     counts = np.bincount(rows[:, 0], minlength=11)
-    # Half of the draws are uniform; of the other half, 10 % are spread and 12 % of the rest goes to either neighbour.
+    # Half of the draws are uniform. Of the others, 10 % are spread evenly, and 12 % of the rest goes to each neighbour.
     assert counts[8] / 4000 == pytest.approx(0.5 / 11 + 0.5 * (0.1 / 11 + 0.9 * 0.787), abs=0.03)
     assert counts[7] / 4000 == pytest.approx(0.5 / 11 + 0.5 * (0.1 / 11 + 0.9 * 0.1065), abs=0.03)
     assert (counts > 0).all()
@@ -275,7 +275,7 @@ def test_mutation_of_an_ordinal_tunable_mostly_moves_to_an_adjacent_value() -> N
     record(history, {"X": 25}, lasting(1))
     children = Breeding(space).brood(observed(space, history), 4000, rng()).rows[:, 0]
     steps = np.abs(children - 25)
-    # 70 % step first, and 70 % of these do not move a second time.
+    # 70 % change to an adjacent value, and 70 % of these are not changed a second time.
     assert (steps == 1).mean() == pytest.approx(0.49 + 0.02, abs=0.04)
     assert steps.max() > 10
 

@@ -69,7 +69,7 @@ class VerifiedCase:
 
     Attributes:
         errors: errors of the outputs of the first call, one per output.
-        durations_us: duration of each call in µs, including the request to the device.
+        durations_us: time in µs from the request for each call to the end of the call.
     """
 
     errors: tuple[CaseError, ...]

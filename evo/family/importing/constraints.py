@@ -100,7 +100,7 @@ def loop_constraints(known: Known, uses: MacroUses, code: str, passed: Mapping[s
     """Yield a constraint for each loop whose steps must divide an extent, because the kernel checks no remainder.
 
     Args:
-        passed: name of the problem field whose value is passed to a parameter, by parameter.
+        passed: problem field whose value a parameter receives, by parameter.
     """
     for each in known.tunables:
         for bound in sorted(uses.of(each.name).bounds):

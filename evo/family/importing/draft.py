@@ -51,7 +51,7 @@ class DraftField:
     """A problem field of a draft.
 
     Attributes:
-        argument: parameter that passes the field to the function; empty if there is none.
+        argument: parameter that receives the value of the field; empty if there is none.
         decide: what a person must check about the field; empty if nothing.
         flag: True if the field is not an extent of an argument.
     """
@@ -426,12 +426,12 @@ class Uses:
 
         Args:
             known: names of the problem fields that are extents.
-            passed: problem field that a parameter passes to the function, by parameter.
+            passed: problem field whose value a parameter receives, by parameter.
         """
         inner, outer = dict[str, None](), dict[str, None]()
         for start, closed in self.indexed.get(name, ()):
             index = re.sub(r"\.[xyz]\b", "", self.body[start : closed - 1])
-            if pitch := _PITCH.search(index):  # the rows of the argument have this length, not that of their columns
+            if pitch := _PITCH.search(index):  # the pitch, not the number of columns, is the length of a row
                 index = next(each for each in _sum(index) if pitch[0] in each)
             for word in re.findall(r"[A-Za-z_]\w*|[/%[]", index):
                 bounds = [passed.get(each, each) for each in sorted(self.bounds.get(word, ()))]
@@ -485,7 +485,7 @@ def _argument(
 
     Args:
         extents: names of the problem fields that are extents.
-        passed: problem field that a scalar parameter passes to the function, by parameter.
+        passed: problem field whose value a scalar parameter receives, by parameter.
         radii: see `_radii`.
     """
     dtype = given.dtype

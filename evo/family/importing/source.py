@@ -118,7 +118,7 @@ class Source:
     def compilable(self, names: set[str], declared: str = "") -> str:
         """Return the text with ``#ifndef`` around the definitions of some macros, so that ``-D`` can set the macros.
 
-        In CUDA, NVRTC skips host functions and headers that it lacks.
+        In a CUDA source, host functions are guarded so that NVRTC skips them, and headers that it lacks are replaced.
 
         Args:
             names: names of the macros.

@@ -34,7 +34,7 @@ GATES = (
 
 
 def unmet_gates(profiles: Mapping[str, Profiled], policy: Policy) -> tuple[str, ...] | None:
-    """Return the policy's profiler gates that the challenger does not meet; None if the policy has no profiler gates.
+    """Return a text for each profiler gate that the challenger does not meet; None if the policy has no profiler gates.
 
     Gates on a change apply only if there is an incumbent. A gate on a counter that was not measured is not met.
     """

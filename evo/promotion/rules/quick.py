@@ -40,7 +40,7 @@ def _change(ratio: float) -> str:
 
 
 def _reason(ratio: float, quick: Quick, report: ConfirmReport, policy: Policy) -> str:
-    """Return likely causes and advice, which depend on whether the baselines changed in the same way."""
+    """Return likely causes and advice. They depend on how much the time of the fastest baseline has changed."""
     shift = _shift(quick, report)
     if shift is None:
         return f"No baseline ran in both sessions, so the cause is open. {_likely_causes(ratio)}"

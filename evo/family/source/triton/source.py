@@ -127,7 +127,7 @@ def _literal(node: ast.expr | None) -> int | float | bool | str | None:
 
 
 def _pointers(node: ast.FunctionDef) -> set[str]:
-    """Return the parameters that are named like pointers or used as addresses, also under other names."""
+    """Return the parameters that are named like pointers or used as addresses, directly or through variables."""
     names = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     named = {name for name in names if name.lower().endswith(("_ptr", "_pointer", "ptr", "_ptrs"))}
     return named | {name for name in names if name in addressed(node)}
@@ -375,7 +375,11 @@ def _check(node: ast.stmt, modules: Collection[str], file: str) -> None:
 
 
 def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collection[int]) -> bool:
-    """Return False for a chain of attributes that leaves Triton's language, such as ``tl.core.os``."""
+    """Return False for a chain of attributes of a module that leaves Triton's language, such as ``tl.core.os``.
+
+    Args:
+        bases: ids of attributes that are parts of a longer chain, which is checked instead.
+    """
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
         root = root.value
