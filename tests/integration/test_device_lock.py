@@ -1,4 +1,4 @@
-"""Device lock: only one process measures on a device, also after its holder is killed."""
+"""Device lock: only one process measures on a device, even after the holder of the lock was killed."""
 
 import subprocess
 import sys

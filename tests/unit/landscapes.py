@@ -109,7 +109,7 @@ def advance(
 
 
 def ending(kind: str) -> Evaluate:
-    """Return an evaluation that ends every trial with this outcome."""
+    """Return a function that evaluates every trial with this outcome."""
     return lambda space, trial: KINDS[kind]
 
 

@@ -1,4 +1,4 @@
-"""The bench of discovery: known configs, and the row of a result."""
+"""Discovery benchmark: known configs, and the row of a result."""
 
 from dataclasses import replace
 

@@ -50,7 +50,7 @@ FAMILIES = {
     "python-family.md": "saxpy_python",
 }
 SHELL = re.compile(r"\s(?:&&?|\||>|2>)\s")
-"""End of a command; the shell interprets what follows."""
+"""Matches an operator of the shell, at which a command ends."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
@@ -64,7 +64,7 @@ WRITTEN_BY_THE_READER = {
     "api/rest/outcomes.py",
     "api/v1/openapi.json",
 }
-"""Paths that a guide tells the reader to create, and an address of the service that looks like one."""
+"""Paths that the guides ask the reader to create, and an address of the service that looks like a path."""
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:

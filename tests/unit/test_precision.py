@@ -1,4 +1,4 @@
-"""Rounds of a process end once its ratio is precise enough; in a first process also once it is certain to be slower."""
+"""The rounds of a process end once the time ratio is precise enough or, in a first process, decides the comparison."""
 
 from dataclasses import replace
 

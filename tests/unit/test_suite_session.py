@@ -23,7 +23,7 @@ from templates import registry
 from tests.unit.views import CHAMPION, NOW, view
 
 TIMES = {8: (100.0, 60.0, 40.0, 30.0, 25.0), 16: (50.0, 50.0, 50.0, 50.0, 50.0)}
-"""Best time after each trial, by the rows of the problem."""
+"""Best time in µs after each trial, by the number of rows of the problem."""
 
 
 class Service:

@@ -1,4 +1,4 @@
-"""Invalid values in documents, recordings and options are named by field, briefly, with valid ones."""
+"""Errors about invalid values in documents, recordings and options name the field, and state valid values briefly."""
 
 import copy
 import json

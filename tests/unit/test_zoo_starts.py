@@ -1,4 +1,4 @@
-"""Searches of the zoo's calls begin with initial configs of their family, and verify few elements in most cases."""
+"""Each call of the zoo has valid initial configs. Only its first case may have large inputs."""
 
 import math
 
