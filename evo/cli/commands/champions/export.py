@@ -87,7 +87,8 @@ def export(
     out.print(written(to, f": {len(chosen)} kernels for {len(found) - len(left_out)} of {len(found)} calls"))
     for name, reason in left_out.items():
         out.print(f"  without a kernel: {name} ({reason})")
-    out.print(f"\nUse it:  python -c 'import {to.name}; print({to.name}.report())'  from the folder above it")
+    use = f"python -c 'import {to.name}; print({to.name}.report())'"
+    out.print(f"\nUse it in a Python with PyTorch:  {use}  from the folder above it")
 
 
 def _champions(client: "Client", call: "Call", device: str | None) -> "Iterator[ChampionView]":
