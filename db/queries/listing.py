@@ -28,7 +28,7 @@ class Order(Generic[Row]):
     sort_key: Callable[[Row], SortKey]
 
     def after_position(self, query: Select[Row], after: SortKey | None) -> Select[Row]:
-        """Sort a query, and restrict it to the rows after a position."""
+        """Return the query, sorted and restricted to the rows after a position."""
         if after is not None:
             here = tuple_(*self.by)
             query = query.where(here < after if self.descending else here > after)

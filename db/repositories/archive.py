@@ -110,14 +110,17 @@ class Archive:
     def upload_family(
         self, *, digest: str, name: str, document: dict[str, Any], artefact: str, now: datetime
     ) -> FamilyRow:
-        """Store a family whose files were uploaded. Replace the location and document of a known family."""
+        """Store a family whose files were uploaded, and return its row.
+
+        The location and the document of a known family are replaced.
+        """
         location = f"{BUNDLE}{artefact}"
         row = self.register_family(digest=digest, name=name, document=document, location=location, now=now)
         row.location, row.document = location, document
         return row
 
     def add_variant(self, family: Registration, *, base_digest: str, artefact: str, now: datetime) -> FamilyRow:
-        """Store a variant as a family row that refers to the family it implements, `base_digest`.
+        """Store a variant as a family row that refers to the family it implements, `base_digest`. Return the row.
 
         If the row exists, its location and time of registration are updated.
 

@@ -34,7 +34,7 @@ class Artefacts:
         self.refusal: StoreUnavailable | None = None
 
     def put(self, session: Session, digest: str, content: bytes, *, media_type: str, now: datetime) -> ArtefactRow:
-        """Store content under its digest. If the content is already stored and not damaged, only reset its age.
+        """Store content under its digest, and return its row. If the content is stored and intact, only reset its age.
 
         Raises:
             InvalidInput: the digest does not match the content.

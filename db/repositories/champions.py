@@ -87,7 +87,7 @@ class Champions:
     def restore(
         self, champion_id: int, *, over: int | None, reason: str, now: datetime, by: str | None = None
     ) -> ChampionRow:
-        """Make a former champion current again, in place of the champion `over`.
+        """Make a former champion current again in place of the champion `over`, and return the former champion.
 
         Raises:
             EvidenceVoid: the evidence for the promotion of the champion is no longer valid.
@@ -114,7 +114,7 @@ class Champions:
         return champion
 
     def store_called(self, champion_id: int, times: CalledTime) -> ChampionRow:
-        """Store the times of a champion when PyTorch calls it, in place of earlier times."""
+        """Store the times of a champion when PyTorch calls it, in place of earlier times. Return the champion."""
         champion = self.champion(champion_id)
         champion.called = times
         self.session.flush()

@@ -97,7 +97,7 @@ class Fleet:
         now: datetime,
         incarnation: str | None = None,
     ) -> WorkerRow:
-        """Store a worker with exactly the given devices. Quarantined devices remain quarantined.
+        """Store a worker with exactly the given devices, and return it. Quarantined devices remain quarantined.
 
         Args:
             incarnation: id of the process that runs the worker from now on.

@@ -170,7 +170,7 @@ def collect_families(session: Session, before: datetime) -> Collected:
 
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Split ids into batches of 500, which every database engine accepts in one statement."""
+    """Yield the ids in batches of 500, which every database engine accepts in one statement."""
     return (ids[begin : begin + 500] for begin in range(0, len(ids), 500))
 
 

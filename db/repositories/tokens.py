@@ -93,7 +93,7 @@ class Tokens:
         self.session.execute(update(TokenRow).where(TokenRow.id == token_id).values(last_used_at=now))
 
     def revoke(self, token_id: str, now: datetime) -> TokenRow:
-        """Revoke a token and end its browser sessions."""
+        """Revoke a token, end its browser sessions, and return its row."""
         row = self.token(token_id)
         row.revoked_at = row.revoked_at or now
         self.session.execute(delete(SessionRow).where(SessionRow.token_id == token_id))

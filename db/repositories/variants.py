@@ -134,7 +134,7 @@ class Proposals:
         return row
 
     def add(self, row: ProposalRow) -> ProposalRow:
-        """Store a new proposal under the next number of its search."""
+        """Store a new proposal under the next number of its search, and return it."""
         Variants(self.session).lock(row.search_id)
         last = select(func.max(ProposalRow.number)).where(ProposalRow.search_id == row.search_id)
         row.number = (self.session.scalar(last) or 0) + 1

@@ -63,7 +63,7 @@ class Initial:
 
 
 def read_initial(table: Table) -> Initial | None:
-    """Read ``init``, a value or a table with ``value`` and ``timed``. Return None if the key is absent."""
+    """Read the key ``init``: a value, or a table with ``value`` and ``timed``. Return None if the key is absent."""
     if "init" not in table:
         return None
     if not isinstance(table.raw("init"), Mapping):

@@ -113,7 +113,7 @@ class CommandLine:
         return self.home / "test.db"
 
     def run(self, *arguments: str) -> Ended:
-        """Run a command to its end within this process, where all modules are already imported."""
+        """Return the result of a command that runs in this process, where all modules are already imported."""
         out, err = io.StringIO(), io.StringIO()
         with (
             redirect_stdout(out),
@@ -126,7 +126,10 @@ class CommandLine:
         return Ended(code=code, out=out.getvalue(), err=err.getvalue())
 
     def measure(self, *arguments: str) -> Ended:
-        """Run ``kernel-evo measure`` until its times are valid: on a busy machine, clocks may disagree a few times."""
+        """Run ``kernel-evo measure`` until its times are valid, and return the result.
+
+        On a busy machine, clocks may disagree a few times.
+        """
         for _ in range(BUSY_MEASUREMENTS):
             ended = self.run("measure", *arguments)
             if "invalid measurement" not in ended.out and '"invalid_measurement"' not in ended.out:
@@ -134,11 +137,11 @@ class CommandLine:
         return ended
 
     def run_apart(self, *arguments: str) -> Ended:
-        """Run a command to its end in a separate process, because it changes its process or leaves child processes."""
+        """Return the result of a command in a separate process: it changes its process or leaves child processes."""
         return self.start(*arguments).wait()
 
     def start(self, *arguments: str) -> Running:
-        """Start a command in a separate process. The caller must end it."""
+        """Start a command in a separate process, and return the process. The caller must end it."""
         return Running(arguments, folder=self.home, environment=self._own)
 
     @property

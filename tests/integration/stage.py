@@ -182,7 +182,7 @@ class Stage:
         self.conductor.register_worker(worker_id, name=worker_id, host="here", devices=devices or [DEVICE])
 
     def submit(self, **terms: Any) -> int:
-        """Submit a search of the toy family, with a worker to serve it."""
+        """Submit a search of the toy family, register a worker for it, and return the search's id."""
         self.register_family()
         self.register_worker()
         given = {"family_digest": DIGEST, "strategy": "random", "policy": QUICK, **terms}
@@ -204,7 +204,7 @@ class Stage:
         self.conductor.report(lease.attempt_id, lease.token, report)
 
     def play(self, leases: int = 1000) -> Iterator[Lease]:
-        """Run a correct worker with one slot until no job is left or this many leases were served."""
+        """Serve at most `leases` jobs as a correct worker does, one after the other. Yield each lease afterwards."""
         for _ in range(leases):
             claimed = self.claim()
             if not claimed:

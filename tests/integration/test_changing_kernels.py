@@ -49,7 +49,7 @@ class Kernels:
         self._device, self._cache, self._folder = device, cache, folder
 
     def measured(self, name: str, *changes: tuple[str, str, str], threads: int = 1, **problem: int) -> EvaluateReport:
-        """Measure the default config; a change is a file, the text to replace and its replacement."""
+        """Return the report of the default config. A change is a file, the text to replace, and its replacement."""
         place = Path(tempfile.mkdtemp(dir=self._folder)) / name
         shutil.copytree(KERNELS / name, place)
         for file, old, new in changes:

@@ -281,7 +281,7 @@ def test_report_of_a_search_without_measurements_shows_an_example_failure(
 
 
 def broken(folder: Path, change: tuple[str, str]) -> Path:
-    """Copy the example family with a text of its template replaced."""
+    """Copy the example family, replace a text of its template, and return the copy's folder."""
     family = shutil.copytree(EXAMPLES / "saxpy", folder / "saxpy")
     text = (family / "kernel.c.j2").read_text()
     assert change[0] in text

@@ -87,7 +87,7 @@ def unit(language: str, head: str, *flags: str, folders: tuple[Path, ...] = (), 
 
 
 def header(folder: Path, factor: int, name: str = "factor.h") -> Path:
-    """Write a header with an old modification time, so that it does not count as changed during compilation."""
+    """Write a header, and return its path. Its old modification time shows that it does not change while compiling."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(f"#define FACTOR {factor}\n")

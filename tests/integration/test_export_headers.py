@@ -93,7 +93,7 @@ def package(tmp_path: Path) -> Package:
 
 
 def exported(package: Package, tmp_path: Path) -> Compiled:
-    """Export twice, so that the second export uses the cache."""
+    """Export twice, and return the second export, which uses the cache."""
     copy, cache, compiler = (
         Families(tmp_path / "copies").add(package),
         Cache(tmp_path / "cache"),

@@ -51,7 +51,7 @@ class Workshop:
         self._compiler, self._folder = compiler, folder
 
     def built(self, package: Package, device: Device, config: Config | None = None, policy: Policy = Policy()) -> Built:
-        """Build a config, by default the family's default config."""
+        """Return the build of a config, by default the family's default config."""
         family = package.family
         problem = family.problem("", "cuda")
         terms = SearchTerms(

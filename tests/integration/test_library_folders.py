@@ -24,7 +24,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shared(folder: Path, name: str, source: str, *flags: str) -> Path:
-    """Compile a shared library into a new or existing folder."""
+    """Compile a shared library into a new or existing folder, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / name
     command = ["gcc", "-x", "c", "-", "-shared", "-fPIC", "-Wl,--no-as-needed", "-o", str(library), *flags]
@@ -33,7 +33,7 @@ def shared(folder: Path, name: str, source: str, *flags: str) -> Path:
 
 
 def linked(folder: Path, *, rpath: str | None = None) -> Path:
-    """Compile a kernel whose library needs a second library; both are in a private folder."""
+    """Return a compiled kernel whose library needs a second library; both libraries are in a private folder."""
     libraries = folder / "private" / "lib"
     shared(libraries, "libbase.so", "float base(void) { return 2; }")
     source = "float base(void); float twice(float x) { return base() * x; }"

@@ -204,7 +204,7 @@ def running(configuration: Configuration, service: str, folder: Path) -> Iterato
 
 
 def started(configuration: Configuration, service: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a proxy. Another program may take the port first, so several ports are tried."""
+    """Start a proxy, and return its process and port. If another program takes the port first, try another port."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "HOME": str(folder)}
     for _ in range(5):
         port = free_port()

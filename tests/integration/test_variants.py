@@ -67,7 +67,7 @@ class Lab:
         return self.stage.conductor.orders.submit(SearchRequest.model_validate(given))
 
     def submit(self, search: int, **fields: Any) -> VariantView:
-        """Submit a variant, by default with files that differ from those of all other variants."""
+        """Submit a variant, by default with files that no other variant has, and return its view."""
         self.submitted += 1
         files = {"fast.c": f"{SOURCE['fast.c']}// {self.submitted}\n"}
         body = VariantBody.model_validate({"document": TABLE, "files": files, **fields})
@@ -78,7 +78,7 @@ class Lab:
             return variant_view(session, search, number)
 
     def play(self, *, faster: float = 1.0) -> list[Lease]:
-        """Serve every job; trials of variants take the toy's time divided by `faster`."""
+        """Serve every job, and return the leases. Trials of variants take the toy's time divided by `faster`."""
         served = []
         while leases := self.stage.claim():
             lease = leases[0]

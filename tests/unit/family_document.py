@@ -161,7 +161,7 @@ def edited(path: str, value: Any) -> dict[str, Any]:
 
 
 def write_family(folder: Path, spec: str = SPEC, files: dict[str, str] | None = None) -> Path:
-    """Write the family as a folder; `files` replace or add to its templates."""
+    """Write the family to a folder, and return the folder. `files` replaces its templates, or adds files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in ({"family.toml": spec} | TEMPLATES | (files or {})).items():
         path = folder / name

@@ -42,7 +42,7 @@ def begun(space: Space, *, name: str = "portfolio", seed: int = 0, joint: bool =
 
 
 def run_trials(search: Search, recording: Recording, count: int) -> list[Logged]:
-    """Run `count` trials of a search on the recording; return the logged trials."""
+    """Run `count` trials of a search on the recording, and return the logged trials."""
     log = []
     for _ in range(count):
         trial = search.ask()

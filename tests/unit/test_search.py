@@ -39,7 +39,7 @@ def lasting(us: float) -> Outcome:
 
 
 def run(search: Search, times: Sequence[float]) -> list[Logged]:
-    """Propose and record one trial per time."""
+    """Propose one trial per time, record the times, and return the logged trials."""
     log = []
     for us in times:
         trial = search.ask()

@@ -159,7 +159,7 @@ class SlotSetup:
         self.slot = Slot(any_lease(0).terms.device, self.performer, context)
 
     def play(self) -> "SlotSetup":
-        """Run until the slot ends, then deliver its results as the worker does."""
+        """Run until the slot ends, deliver its results as the worker does, and return this object."""
         self.slot.run()
         assert self.outbox.flush()
         return self

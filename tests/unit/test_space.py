@@ -183,7 +183,7 @@ def by_definition(tunables: list[Tunable], a: Config, b: Config) -> float:
 
 
 def draw_instead_of_list(space: Space) -> Space:
-    """Treat the space as if it were too large to be listed."""
+    """Return a copy of the space that is treated as too large to be enumerated."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evo.space.space.ENUMERATION_LIMIT", 0)
         return Space(space.tunables, space.constraints, space.constants)

@@ -44,7 +44,7 @@ FILES = {
 
 
 def variant_files(document: dict[str, Any], files: dict[str, str], **parent: Any) -> dict[str, bytes]:
-    """Compose a CPU variant of the toy family."""
+    """Return the files of a CPU variant of the toy family, by name."""
     proposal = read_proposal(document, files, "variant-1")
     given = {"parent": FILES, "parent_document": DOCUMENT, **parent}
     return composed(base=FILES, base_document=DOCUMENT, proposal=proposal, kind="cpu", **given)

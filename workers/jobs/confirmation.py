@@ -91,7 +91,11 @@ class Confirmation:
         return replace(report, stages=self._watch.stages, steps=self._watch.steps)
 
     def _first(self) -> ConfirmReport:
-        """Verify the challenger on every case. Then time it twice, interleaved with the incumbent and the baselines."""
+        """Return the report of the first process.
+
+        It verifies the challenger on every case, and then times it twice, interleaved with the incumbent and the
+        baselines.
+        """
         series = {"challenger": "challenger", "incumbent": "incumbent", "challenger_again": "challenger"}
         request = Compare(
             series={name: side for name, side in series.items() if side in self._built},
@@ -109,9 +113,9 @@ class Confirmation:
         return replace(report, resources={side: dict(self._built[side].resources) for side in self._sides})
 
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
-        """Repeat the comparison in further processes until the promotion is decided, if the challenger is promising.
+        """Return the report with the comparisons of further processes; unchanged if the challenger is not promising.
 
-        The first process verifies the challenger on every case. Further processes verify it only on the timed case.
+        Processes are added until the promotion is decided. They verify the challenger only on the timed case.
         """
         policy, given = self._terms.policy, [report.answers]
         if policy.confirm_processes == 1 or not promising(report, policy, self._costs(report)):
@@ -135,7 +139,7 @@ class Confirmation:
         return Costs.of(goal, report, self._job.challenger, self._job.incumbent)
 
     def _examined(self, report: ConfirmReport) -> ConfirmReport:
-        """Examine the challenger with sanitizers and a profiler if the samples of all processes would promote it."""
+        """Return the report with results of sanitizers and a profiler, which run only if the samples would promote."""
         self._instruments.runners.discard()  # ends the runners that were prepared for further comparisons
         sanitizer, profiler = self._instruments.sanitizer, self._instruments.profiler
         if not promising(report, self._terms.policy, self._costs(report)):
@@ -265,7 +269,7 @@ class Confirmation:
         return compared
 
     def _sanitized(self, child: Child, sanitizer: Sanitizer, report: ConfirmReport) -> tuple[Sanitized, ...]:
-        """Examine the challenger with the sanitizer on as many cases as the time limit permits."""
+        """Return the sanitizer's results for the challenger, on as many cases as the time limit permits."""
         call_us = None if report.challenger is None else report.challenger.median_us
         asking, limit_s = Lock(), self._terms.policy.verify_timeout_s
         cases = case_order(self._built["challenger"].kernels, searched=self._work.cases[0].case.name)
@@ -278,7 +282,7 @@ class Confirmation:
             return examine_cases(cases, examine, limit_s=limit_s, at_once=sanitizer.at_once)
 
     def _profiles(self, child: Child, profiler: Profiler) -> dict[str, Profiled]:
-        """Profile the challenger and the incumbent on the searched problem."""
+        """Return the profiles of the challenger and the incumbent on the searched problem, by role."""
         limit_s = _PROFILE_SHARE * self._terms.policy.verify_timeout_s
         cold = self._terms.objective.cache == "cold"
         profiles: dict[str, Profiled] = {}
@@ -317,7 +321,7 @@ def prepare_first(runners: Runners, work: Assignment, job: Confirm) -> None:
 
 
 def compare(child: Child, request: Compare, work: Assignment) -> Compared:
-    """Let the runner compare kernels. The time limit is doubled, because baselines also import and copy."""
+    """Return the runner's comparison of kernels. The time limit is doubled, because baselines also import and copy."""
     return ask(child, request, Compared, stage="measure", limit_s=2 * work.terms.policy.measure_timeout_s)
 
 

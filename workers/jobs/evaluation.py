@@ -56,7 +56,7 @@ class Performer(Protocol):
     """Executes jobs on one device. Only `prepare` and `interrupt` may be called from several threads."""
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Do the part of a job that needs no device, such as builds."""
+        """Do the part of a job that needs no device, and return the builds."""
         ...
 
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
@@ -126,7 +126,7 @@ class Evaluator:
         self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Build the configs of a job, and collect warnings about the family."""
+        """Return the builds of a job's configs, and collect warnings about the family."""
         match job:
             case Evaluate():
                 self._prepare_runner(work)
@@ -168,7 +168,7 @@ class Evaluator:
         return self._builder.build(work, config)
 
     def evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
-        """Verify every case, then run the quick gate. If the candidate fails, end its runner."""
+        """Verify every case, run the quick gate, and return the report. If the candidate fails, end its runner."""
         return undisturbed(lambda: self._evaluate(work, job, built))
 
     def _evaluate(self, work: Assignment, job: Evaluate, built: Built) -> EvaluateReport:
@@ -226,7 +226,7 @@ class Evaluator:
         return None if verdict.refuted is None else verdict.refuted.replace("The challenger", "The kernel")
 
     def baseline(self, work: Assignment) -> BaselineReport:
-        """Time all baselines in interleaved rounds, in a fresh process."""
+        """Time all baselines in interleaved rounds in a fresh process, and return the report."""
         return undisturbed(lambda: self._baseline(work))
 
     def _baseline(self, work: Assignment) -> BaselineReport:

@@ -66,7 +66,7 @@ class _Examination:
 
 
 def _together(results: Sequence[Sanitized], examined: Sequence[str], cases: Sequence[str]) -> Sanitized:
-    """Combine the results of one tool for several cases."""
+    """Return the combined result of one tool for several cases."""
     ran = [case for case, each in zip(examined, results, strict=True) if each.skipped is None]
     if not ran:
         return results[0]

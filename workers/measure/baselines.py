@@ -36,7 +36,7 @@ def prepare_baselines(
     sets: Callable[[int], int],
     only: str | None = None,
 ) -> Baselines:
-    """Prepare the family's baselines for timing.
+    """Return the family's baselines, prepared for timing.
 
     Args:
         function: name of the function in reference.py that returns the baselines, e.g. ``baselines``.

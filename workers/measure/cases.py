@@ -20,7 +20,7 @@ trials. Skipping cases would save little time.
 
 
 def verify_candidate(bench: Bench, request: Verify) -> Verified:
-    """Load a candidate's kernels and verify every case.
+    """Load a candidate's kernels, verify every case, and return the errors of the outputs.
 
     Raises:
         WrongAnswerError: a result is wrong, or a kernel did something forbidden.

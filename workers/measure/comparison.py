@@ -25,7 +25,7 @@ _ORDERS = 1
 
 
 def compare(bench: Bench, request: Compare) -> Compared:
-    """Time candidates and baselines in interleaved rounds, then verify each candidate again."""
+    """Time candidates and baselines in interleaved rounds, verify each candidate again, and return the samples."""
     mode, seconds = bench.terms.objective.cache, Seconds()
     if bench.meter is not None:  # half of the time is for measuring energy
         request = replace(request, budget_s=request.budget_s / 2)

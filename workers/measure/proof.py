@@ -37,7 +37,7 @@ class ProofPlan:
 
     @classmethod
     def draw(cls, seed: Sequence[int], process: int) -> "ProofPlan":
-        """Draw a plan at random.
+        """Return a random plan.
 
         Args:
             seed: seed of the first inputs of the case, and number of the runner process.

@@ -17,7 +17,7 @@ from workers.runner.protocol import Measure, Sampled
 
 
 def measure(bench: Bench, request: Measure) -> Sampled:
-    """Take the samples of the quick gate.
+    """Return the samples of the quick gate.
 
     Samples are taken in the cache mode of the objective. Candidates that may be the fastest are also sampled in the
     second cache mode.

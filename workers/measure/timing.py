@@ -40,7 +40,7 @@ class ReferenceTimers:
         self._floor = session.floor()
 
     def now(self) -> "Moment":
-        """Time the anchor and the empty call."""
+        """Return the current times of the anchor and the empty call."""
         return Moment(anchor_us=_median_of(self._anchor), floor_us=_median_of(self._floor))
 
 

@@ -88,7 +88,7 @@ def verify(
     fixed: bool = False,
     brief: bool = False,
 ) -> VerifiedCase:
-    """Call a kernel several times on the same inputs and check every result.
+    """Call a kernel several times on the same inputs, check every result, and return errors and durations.
 
     Args:
         buffers: buffers with the inputs of `golden`.
@@ -314,7 +314,7 @@ def _rounded(case: CaseError, reference: NDArray[Any]) -> str:
 
 
 def _describe_stray(name: str, values: NDArray[Any]) -> str:
-    """Describe elements of an in-place argument that hold poison, although the argument held inputs before the call."""
+    """Return a text on elements of an in-place argument that hold poison, although it held inputs before the call."""
     stray = np.ascontiguousarray(values).view(f"u{values.itemsize}") == int.from_bytes(
         bytes([POISON]) * values.itemsize
     )

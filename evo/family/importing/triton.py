@@ -154,7 +154,7 @@ def _parameter_of(function: ast.Lambda) -> str:
 
 
 def _expression(node: ast.expr, meta: str) -> str | None:
-    """Translate a Python expression for family.toml, where ``meta["N"]`` becomes N; None if that is impossible."""
+    """Return a Python expression in the syntax of family.toml, with N for ``meta["N"]``; None if that is impossible."""
 
     class Names(ast.NodeTransformer):
         def visit_Subscript(self, found: ast.Subscript) -> ast.expr:
@@ -243,7 +243,7 @@ def _fields(parameters: Sequence[Parameter]) -> Iterator[DraftField]:
 
 
 def _stride(name: str, extents: Sequence[str]) -> str:
-    """Guess the value of a stride from its name.
+    """Return the probable value of a stride, as an expression, based on its name.
 
     In ``stride_am``, the last letter names the dimension, and the letter before it names the matrix.
     """

@@ -374,7 +374,7 @@ def c_flags(machine: str, language: Language = "c") -> tuple[str, ...]:
 
 
 def without_libraries(flags: Sequence[str], language: Language, system: str) -> tuple[list[str], list[str]]:
-    """Split the flags into flags to place before a source, and libraries and object files to place after the source."""
+    """Return the flags to place before a source, and the libraries and object files to place after the source."""
     own = [flag for option in options(flags) if option.name not in _LIBRARIES for flag in option.flags]
     behind = [flag for option in options(flags) if option.name in _LIBRARIES for flag in option.flags]
     if language == "c++":

@@ -114,7 +114,7 @@ class Unseen:
 
 
 def leave_one_out(measured: Measurements, size: int) -> Unseen:
-    """Estimate the slowdown on problems that are not in the table.
+    """Return the estimated slowdown on problems that are not in the table.
 
     Each problem is left out once and gets a config from the best set for the other problems.
     """
@@ -150,7 +150,7 @@ def _grown(measured: Measurements, candidates: Sequence[int], size: int) -> list
 
 
 def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[int]) -> list[int]:
-    """Exchange one member at a time while this improves the set (the swap step of k-medoids)."""
+    """Return the members after exchanging one at a time while this improves the set (the swap step of k-medoids)."""
     while True:
         others = [candidate for candidate in candidates if candidate not in members]
         swaps = [[new if each == old else each for each in members] for old in members for new in others]
@@ -161,7 +161,7 @@ def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[
 
 
 def _trimmed(measured: Measurements, members: Sequence[int]) -> ConfigSet:
-    """Remove the configs that the table does not assign to any problem."""
+    """Return the config set of these members, without members that the table assigns to no problem."""
     found = evaluate(measured, members)
     used = [candidate for candidate in members if candidate in found.table.values()]
     return evaluate(measured, used)

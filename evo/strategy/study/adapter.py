@@ -63,7 +63,7 @@ class StudyReader:
         return self.history
 
     def _read_again(self, trials: Sequence[FrozenTrial]) -> History:
-        """Read all trials again, because results in a history cannot be changed."""
+        """Return a new history of all trials, because results in a history cannot be changed."""
         self._clear()
         return self.read(trials)
 

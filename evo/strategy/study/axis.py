@@ -87,7 +87,7 @@ def _label(name: str, index: int, others: Distributions) -> str:
 
 
 def axis(name: str, distribution: BaseDistribution, label: str) -> Axis:
-    """Convert a distribution to a grid.
+    """Return a distribution as a grid of values, with its tunable.
 
     Raises:
         InvalidInput: the distribution is not one of Optuna's three kinds, or has values that a grid cannot contain.

@@ -257,7 +257,7 @@ def overwrite_check(
     undecided: Callable[[OverwriteCheck], bool],
     repeated: Timer | None = None,
 ) -> OverwriteCheck:
-    """Time calls on outputs that hold the answer and calls on outputs that hold poison, in interleaved rounds.
+    """Return samples of calls on outputs that hold the answer and on outputs that hold poison, in interleaved rounds.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.

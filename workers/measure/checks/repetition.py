@@ -33,7 +33,7 @@ def repetition(
     moment: Moment,
     budget_s: float,
 ) -> Repetition:
-    """Time calls on new inputs, on known inputs and on a single buffer set, in interleaved rounds.
+    """Return samples of calls on new inputs, on known inputs and on a single buffer set, in interleaved rounds.
 
     Args:
         turn: timer that calls the kernel once on each of `sets`.

@@ -61,7 +61,7 @@ def skipped_work(
     moment: Moment,
     request: Compare,
 ) -> OverwriteCheck:
-    """Check that the kernel does all of its work in every timed call.
+    """Check that the kernel does all of its work in every timed call, and return the measurements.
 
     Args:
         timed: samples of the timed rounds.
@@ -77,7 +77,7 @@ def skipped_work(
 def repeat_check(
     check: Callable[[], OverwriteCheck], suspicion_of: Callable[[OverwriteCheck], Suspicion | None], timed: Timing
 ) -> OverwriteCheck:
-    """Run a check for skipped work, up to `LOOKS` times while its result is suspicious.
+    """Run a check for skipped work until its result is not suspicious, at most `LOOKS` times; return the last result.
 
     If every result is suspicious, but noise may be the reason, the attribute `unclear` of the returned result is set.
 

@@ -72,7 +72,7 @@ class ReferenceModule:
         return function
 
     def arrays(self, function: str, *arguments: object) -> Arrays:
-        """Call a function of the module that returns arrays by name.
+        """Call a function of the module, and return its result: arrays by name.
 
         Raises:
             FamilyError: the function does not exist, does not accept the arguments, raises an exception, or does not
@@ -99,7 +99,7 @@ class ReferenceModule:
 
     @contextmanager
     def blame(self, doing: str) -> Iterator[None]:
-        """Convert exceptions in the block to `FamilyError`. Its message has `doing` and the line in reference.py."""
+        """Convert exceptions in the block to `FamilyError`. Its message states `doing` and the line in reference.py."""
         try:
             with preserved(), recorded():
                 yield

@@ -94,7 +94,7 @@ class Reference:
         return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
-        """Draw the inputs of each case and seed in parallel."""
+        """Return the inputs of each case and seed, in order. They are drawn in parallel."""
         asked = _cases_and_seeds(plans)
         with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
             return list(pool.map(self.draw, *zip(*asked, strict=True)))
@@ -160,7 +160,7 @@ class Reference:
             return tuple(golden for golden in pool.map(answered, mixed) if golden is not None)
 
     def draw(self, plan: CasePlan, seed: tuple[int, ...]) -> Arrays:
-        """Draw the inputs of a case with a seed, and check them against family.toml."""
+        """Return inputs of a case, drawn with a seed and checked against family.toml."""
         made = self._module.arrays("inputs", dict(plan.problem), plan.distribution, np.random.default_rng(list(seed)))
         maker = self._module.maker("inputs")
         check_names(made, plan.operands, DRAWN, case=plan.name, maker=maker)
@@ -211,7 +211,7 @@ class Reference:
         return stored if are_unchanged(unpacked(stored.pop(_DEPENDENCIES).tobytes())) else None
 
     def _compute_golden(self, key: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute expected outputs. Cache them if they are small, or faster to read from the cache than to compute."""
+        """Return newly computed expected outputs. Cache them if they are small, or faster to read than to compute."""
         began = time.perf_counter()
         made = self._compute(plan, inputs)
         size, took_s = sum(each.nbytes for each in made.values()), time.perf_counter() - began
@@ -222,7 +222,10 @@ class Reference:
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Compute expected outputs and, if the tolerances require it, the maximum error of ``yardstick()``."""
+        """Return expected outputs and, if the tolerances require it, maximum errors of ``yardstick()``.
+
+        The keys are ``reference/OUTPUT`` and ``error/OUTPUT``.
+        """
         began = time.perf_counter()
         stored = self._references(plan, inputs)
         if time.perf_counter() - began < _REPEATED_S:
@@ -263,7 +266,7 @@ class Reference:
                 raise FamilyError(f"{where} {reason}, not from np.random, the time or earlier calls")
 
     def _answers(self, function: str, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Call ``reference()`` or ``yardstick()`` with copies of the inputs, which the function may modify."""
+        """Return the result of ``reference()`` or ``yardstick()`` for copies of the inputs, which it may modify."""
         copies = {name: copied(array) for name, array in inputs.items()}
         return self._module.arrays(function, dict(plan.problem), copies)
 

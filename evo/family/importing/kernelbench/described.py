@@ -183,7 +183,7 @@ class _File:
 
 
 def describe(path: Path) -> Described:
-    """Run a file and describe it.
+    """Run a file, and return its description.
 
     Raises:
         InvalidInput: the file lacks a part of the format, does not run, or computes something that a family cannot
@@ -379,7 +379,10 @@ class _Measured:
 
 
 def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], shapes: Fitted) -> _Measured:
-    """Measure the error of the model's own precision, relative to float64, on every distribution."""
+    """Return the distributions that become cases, and the error of each output in the model's own precision.
+
+    The errors are relative to float64, and the largest over these distributions.
+    """
     names = model.outputs
     if _elements(values_of(shapes.shapes, sample)) > MOST_ELEMENTS:
         why = "the problem is too large to run at import, so tolerances depend only on the number of additions"
