@@ -173,8 +173,9 @@ class Leases:
         return self.session.scalars(query.options(joinedload(JobRow.trial)).order_by(JobRow.id)).all()
 
     def open_confirmation(self, search_id: int) -> tuple[JobRow, AttemptRow | None] | None:
-        """Return an open confirmation or ablation of a search, with its lease if it is leased. A leased job is
-        preferred to a queued job.
+        """Return an open confirmation or ablation of a search, with its lease if it is leased; None if none is open.
+
+        A leased job is preferred to a queued job.
         """
         query = select(JobRow).where(JobRow.search_id == search_id, JobRow.state.in_(_OPEN))
         query = query.where(JobRow.kind.in_(("confirm", "ablate"))).options(joinedload(JobRow.trial))

@@ -151,7 +151,7 @@ def named(database: Database, error: UnreadableValue) -> UnreadableItem:
 
 
 def _holders(session: Session, error: UnreadableValue) -> tuple[Column[Any] | None, Sequence[Any]]:
-    """Return the column of an unreadable value, and the keys of the rows that contain it."""
+    """Return the column of an unreadable value (None if unknown), and the keys of rows that contain the value."""
     columns = [column for each in Base.metadata.sorted_tables for column in each.columns]
     own = next((each for each in columns if each.type is error.kind), None)
     if own is not None:

@@ -86,7 +86,10 @@ class Portfolio:
         return self._judged(view, rng)
 
     def _explored(self, seen: Observations, lasting: int, rng: np.random.Generator) -> Proposal | None:
-        """Return a config far from all trials. If few configs work, half of the proposals are near a working config."""
+        """Return a config that is far from all trials; None if all configs were proposed.
+
+        If few configs work after the initial design, half of the returned configs are near a working config instead.
+        """
         if len(seen.keys) >= lasting and seen.measured and rng.random() < NEIGHBOUR_SHARE:
             new = _new([self._neighbours], seen, rng)
             if len(new.rows):
@@ -94,7 +97,7 @@ class Portfolio:
         return self._initial_design.spread(self._views.independent.seen, rng)
 
     def _judged(self, view: LogView, rng: np.random.Generator) -> Proposal | None:
-        """Return the most promising new suggestion of all arms; a random config if no suggestion is new."""
+        """Return the most promising new suggestion of the arms, or a random config; None if all were proposed."""
         new = _new(self._arms, view.seen, rng)
         if not len(new.rows):
             return self._initial_design.spread(self._views.independent.seen, rng)

@@ -44,7 +44,7 @@ def running(line: CommandLine, *arguments: str) -> Iterator[Running]:
 
 
 def shown(line: CommandLine) -> SearchView | None:
-    """Return the first search's view from the current service."""
+    """Return the first search's view from the running service; None without a service or search."""
     service = running_service(line.database)
     if service is None or service.url is None:
         return None

@@ -66,7 +66,7 @@ def compose() -> dict[str, Any]:
 
 
 def stages() -> dict[str, list[str]]:
-    """Return the instructions of each stage of the Dockerfile."""
+    """Return the instructions of the Dockerfile, by stage."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
     found: dict[str, list[str]] = {}
     for line in (line.strip() for line in text.splitlines()):

@@ -32,7 +32,7 @@ def measure_power(
     budget_s: float = float("inf"),
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Power]:
-    """Return the power of each timer's kernel. The kernels are measured in turn, so that drift affects all equally.
+    """Return the power of the kernels, by timer. They are measured in turn, so that drift affects all equally.
 
     Args:
         spans: number of rounds. In each round, every kernel is measured for one span.

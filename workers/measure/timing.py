@@ -243,7 +243,7 @@ def _left_out(
     typical_us: Mapping[str, float],
     cost_s: Mapping[str, float],
 ) -> dict[str, str]:
-    """Return the baselines to omit, with reasons: far slower than the candidates, or too slow for the budget."""
+    """Return why baselines are omitted, by name: far slower than the candidates, or too slow for the budget."""
     if not timers:
         return {}
     candidate_us = min(typical_us[name] for name in timers)

@@ -277,7 +277,7 @@ def _parameter_names(model: Any, values: Sequence[Any]) -> list[str]:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return the parameters and buffers that have axes. Single numbers, e.g. a batch counter, are not arguments."""
+    """Return the parameters and buffers that have axes, by name. Single numbers, e.g. batch counters, are left out."""
     return {
         name: each
         for name, each in [*model.named_parameters(), *model.named_buffers()]
@@ -340,7 +340,7 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
-    """Return field values for a problem with at most `SAMPLE` elements, or as few elements as the file accepts."""
+    """Return field values, by name, of a problem with at most `SAMPLE` elements, or with as few as the file accepts."""
     values = dict(shapes.fields)
     while _elements(values_of(shapes.shapes, values)) > SAMPLE:
         for name in sorted(values, key=lambda each: -values[each]):
@@ -405,7 +405,7 @@ def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], sh
 
 
 def _errors(model: TorchModel, sample: Values, distribution: str) -> dict[str, float] | None:
-    """Return the relative error of each output; None if an output is zero or not finite, or if the file fails."""
+    """Return the relative error by output; None if an output is zero or not finite, or if the file fails."""
     try:
         inputs = model.inputs(sample, distribution, np.random.default_rng(1))
         right, again = model.reference(sample, inputs), model.reference(sample, inputs)

@@ -70,7 +70,10 @@ def _argument(each: Tensor) -> dict[str, Any]:
 
 
 def _tolerance(each: Tensor, found: Described) -> dict[str, Any]:
-    """Return an output's tolerance, based on estimated rounding errors or, if larger, the model's measured error."""
+    """Return the keys of family.toml for an output's tolerance.
+
+    The tolerance is based on the larger of the estimated rounding errors and the model's measured error.
+    """
     if each.dtype not in _ROUNDOFF:
         return {"rel_l2": 0, "max_abs": 0}
     half = each.dtype in ("float16", "bfloat16")

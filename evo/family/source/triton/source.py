@@ -172,7 +172,7 @@ def addressed(node: ast.FunctionDef) -> dict[str, set[str]]:
 
 
 def accesses(kernel: Kernel, kernels: Sequence[Kernel]) -> dict[str, set[str]]:
-    """Return the kinds of memory access, as `addressed` does, including accesses in functions that the kernel calls."""
+    """Return the result of `addressed` for a kernel, including accesses in functions that the kernel calls."""
     return _accesses(kernel, {each.name: each for each in kernels}, ())
 
 
@@ -193,7 +193,7 @@ def _accesses(kernel: Kernel, kernels: Mapping[str, Kernel], above: tuple[str, .
 
 
 def _address(call: ast.Call) -> ast.expr | None:
-    """Return the address of a memory access: the first argument of a function, or the object of a method."""
+    """Return the address of a memory access: the object of a method or a function's first argument; None if missing."""
     if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in ("tl", "triton.language"):
         return call.func.value
     return call.args[0] if call.args else None
