@@ -41,10 +41,11 @@ class Effect:
     Attributes:
         ratio: time with the change divided by the champion's time, paired by round. Above 1, the champion's own value
             is better.
-        noise: largest relative difference between two series of the champion in the same rounds.
-        finding: ``nothing`` if the ratio differs from 1 by less than the policy's minimum gain; ``pays`` if the
-            champion's own value is better by more than the noise; ``hurts`` if it is worse by more than the noise;
-            ``unclear`` if the interval of the ratio is compatible with more than one of these.
+        noise: largest distance from 1 in the interval of the ratio of two series of the champion, taken in the same
+            rounds.
+        finding: ``nothing`` if the whole interval of `ratio` is closer to 1 than the policy's minimum gain; ``pays`` if
+            the whole interval is above 1 by more than the noise, so that the champion's own value is better; ``hurts``
+            if the whole interval is below 1 by more than the noise; otherwise ``unclear``.
     """
 
     ratio: Interval

@@ -44,7 +44,7 @@ def case(inputs: str, *, problem: Mapping[str, object] | None = None, **keys: ob
 
 
 def tunable(values: Sequence[object], **keys: object) -> Any:
-    """Declare a tunable with further keys. Use it as a parameter's default: ``TILE=tunable([8, 16], default=16)``.
+    """Declare a tunable with more keys than its values, as a parameter's default: ``T=tunable([8, 16], default=16)``.
 
     Args:
         values: values of the tunable.

@@ -28,8 +28,8 @@ class Compiled:
         shared_memory_bytes: dynamic shared memory of a block.
         cluster: number of blocks per cluster. The blocks of a cluster run one program together.
         scratch: size in bytes of each scratch buffer per program. The buffers follow the arguments in this order.
-        maps: tensor maps that the kernel takes between the arguments and the scratch buffers, as the values of
-            `evo.family.TensorMap`.
+        maps: attributes of each tensor map (`evo.family.TensorMap`), by name. The kernel takes the maps between the
+            arguments and the scratch buffers.
     """
 
     threads: int
