@@ -208,7 +208,7 @@ def test_pages_have_no_inline_code_and_no_content_from_foreign_hosts(stage: Stag
 
 
 def test_security_policy_lets_the_shared_worker_load_scripts_and_connect(page: httpx.Client) -> None:
-    """The worker's policy is sent with its script, also with status 304."""
+    """The policy of the shared worker is sent with its script, also with status 304."""
     assert "worker-src 'self'" in page.get("/").headers["content-security-policy"]
     first = page.get("/static/live/event-worker.js")
     again = page.get("/static/live/event-worker.js", headers={"If-None-Match": first.headers["etag"]})

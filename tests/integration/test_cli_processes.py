@@ -33,7 +33,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @contextmanager
 def running(line: CommandLine, *arguments: str) -> Iterator[Running]:
-    """Start a search in the foreground and wait until it is in progress."""
+    """Start a search in the foreground, and yield its process once the search is in progress."""
     command = line.start(*arguments)
     try:
         wait_until(lambda: command.process.poll() is not None or MIDDLE.search(command.out), "two trials ended")

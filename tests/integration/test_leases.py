@@ -227,7 +227,7 @@ def test_search_that_requires_a_sandbox_runs_only_on_devices_with_a_sandbox(stag
 
 
 def test_only_devices_that_meet_memory_and_toolkit_requirements_get_jobs(stage: Stage) -> None:
-    """A confirmation does not wait for another device of the model that fails the requirements."""
+    """A confirmation does not wait for another device of the same model if that device fails the requirements."""
     large = replace(DEVICE, memory_bytes=24 * GB, software={"compiler": "gcc 12.2.0"})
     small, old = replace(large, uuid="cpu-1", memory_bytes=8 * GB), replace(large, uuid="cpu-2", software={"gcc": "9"})
     stage.register_family()

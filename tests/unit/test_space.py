@@ -77,7 +77,7 @@ def fill(draw: st.DrawFn, forms: list[str], part: Any) -> str:
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[list[Tunable], list[str]]:
-    """Return random tunables and constraints; texts only in comparisons."""
+    """Return random tunables and constraints. Tunables with texts occur only in comparisons."""
     names = NAMES[: draw(st.integers(1, 4))]
     tunables = [tunable(name, draw(st.sampled_from(VALUES))) for name in names]
     numeric = [each.name for each in tunables if not isinstance(each.values[0], str)] or ["K"]
@@ -215,7 +215,7 @@ def gemm() -> Space:
 
 @pytest.fixture(scope="module")
 def huge() -> Space:
-    """Return a space of 10^12 points, about one in ten valid: too many to list."""
+    """Return a space of 10^12 points, about one in ten valid: too many to enumerate."""
     return Space(digits(12), [constraint(f"t{index} + t{index + 1} <= 14") for index in range(11)])
 
 

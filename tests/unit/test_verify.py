@@ -186,7 +186,7 @@ def test_damaged_buffers_and_leftover_threads_are_wrong_answers() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e-20, 1e-32, 1e-37])
 def test_zeros_are_wrong_however_small_the_correct_values_are(scale: float) -> None:
-    """A largest difference far above the values does not let zeros pass."""
+    """Zeros fail even if the limit of the largest difference is far above the values."""
     session, (buffers, golden) = FakeSession(), doubled()
     buffers.arrays["x"][...] *= np.float32(scale)
     golden.reference["y"][...] = 2.0 * buffers.arrays["x"].astype(np.float64)
