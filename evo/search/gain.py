@@ -144,13 +144,13 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
 
     A confirmation runs in another session, so its times are not comparable with quick samples. The fastest baseline
     runs in both sessions. Its quick time divided by the confirmed speed-up is the time that the kernel would have had
-    in the search. Without a confirmation or such a baseline, the quick samples are used. The quick samples of the best
-    of many trials are too short on average.
+    in the search. Without a confirmation or such a baseline, the quick samples are used. They were taken at different
+    times, and the quick samples of the best of many trials are too short on average.
     """
     found = best.confirmation
     before = None if found is None else baselines.get(found.baseline or "")
     if found is None or found.speedup is None or before is None:
-        text = "by quick samples; the best of many quick times is too short on average"
+        text = "by quick samples at different times; changes of the device in between are not included"
         return order_interval(best.timing.samples_us, CONFIDENCE), text
     quick = order_interval(before.samples_us, CONFIDENCE)
     return _ratio(quick, found.speedup), f"by its confirmed speed-up over {found.baseline}"

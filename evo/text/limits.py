@@ -1,5 +1,6 @@
 """Limits of values from users and clients. The command line and REST report violations with the same messages."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -85,7 +86,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
     quoted = repr(shown) if isinstance(value, str) else shown
     bounds = error.get("ctx", {})
     missed = "".join(text.format(figure(bounds[name])) for name, text in _BOUNDS.items() if name in bounds)
-    if error["type"] in _OF_TEXTS and isinstance(value, str):
+    if error["type"] in _OF_TEXTS and isinstance(value, str) and _is_literal(value):
         reason = f"{quoted} is a text; leave the quotes out"
     elif error["type"] in _NOT_WHOLE:
         reason = f"{quoted} is not a whole number"
@@ -99,6 +100,14 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
         return None if text is None else text.format(quoted=quoted, length=len(given), **bounds)
     limits = limits or missed
     return f"{reason}; accepted: {limits}" if limits else reason
+
+
+def _is_literal(text: str) -> bool:
+    """Return True if a text contains a number or a bool."""
+    try:
+        return isinstance(json.loads(text), int | float)
+    except ValueError:
+        return False
 
 
 def refuse_unaddressable(field: str, text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evo.device import Device
-from evo.trial.outcome import Measured
+from evo.trial.outcome import CompileFailed, InvalidConfig, Measured, OverResources, ReferenceFailed
 from templates.registry import find
 from tests.gpu.test_planted_faults import Workshop
 
@@ -25,7 +25,11 @@ def workshop(gpu: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.mark.parametrize("trick", [value for value in TRICK.values if value != "none"])
 def test_cheating_kernel_is_not_promoted(workshop: Workshop, trick: str) -> None:
-    if isinstance(workshop.outcome(trick), Measured):
+    outcome = workshop.outcome(trick)
+    assert not isinstance(outcome, CompileFailed | InvalidConfig | OverResources | ReferenceFailed), (
+        "the kernel never ran"
+    )
+    if isinstance(outcome, Measured):
         report, verdict = workshop.confirmed(trick)
         assert not verdict.promote, report.answers
         assert report.failure is not None or verdict.refuted is not None, verdict.summary

@@ -40,7 +40,7 @@ from evo.trial.explain import detail_text
 from evo.trial.objective import objective_text
 
 REASONS = {
-    "stopped": "it was stopped",
+    "stopped": "it was stopped before its budget was used up",
     "trials": "every trial of the budget has ended",
     "minutes": "the time limit was reached",
     "cost": "the cost limit was reached",
@@ -324,6 +324,8 @@ def _ending(view: SearchView) -> str:
     done += "" if view.cost is None else f", which cost {view.cost:,.2f}"
     match view.state:
         case "finished":
+            if view.reason == "stopped":
+                return f"Stopped early. {done}."
             reason = REASONS.get(view.reason or "", view.reason)
             return f"Finished: {reason}. {done}." if reason else f"Finished. {done}."
         case "cancelled":
