@@ -100,7 +100,7 @@ def test_warm_start_from_an_optuna_study_has_completed_trials_best_first(tmp_pat
         ("sqlite:///nowhere.db", "there is no file nowhere.db; give a file of recorded results"),
         ("a b.db", "for an Optuna study in it, write --warm-start 'sqlite:///a b.db'"),
         ("nosuch://user:geheim@host/x#y", "cannot be read"),
-        ("broken.json", "not valid JSON"),
+        ("broken.json", "is not JSON"),
         ("broken.json.gz", "cannot be read"),
     ],
 )
