@@ -351,7 +351,7 @@ class _Loaded:
 
 
 def _parameter_count(tensor_map: Mapping[str, Any]) -> int:
-    return 1 + 2 * len(tensor_map["shape"]) * tensor_map["passes_shape"]
+    return 1 + (2 * len(tensor_map["shape"]) if tensor_map["passes_shape"] else 0)
 
 
 def _slow_raw_stream(index: int) -> int:

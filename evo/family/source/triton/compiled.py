@@ -50,4 +50,4 @@ def read_note(ptx: str) -> Compiled | None:
     if found is None:
         return None
     facts = json.loads(found[1])
-    return Compiled(**{key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()})
+    return Compiled(**{**facts, "scratch": tuple(facts["scratch"]), "maps": tuple(facts.get("maps", ()))})
