@@ -8,6 +8,9 @@ from evo.promotion.statistics import Interval
 QUICK_GAP = "quick figure"
 """Name of the rule that compares the confirmed time with the quick time."""
 
+TIME = "time"
+"""Name of the rule that reports the mean time over all processes if no baseline was timed."""
+
 INVALIDATING = ("correct", "answers", "work", "inputs", "sanitizers")
 """Rules whose failure means that the kernel is wrong or skips work, so that its time is meaningless."""
 
@@ -97,6 +100,11 @@ class Verdict:
     def processes(self) -> int:
         """Number of fresh processes from which `speedup` is computed or, without an incumbent, `baseline_speedup`."""
         return 1 if self.prediction is None or self.prediction.overall is None else len(self.prediction.found)
+
+    @property
+    def mean_us(self) -> float | None:
+        """Mean time over all fresh processes; None if there was only one process, or if a baseline was timed."""
+        return next((rule.figure for rule in self.rules if rule.name == TIME), None)
 
     @property
     def baseline_processes(self) -> int:

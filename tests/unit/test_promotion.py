@@ -11,6 +11,7 @@ from evo.trial.outcome import CaseError, TimedOut, WrongAnswer
 from evo.trial.results import ConfirmReport, OutputChecks, OverwriteCheck, Repeat, Sanitized
 from evo.trial.timing import Timing
 from tests.unit.policies import STATED
+from tests.unit.views import CHAMPION
 
 POLICY = STATED
 CLEAN = (Sanitized(tool="address"), Sanitized(tool="thread", skipped="one thread"))
@@ -580,3 +581,12 @@ def test_provisional_speed_up_covers_all_processes_so_far() -> None:
         so_far(replace(alone, repeated_against="incumbent"), POLICY) == "; so far 1.25 times as fast as the incumbent"
     )
     assert so_far(repeated(alone, 1.1, 1.1, 1.1), POLICY) == "; so far 1.14 times as fast as the incumbent"
+
+
+def test_champion_without_a_baseline_states_its_mean_time_over_all_processes() -> None:
+    verdict = Verdict(
+        promote=True, summary="", rules=(Rule(name="time", passed=True, figure=8644.0, threshold=0.0, text=""),)
+    )
+    champion = replace(CHAMPION, verdict=verdict)
+    assert champion.timed.endswith(" (8.644 ms on average over all)")
+    assert "average" not in replace(champion, verdict=replace(verdict, rules=())).timed

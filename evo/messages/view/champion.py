@@ -7,7 +7,7 @@ from datetime import datetime
 from evo.messages.view.page import Deferred
 from evo.promotion import Verdict
 from evo.promotion.ablation import Change, Effect
-from evo.text.wording import subject_text, timed_text
+from evo.text.wording import subject_text, time_text, timed_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from evo.trial.results import Ablated, ConfirmReport
@@ -96,8 +96,13 @@ class ChampionView(Deferred):
 
     @property
     def timed(self) -> str:
-        """Text that states in which process `time_us` and its interval were measured."""
-        return timed_text(1 if self.report is None else 1 + len(self.report.repeats))
+        """Text that states in which process `time_us` and its interval were measured, and the mean over all processes.
+
+        The mean is known only if no baseline was timed. With a baseline, the speed-up covers all processes.
+        """
+        text = timed_text(1 if self.report is None else 1 + len(self.report.repeats))
+        mean_us = None if self.verdict is None else self.verdict.mean_us
+        return text if mean_us is None else f"{text} ({time_text(mean_us)} on average over all)"
 
 
 @dataclass(frozen=True, kw_only=True)

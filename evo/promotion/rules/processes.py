@@ -4,7 +4,7 @@ from evo.promotion.policy import Policy
 from evo.promotion.prediction import Prediction, predict_us
 from evo.promotion.rules.base import Confirmation, rule
 from evo.promotion.rules.sequential import SequentialState, looks, sequential_state
-from evo.promotion.verdict import Rule, Words
+from evo.promotion.verdict import TIME, Rule, Words
 from evo.text.wording import time_text, times_text
 from evo.trial.results import ConfirmReport
 
@@ -122,7 +122,7 @@ def _time_rule(report: ConfirmReport, policy: Policy) -> tuple[Rule, ...]:
         f"one more process will find {time_text(predicted.low)} to {time_text(predicted.high)} "
         f"({policy.confidence:.0%} prediction interval)."
     )
-    return (Rule(name="time", passed=True, figure=predicted.estimate, threshold=0.0, text=text, required=False),)
+    return (Rule(name=TIME, passed=True, figure=predicted.estimate, threshold=0.0, text=text, required=False),)
 
 
 def over_processes(prediction: Prediction | None) -> str:
