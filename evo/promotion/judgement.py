@@ -223,7 +223,8 @@ def _summary(
         return f"Promoted: {compared}{_corrected(speedup, expected)}, and every rule is met."
     names = ", ".join(rule.name for rule in failed)
     if _cannot_tell(rules):
-        return f"Not promoted. This machine cannot tell: {compared}, but noise leaves open {names}. {_ADVICE}"
+        noise = f"the noise leaves these rules undecided: {names}"
+        return f"Not promoted. This machine cannot tell: {compared}, but {noise}. {_ADVICE}"
     return f"Not promoted: {compared}; not met: {names}."
 
 

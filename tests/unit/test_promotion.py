@@ -258,7 +258,7 @@ def test_challenger_whose_gain_is_within_the_noise_is_not_promoted() -> None:
     assert [rule.name for rule in result.rules if not rule.passed] == ["noise"]
     assert "does not exceed" in rule(result, "noise").text
     assert result.cannot_tell
-    assert "less time than the incumbent, but noise leaves open noise." in result.summary
+    assert "less time than the incumbent, but the noise leaves these rules undecided: noise." in result.summary
 
 
 def test_challenger_without_a_second_series_fails_the_noise_rule() -> None:

@@ -18,7 +18,7 @@ from evo.search.gain import Gain
 from evo.search.lifecycle import State
 from evo.search.search import Budget
 from evo.text.visible import one_line
-from evo.text.wording import count_text, factor_text, subject_text
+from evo.text.wording import count_text, significant, subject_text
 from evo.trial import Config, Value
 from evo.trial.objective import Objective
 from evo.trial.timing import Timing
@@ -309,6 +309,8 @@ def gap_texts(challenges: Sequence[ChallengeView]) -> tuple[str, ...]:
         return ()
     first = next((each for each in found if each[0].verdict.promote), found[0])
     texts = [f"Trial {first[0].trial}: {first[1].text}"]
-    if others := [f"trial {each.trial} ({factor_text(rule.figure)})" for each, rule in found if each is not first[0]]:
-        texts.append(f"Confirmed over quick time of other trials: {', '.join(others)}.")
+    if others := [
+        f"trial {each.trial} ({significant(rule.figure)} times)" for each, rule in found if each is not first[0]
+    ]:
+        texts.append(f"Confirmed times of other trials, relative to their quick times: {', '.join(others)}.")
     return tuple(texts)

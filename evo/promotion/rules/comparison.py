@@ -7,7 +7,7 @@ from evo.promotion.rules.base import Confirmation, Noise, rule
 from evo.promotion.rules.processes import over_processes
 from evo.promotion.statistics import Interval, hedges_g, order_interval, paired_p_value, ratio_interval, unshared
 from evo.promotion.verdict import Rule, Words, change_text
-from evo.text.wording import distinct, time_text, times_text
+from evo.text.wording import distinct, significant, time_text, times_text
 from evo.trial.timing import Timing
 
 
@@ -140,4 +140,5 @@ def relative_gain(speedup: Interval) -> float:
 
 
 def _span(interval: Interval, words: Words) -> str:
-    return f"{interval.estimate:.4g}{words.unit} ({interval.low:.4g} to {interval.high:.4g})"
+    estimate, low, high = map(significant, (interval.estimate, interval.low, interval.high))
+    return f"{estimate}{words.unit} ({low} to {high})"

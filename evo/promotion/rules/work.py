@@ -70,9 +70,9 @@ def rework_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     grown = again if costs is None else costs.grown(report.challenger.median_us, again)
     left, needed = 1.0 - grown / speedup.estimate, policy.minimum_gain
     text = (
-        f"Calls take {times_text(again, 'long')} if their outputs do not contain the answer yet, which leaves "
-        f"{change_text(left)} "
-        f"{confirmation.words.quantity} without skipped work; at least {needed:.1%} less is needed."
+        f"If the outputs do not contain the answer yet, calls take {times_text(again, 'long')}. With this included, "
+        f"the challenger needs {change_text(left)} {confirmation.words.quantity} than the incumbent; at least "
+        f"{needed:.1%} less is needed."
     )
     return (Rule(name="rework", passed=left >= needed, figure=left, threshold=needed, text=text),)
 
