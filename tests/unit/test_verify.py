@@ -104,6 +104,34 @@ def test_small_error_with_a_low_precision_reference_suggests_checking_the_refere
     assert (advice in wrong.value.outcome.reason) == advised
 
 
+def test_wrong_answer_names_the_limit_to_raise_if_the_other_error_is_far_below_its_limit() -> None:
+    buffers, golden = doubled("float32")
+    for rel_l2, max_abs, advice in (
+        (
+            0.999,
+            1e-6,
+            ". rel_l2 is far below its limit, so the error may be rounding. If it is, raise only max_abs of `y`",
+        ),
+        (
+            1e-6,
+            100.0,
+            ". max_abs is far below its limit, so the error may be rounding. If it is, raise only rel_l2 of `y`",
+        ),
+        (1e-6, 1e-6, ""),
+    ):
+        limits = {"y": replace(golden.limits["y"], rel_l2=rel_l2, max_abs=max_abs)}
+
+        def kernel(arrays: Arrays) -> None:
+            good(arrays)
+            arrays["y"][1] += 1e-2
+
+        with pytest.raises(WrongAnswerError) as wrong:
+            verify(FakeSession(), kernel, buffers, replace(golden, limits=limits), launches=1, deterministic=True)
+        reason = wrong.value.outcome.reason
+        assert advice in reason
+        assert ("far below" in reason) == bool(advice)
+
+
 def test_wrong_answer_of_a_variant_does_not_mention_family_toml() -> None:
     buffers, golden = doubled()
     for fixed in (False, True):

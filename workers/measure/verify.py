@@ -25,6 +25,9 @@ _NEGLIGIBLE = 1e-300
 _ROUNDING = 0.01
 """Relative L2 error below which rounding may cause a difference."""
 
+_FAR_BELOW = 0.1
+"""Largest share of its limit at which an error is far below the limit."""
+
 _KEPT_ELEMENTS = 1 << 22
 """Maximum number of elements of a first result that is copied to the host, to count the elements in which a later
 result differs.
@@ -152,7 +155,7 @@ def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Dis
             values, reference = buffers.read(case.output), golden.reference[case.output]
             added = "" if case.output in golden.inputs else _added(values, reference, case.output)
             described = f"{_describe(case, far[case.output])}{_located(values, reference)}"
-            raise WrongAnswerError(f"{where}: {described}{rounded or added}", cases)
+            raise WrongAnswerError(f"{where}: {described}{rounded or added or _exceeded(case)}", cases)
     if golden.verify is not None:
         reason = golden.verify({name: buffers.read(name) for name in golden.outputs})
         if reason is not None:
@@ -281,6 +284,19 @@ def _describe(case: CaseError, far: Distance) -> str:
     return (
         f"`{case.output}` is off the reference by rel_l2 {relative} (limit {relative_limit}) "
         f"and max_abs {largest} (limit {largest_limit})"
+    )
+
+
+def _exceeded(case: CaseError) -> str:
+    """Return advice if one figure exceeds its limit and the other is far below its own, else an empty string."""
+    figures = {"rel_l2": (case.rel_l2, case.rel_l2_limit), "max_abs": (case.max_abs, case.max_abs_limit)}
+    above = [name for name, (error, limit) in figures.items() if error is not None and error > limit]
+    below = [name for name, (error, limit) in figures.items() if error is not None and error <= _FAR_BELOW * limit]
+    if len(above) != 1 or len(below) != 1 or case.rel_l2_limit == 0 or case.max_abs_limit == 0:
+        return ""
+    return (
+        f". {below[0]} is far below its limit, so the error may be rounding. If it is, raise only {above[0]} of "
+        f"`{case.output}` in the contract"
     )
 
 
