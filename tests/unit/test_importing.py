@@ -210,7 +210,9 @@ __global__ void __launch_bounds__(THREADS) scale(const T *x, T *out) { if (threa
 extern "C" __global__ void gemm(const float *a, const float *b, float *c) {
     __shared__ float tile[TILE][TILE];
     const int row = blockIdx.y * TILE + threadIdx.y;
-    if (row < M && K && N) c[row] = a[row] + b[row];
+    const int column = blockIdx.x * TILE + threadIdx.x;
+    if (row < M && column < N)
+        for (int p = 0; p < K; ++p) c[row * N + column] += a[row * K + p] * b[p * N + column];
 }
 extern "C" __global__ void count(const int *x, float *sums) { atomicAdd(&sums[x[0]], 1.0f); }
 """
@@ -451,7 +453,7 @@ def test_transpose_example_of_the_guides_is_imported(tmp_path: Path) -> None:
                 "w": ("2 * HALO + 1", "2 * HALO + 1"),
                 "out": ("ROWS", "COLS"),
             },
-            {"HALO": 2, "ROWS": 1024, "COLS": 1024, "STEPS": 1},
+            {"HALO": 2, "ROWS": 1024, "COLS": 768, "STEPS": 1},
             id="weights",
         ),
         pytest.param(
@@ -570,6 +572,16 @@ HOSTILE: dict[str, str] = {
     "comparisons": f"void f(float *y) {{ {'y < y > (y) ' * 20_000}; }}",
     "definitions": "int f0(int) { return 1; } " * 5_000 + PLAIN,
     "parameters": f"void f(float *y{', int a' * 30_000}) {{ y[0] = 1; }}",
+    "variables in variables": "void f(float *y, int n) { "
+    + "".join(f"int a{i} = {' * '.join([f'(a{i + 1} + n)'] * 15)};" for i in range(2_000))
+    + "y[a0] = 1; }",
+    "limits of limits": "void f(float *y, int n) { "
+    + "".join(f"if (a{i % 60} < a{i * 7 % 60} + a{i * 11 % 60}) " for i in range(5_000))
+    + "y[a0] = 1; }",
+    "indices": "void f(float *y, int n) { " + "y[i * n + j] = y[j * n + i]; " * 5_000 + "}",
+    "aliases": "void f(float *y, int n) { "
+    + "".join(f"float *p{i} = y + {i}; p{i}[0] = 1;" for i in range(9_000))
+    + "}",
 }
 
 
@@ -870,6 +882,158 @@ def test_shapes_come_from_the_variables_in_the_indices() -> None:
     strided = shapes(f"{columns} y[r] += x[r + c * lda];", f"{pointers}, int lda")
     assert strided == {"x": ("COLS", "LDA"), "y": ("ROWS",)}
     assert shapes(f"{loops} y[where(r)] = x[c];", pointers)["y"] == ("ROWS", "COLS")
+
+
+INNER = "for (int p = 0; p < k; ++p)"
+LOOPS = f"for (int i = 0; i < m; ++i) for (int j = 0; j < n; ++j) {INNER}"
+ROWS_OF_FOUR = f"for (int j0 = 0; j0 + 4 <= n; j0 += 4) for (int i = 0; i < m; ++i) {INNER}"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (f"{LOOPS} y[i * n + j] += a[i * k + p] * b[p * n + j];", {"a": "M K", "b": "K N", "y": "M N"}),
+        (f"{LOOPS} y[j * m + i] += a[p * m + i] * b[j * k + p];", {"a": "K M", "b": "N K", "y": "N M"}),
+        (
+            "for (int j0 = 0; j0 < n; j0 += 4) for (int i = 0; i < m; ++i) for (int j = 0; j < 4; ++j)"
+            f" {INNER} y[i * n + j0 + j] += a[i * k + p] * b[(j0 + j) * k + p];",
+            {"a": "M K", "b": "N K", "y": "M N"},
+        ),
+        (
+            f"{ROWS_OF_FOUR} y[i * n + j0] += a[i * k + p] * (b[j0 * k + p] + b[(j0 + 1) * k + p]);",
+            {"b": "N K", "y": "M N"},
+        ),
+        (
+            "for (int i0 = 0; i0 < m; i0 += T) for (int i = i0; i < i0 + T && i < m; ++i) for (int j0 = 0; j0 < n;"
+            " j0 += T) { int e = std::min(j0 + T, n); for (int j = j0; j < e; ++j)"
+            " y[j * m + i] = a[i * n + j] + b[j]; }",
+            {"a": "M N", "b": "N", "y": "N M"},
+        ),
+        (
+            "for (int i = m - 1; i >= 0; --i) for (int j = n - 1; j >= 0; j--)"
+            " y[j * m + i] = a[(long)i * n + j] + b[i];",
+            {"a": "M N", "b": "M", "y": "N M"},
+        ),
+        (
+            "int i = 0; while (i < m) { int j = 0; while (n > j) { y[j * m + i] = a[i * n + j]; ++j; } ++i; }",
+            {"a": "M N", "y": "N M"},
+        ),
+        (
+            f"for (int i = 0; i < m; ++i) {{ const float *r = a + i * k; float *o = &y[i * n]; for (int j = 0; j < n;"
+            f" ++j) {{ const float *c = b + j * (size_t)k; {INNER} o[j] += r[p] * c[p]; }} }}",
+            {"a": "M K", "b": "N K", "y": "M N"},
+        ),
+        (
+            f"for (int i = 0; i < m; ++i) for (int j = 0; j < n; ++j) {{ int o = i + j * m, q = j * k;"
+            f" {INNER} y[o] += a[p * m + i] * b[q + p]; }}",
+            {"a": "K M", "b": "N K", "y": "N M"},
+        ),
+        (
+            f"{LOOPS} y[(i * n + j) * k + p] = a[(p * n + j) * m + i] + b[j * k + p];",
+            {"a": "K N M", "b": "N K", "y": "M N K"},
+        ),
+        (f"{LOOPS} y[i * n * k + j * k + p] = a[p + k * (j + n * i)];", {"a": "M N K", "y": "M N K"}),
+        (
+            "for (int i = 0; i < m; ++i) for (int c = 0; c < 3; ++c) y[3 * i + c] = a[c * m + i] + b[2 * i + 1];",
+            {"a": "3 M", "b": "M 2", "y": "M 3"},
+        ),
+        (
+            "for (int i = 0; i < m; ++i) for (int j = 0; j < n / 4; ++j) y[i * n + 4 * j + 1] = a[i * n + j * 4];",
+            {"a": "M N", "y": "M N"},
+        ),
+        (f"{LOOPS} if (b && a != 0) y[i] += a[i * n + j] * (b ? b[j] : 0);", {"a": "M N", "y": "M"}),
+        (f"{LOOPS} {{ if (b) y[i * n + j] += b[j * m + i]; }}", {"b": "N M", "y": "M N"}),
+        (f"{LOOPS} y[i] += *(a + i * n + j) * b[j];", {"a": "M N", "b": "N", "y": "M"}),
+        ("for (int t = 0; t < m * n; ++t) y[t] = a[t];", {"a": "M*N", "y": "M*N"}),
+        (
+            "for (int i = 0; i < m; ++i) for (int j = i; j < m; ++j) y[i * m + j] = a[j * m + i];",
+            {"a": "M M", "y": "M M"},
+        ),
+        ("for (int i = 0; i < n; ++i) for (int u = 0; u < k; ++u) y[i] += a[i + u] * b[u];", {"b": "K", "y": "N"}),
+    ],
+)
+def test_multiplier_of_an_index_is_the_extent_of_the_inner_axes(body: str, expected: dict[str, str]) -> None:
+    found = draft(f"void f(const float *a, const float *b, float *y, int m, int n, int k) {{ {body} }}")
+    written = {each.name: " ".join(extent.replace(" ", "") for extent in each.shape) for each in found.arguments}
+    assert {name: written[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("for (int i = 0; i < rows; ++i) { x += cols; *y++ = x[0]; }", ("ROWS", "COLS")),
+        ("for (int i = 0; i < rows; ++i) y[i] = sum(x, i, cols);", ("ROWS", "COLS")),
+        ("for (int i = 0; i < rows; ++i) y[i] = x[order[i] * rows + i];", ("COLS", "ROWS")),
+        ("for (int i = 0; i < rows; ++i) { int c = place(i); y[i] = x[c * rows + i]; }", ("COLS", "ROWS")),
+        ("for (int i = 0; i < rows; ++i) y[i] = sum(x + i * cols);", ("ROWS", "COLS")),
+        ("for (int i = 0; i < cols; ++i) y[i] = sum(&x[i * rows]);", ("COLS", "ROWS")),
+        ("for (int i = 0; i < rows; ++i) for (int u = 0; u < cols; ++u) y[i] += x[i + u];", ("ROWS", "COLS")),
+    ],
+)
+def test_uncertain_shape_has_all_extents_with_the_known_inner_axes_last(body: str, expected: tuple[str, ...]) -> None:
+    assert shapes(body, "const float *x, float *y")["x"] == expected
+
+
+def test_array_indexed_without_a_multiplier_has_one_axis() -> None:
+    loops = "for (int i = 0; i < n; i += 4) for (int u = 0; u < 4; ++u) for (int j = 0; j < n; ++j)"
+    found = draft(f"void f(const float *x, float *y, int n, int lda) {{ {loops} y[i + u] += x[(i + u) * lda + j]; }}")
+    assert [each.shape for each in found.arguments[:2]] == [("N", "LDA"), ("N",)]
+    assert [each.default for each in found.fields] == [1024, 4096]
+
+
+def toml(body: str, macros: str = "", parameters: str = "const float *a, const float *b, float *y") -> str:
+    text = f"{macros}void f({parameters}, int m, int n, int k) {{ {body} }}"
+    return family_toml(draft(text), name="f", file="f.c")
+
+
+def test_extents_have_different_defaults_and_the_tail_changes_all() -> None:
+    found = draft("void f(const float *x, float *y, int m, int n, int k, int steps) { y[0] = x[m * n * k * steps]; }")
+    assert [each.default for each in found.fields] == [1024, 768, 512, 1]
+    tail = '# problem = { M = "M // 2 + 3", N = "N // 2 + 3", K = "K // 2 + 3" }\n'
+    assert tail in family_toml(found, name="f", file="f.c")
+
+
+def test_tail_of_a_square_problem_is_not_square() -> None:
+    text = toml("y[0] = a[ROWS * COLS - 1];", "#define ROWS 512\n#define COLS 512\n", "const float *a, float *y")
+    assert '# problem = { ROWS = "ROWS // 2 + 3", COLS = "COLS // 2 + 5", M = ' in text
+
+
+def test_default_extents_are_multiples_of_a_large_tile() -> None:
+    body = "for (int i = 0; i < n; i += TILE) y[i] = 1;"
+    found = draft(f"#define TILE 512\nvoid f(float *y, int m, int n) {{ {body} }}")
+    assert [each.default for each in found.fields] == [1024, 512]
+    assert [each.expression for each in found.constraints] == ["N % TILE == 0"]
+
+
+def test_tail_satisfies_the_constraints_of_the_draft() -> None:
+    body = "for (int i = 0; i < m; i += TI) for (int j = 0; j < n; ++j) y[i * n + j] = a[i * n + j];"
+    text = toml(body, "#define TI 16\n")
+    assert 'expression = "M % TI == 0"' in text
+    assert '# problem = { M = "M // 2", N = "N // 2 + 3", K = "K // 2 + 3" }\n' in text
+    kernel = "__global__ void k(float *x, int n) { x[threadIdx.x] = n; }\nvoid f() { k<<<1, 2 * n>>>(p, n); }"
+    text = family_toml(draft(kernel, "cuda"), name="f", file="f.cu")
+    assert 'expression = "(2 * N) <= max_threads"' in text
+    assert "No example is\n# given, because the constraints determine the extents\n" in text
+    assert '"tail"' not in text
+
+
+def test_tolerance_and_work_of_a_product_count_the_terms_of_its_sums() -> None:
+    text = toml(f"{LOOPS} y[i * n + j] += a[i * k + p] * b[j * k + p];")
+    assert '\nmax_abs = "0.0001 + 1e-5 * K"  # decide: how exact' in text
+    body = f"{LOOPS} {{ float s = a[i * k + p] * b[j * k + p]; y[i * n + j] = s; }}"
+    assert '# flops = "2 * M * N * K"\n' in toml(body)
+    elementwise = "for (int i = 0; i < n; ++i) y[i] = a[i] + b[i];"
+    assert "\nmax_abs = 0.0001  # decide" in toml(elementwise)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("own.c", "int g(float *x) { return 1; }"), ("own.cu", "int g();"), ("own.py", "x = 1")],
+)
+def test_error_about_a_missing_entry_names_the_file(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidInput, match=rf"^\S+/{name}: has no "):
+        write_imported(tmp_path / name, tmp_path / "made", entry=None, reference=None)
 
 
 def test_pointers_to_extents_get_the_values_of_the_fields() -> None:

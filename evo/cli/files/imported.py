@@ -124,7 +124,10 @@ def write_imported(
         raise NotFound(f"{file} cannot be read: {error.strerror}") from error
     kind = _SUFFIXES[file.suffix]
     headers = Headers() if kind == "triton" else headers_of(file, text)
-    draft, texts = _drafted(text, file, entry, headers)
+    try:
+        draft, texts = _drafted(text, file, entry, headers)
+    except InvalidInput as error:
+        raise InvalidInput(str(file) if error.field == "FILE" else error.field, error.reason) from error
     target = folder or Path(re.sub(r"[^a-z0-9_-]+", "_", file.stem.lower()).strip("_-") or "kernel")
     name = check_place(target, "--folder")
     answer = None if reference is None else _answer(reference)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 
 from evo.errors import EvoError
@@ -62,6 +62,38 @@ class Known:
         except (EvoError, KeyError):
             return []
         return found
+
+
+def tail_problem(known: Known, extents: Sequence[str], constraints: Sequence[DraftConstraint]) -> dict[str, str]:
+    """Return expressions that change the extents, by name, without violating constraints that the default fulfils.
+
+    Extents get different values where possible. An extent that cannot be changed is left out.
+    """
+    changed, taken = dict[str, str](), set[int]()
+    for name in extents:
+        odd = [f"{name} // 2 + {more}" for more in range(3, 3 + 2 * len(extents), 2)]
+        texts = [*odd, *(f"{name} // {divisor}" for divisor in (2, 4, 8)), f"2 * {name}"]
+        values = {text: Expression.parse(text, name).whole(known.fields) for text in texts}
+        held = [
+            text
+            for text in texts
+            if values[text] != known.fields[name]
+            and all(_still_holds(known, each.expression, {**changed, name: text}) for each in constraints)
+        ]
+        if held:
+            changed[name] = next((text for text in held if values[text] not in taken), held[0])
+            taken.add(values[changed[name]])
+    return changed
+
+
+def _still_holds(known: Known, condition: str, changed: Mapping[str, str]) -> bool:
+    """Return True if the configs that fulfil a condition still fulfil it after a change of problem fields."""
+    if not set(_WORDS.findall(condition)) & set(changed):
+        return True
+    values = {name: Expression.parse(text, name).whole(known.fields) for name, text in changed.items()}
+    before = known.values(condition)
+    after = replace(known, fields={**known.fields, **values}).values(condition)
+    return bool(after) and all(new or not old for old, new in zip(before, after, strict=True))
 
 
 def launch_constraints(

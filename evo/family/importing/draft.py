@@ -1,12 +1,13 @@
 """Drafts a family from a C, C++ or CUDA source. Guesses are marked, because a person must check them."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evo.errors import InvalidInput
 from evo.family.importing.access import Access, Accesses
 from evo.family.importing.constraints import DraftConstraint, Known, launch_constraints, loop_constraints
+from evo.family.importing.indices import PITCH, Indices
 from evo.family.importing.launches import FoundLaunch, found_launch
 from evo.family.importing.source import Function, Macro, Parameter, Source, helpers
 from evo.family.importing.tunables import DraftTunable, MacroUses, is_thread_count, tunable, undefined
@@ -36,12 +37,15 @@ _LOOP = re.compile(r"\bfor\s*\(")
 _ENDS = re.compile(r";|\bfor\s*\(")
 _NEGATIVE = re.compile(r"=\s*-\s*(?:\(\s*)?(\w+)")
 _WORDS = re.compile(r"\w+")
-_PITCH = re.compile(r"\b(?i:ld[a-z]?|\w*stride\w*|\w*pitch\w*)\b")
-"""Matches the name of the distance between two rows of an array."""
-_COMPARISON = re.compile(r"\b([A-Za-z_]\w*)\s*[<>]=?\s*([\w *+/().-]{1,80}?)\s*(?:[;&|?,{]|\)\s*[\w{*(]|$)")
 PRODUCT = {"a": ("M", "K"), "b": ("K", "N"), "c": ("M", "N"), "out": ("M", "N")}
 _WHOLE = [Element(dtype=each) for each in ("int32", "int64", "uint32", "uint64")]
 _DEFAULT_THREADS = 256
+_USUAL = (1024, 768, 512, *range(1280, 1 << 16, 256))
+"""Default values of extents that the source does not state. They differ, so that exchanged extents are detected."""
+_USUAL_PITCH = 4096
+"""Smallest default value of the distance between two rows. It is above the usual extents."""
+UNSTATED = -1
+"""Default value of a field whose value is still to be chosen by `with_usual_values`."""
 ROLES = ("input", "output", "inout", "workspace")
 """Roles that an array argument can have."""
 
@@ -167,8 +171,18 @@ def drafted(source: Source, entry: str | None) -> Draft:
     )
     tunables += tuple(undefined(function, source, names | {each.name for each in source.macros}))
     passed = {each.argument: each.name for each in reversed(fields)}
+    indices = Indices(function.body, extents, passed)
     arguments = tuple(
-        _argument(each, elements[each.name], extents=extents, passed=passed, radii=radii, uses=uses, accesses=accesses)
+        _argument(
+            each,
+            elements[each.name],
+            extents=extents,
+            passed=passed,
+            radii=radii,
+            uses=uses,
+            indices=indices,
+            accesses=accesses,
+        )
         for each in function.parameters
     )
     launch, constraints = FoundLaunch(), list[DraftConstraint]()
@@ -369,7 +383,7 @@ def _fields(
         name = parameter.upper()
         if name not in taken:
             flag = parameter in radii or _AMOUNT.fullmatch(name) is not None
-            default = 1 if flag else 1024
+            default = 1 if flag else UNSTATED
             fields.append(
                 DraftField(name=name, default=default, argument=parameter, decide="its usual value", flag=flag)
             )
@@ -377,13 +391,33 @@ def _fields(
     stated = " ".join(extent for each in function.parameters for extent in each.extents)
     undefined = dict.fromkeys(re.findall(r"\b[A-Z][A-Z0-9_]*\b", f"{stated} {function.body}"))
     fields += [
-        DraftField(name=name, default=1024, decide="the source does not define it: its usual value")
+        DraftField(name=name, default=UNSTATED, decide="the source does not define it: its usual value")
         for name in undefined
         if _FIELD.fullmatch(name) and name not in taken
     ]
     if all(each.flag for each in fields):
         fields.insert(0, DraftField(name="N", default=65536, decide="the source shows no extents: give its fields"))
-    return tuple(fields)
+    largest = max((each.value for each in macros if each.name not in known and each.value <= _USUAL[0]), default=1)
+    return with_usual_values(fields, largest if largest > 0 and largest & (largest - 1) == 0 else 1)
+
+
+def with_usual_values(fields: Sequence[DraftField], step: int = 1) -> tuple[DraftField, ...]:
+    """Return the fields, in which extents without a stated value have different default values.
+
+    Args:
+        step: number that divides these values.
+    """
+    taken = {each.default for each in fields if each.default != UNSTATED}
+    found = list[DraftField]()
+    for each in fields:
+        default = each.default
+        if default == UNSTATED:
+            least = _USUAL_PITCH if PITCH.fullmatch(each.name) else 0
+            usual = (-(-value // step) * step for value in _USUAL if value >= least)
+            default = next(value for value in usual if value not in taken)
+            taken.add(default)
+        found.append(replace(each, default=default))
+    return tuple(found)
 
 
 def _with_value(each: DraftField, launch: FoundLaunch) -> DraftField:
@@ -398,7 +432,6 @@ class Uses:
     Attributes:
         indexed: for each array, by name, the positions after ``[`` and after the matching ``]`` of every use.
         offsets: names of loop variables that begin at a negative radius, by the radius's name.
-        bounds: names in the terms with which the function compares a variable, by variable.
     """
 
     def __init__(self, body: str) -> None:
@@ -415,33 +448,6 @@ class Uses:
         self.offsets: dict[str, set[str]] = {}
         for found in re.finditer(r"\b(\w+)\s*=\s*-\s*(?:\(\s*)?(\w+)", body):
             self.offsets.setdefault(found[2], set()).add(found[1])
-        self.bounds: dict[str, set[str]] = {}
-        for found in _COMPARISON.finditer(body):
-            self.bounds.setdefault(found[1], set()).update(_WORDS.findall(found[2]))
-
-    def extents(self, name: str, known: Sequence[str], passed: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the extents of an argument, from the variables in its indices; empty if a variable has no bound.
-
-        Extents that are factors in an index are the inner ones, e.g. ``cols`` in ``x[row * cols + column]``.
-
-        Args:
-            known: names of the problem fields that are extents.
-            passed: problem field whose value a parameter receives, by parameter.
-        """
-        inner, outer = dict[str, None](), dict[str, None]()
-        for start, closed in self.indexed.get(name, ()):
-            index = re.sub(r"\.[xyz]\b", "", self.body[start : closed - 1])
-            if pitch := _PITCH.search(index):  # the pitch, not the number of columns, is the length of a row
-                index = next(each for each in _sum(index) if pitch[0] in each)
-            for word in re.findall(r"[A-Za-z_]\w*|[/%[]", index):
-                bounds = [passed.get(each, each) for each in sorted(self.bounds.get(word, ()))]
-                if passed.get(word, word) in known:
-                    inner[passed.get(word, word)] = None
-                elif found := [each for each in bounds if each in known]:
-                    outer.update(dict.fromkeys(found))
-                else:
-                    return ()
-        return (*(each for each in known if each in outer and each not in inner), *inner)
 
     def is_single(self, name: str) -> bool:
         """Return True if every use of a pointer is ``*name``, so that it points to a single element."""
@@ -460,17 +466,6 @@ class Uses:
         return words
 
 
-def _sum(text: str) -> Iterator[str]:
-    """Yield the terms of a sum that are not inside brackets."""
-    depth, start = 0, 0
-    for place, character in enumerate(text):
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
-        if character == "+" and not depth:
-            yield text[start:place]
-            start = place + 1
-    yield text[start:]
-
-
 def _argument(
     parameter: Parameter,
     given: Element,
@@ -479,6 +474,7 @@ def _argument(
     passed: Mapping[str, str],
     radii: Mapping[str, str],
     uses: Uses,
+    indices: Indices,
     accesses: Accesses,
 ) -> DraftArgument:
     """Return the argument for a parameter.
@@ -496,9 +492,10 @@ def _argument(
         value = passed.get(parameter.name)
         decide = "" if value else "its value"
         return DraftArgument(name=parameter.name, role="scalar", dtype=dtype, value=value or "1", decide=decide)
-    shape = uses.extents(parameter.name, extents, passed) or tuple(extents)
+    guess = tuple(extents)
     if {"M", "N", "K"} <= set(extents):
-        shape = PRODUCT.get(parameter.name.lower(), shape)
+        guess = PRODUCT.get(parameter.name.lower(), guess)
+    shape = indices.shape(parameter.name, guess)
     words = uses.words_in_indices(parameter.name) if radii else set[str]()
     for radius, field_name in radii.items():
         if radius in words:

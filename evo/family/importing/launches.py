@@ -58,6 +58,19 @@ def found_launch(code: str, kernel: str, parameters: Collection[str], names: Map
     return next((each for each in launches if each.grid and each.block), launches[0] if launches else FoundLaunch())
 
 
+def without_casts(text: str) -> str:
+    """Return an expression in C without casts, suffixes of numbers, and ``std::``."""
+    return _SUFFIX.sub(r"\1", _NAMED_CAST.sub("", _CAST.sub("", text)).replace("std::", ""))
+
+
+def parsed(text: str) -> ast.expr | None:
+    """Return the syntax tree of an expression in C that is also an expression in Python; None for others."""
+    try:
+        return ast.parse(" ".join(without_casts(text).split()), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def _launches(code: str, kernel: str) -> list[re.Match[str]]:
     found = re.finditer(rf"\b{re.escape(kernel)}\s*(?:<(?!<)[^;{{}}]{{1,200}}?>\s*)?<<<", code)
     return [each for each, _ in zip(found, range(_MOST), strict=False)]
@@ -130,12 +143,9 @@ class _Host:
 
     def expression(self, text: str, depth: int = 0) -> ast.expr | None:
         """Return a text in C as an expression of the family; None if that is not possible."""
-        plain = _SUFFIX.sub(r"\1", _NAMED_CAST.sub("", _CAST.sub("", text)).replace("std::", ""))
-        plain = _SIZEOF.sub(lambda found: str(_BYTES.get(" ".join(found[1].split()), found[0])), plain)
-        plain = _COMPONENT.sub(self._component, plain)
-        try:
-            tree = ast.parse(" ".join(plain.split()), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        plain = _SIZEOF.sub(lambda found: str(_BYTES.get(" ".join(found[1].split()), found[0])), without_casts(text))
+        tree = parsed(_COMPONENT.sub(self._component, plain))
+        if tree is None:
             return None
         return self._translated(tree, depth)
 

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from evo.errors import InvalidInput
 from evo.family.importing.configs import OPTIONS, Configs, read_configs
-from evo.family.importing.draft import PRODUCT, Draft, DraftArgument, DraftField
+from evo.family.importing.draft import PRODUCT, UNSTATED, Draft, DraftArgument, DraftField, with_usual_values
 from evo.family.importing.tunables import DraftTunable
 from evo.family.source.triton.source import Kernel, Parameter, accesses, kernels_of, parsed
 from evo.space.expression import Expression
@@ -26,6 +26,8 @@ _FLAG = re.compile(r"^(is|has|use|even|causal|with)_?|_?(output|causal|specializ
 _FLOAT = re.compile(r"eps|scale|alpha|beta|slope|temperature|^p$", re.IGNORECASE)
 _STRIDE = re.compile(r"stride", re.IGNORECASE)
 _DESCRIPTORS = ("TensorDescriptor", "from_tensor")
+_USUAL_BLOCK = 1024
+"""Default value of a compile-time number, which may have to be a power of two."""
 _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _SIDES = (16, 32, 64, 128, 256)
 _SIDE = re.compile(r"^B[MNKHD]$|(?:BLOCK|TILE).*_[MNKHDXY]$", re.IGNORECASE)
@@ -57,7 +59,8 @@ def drafted_from_triton(text: str, file: str, entry: str | None) -> Draft:
     pointers = [each for each in kernel.parameters if _addressed(each, kernel, kernels)]
     taken = {*(each.name for each in pointers), *(each.name for each in tunables), *derived}
     others = [each for each in kernel.parameters if each.name not in taken]
-    fields = tuple(_fields(others)) or (DraftField(name="N", default=65536, decide="name the problem's extents"),)
+    fields = with_usual_values(tuple(_fields(others)))
+    fields = fields or (DraftField(name="N", default=65536, decide="name the problem's extents"),)
     extents = [each.name for each in fields if each.type == "int" and not each.flag]
     derived |= {each.name: _stride(each.name, extents) for each in others if _STRIDE.search(each.name)}
     used = accesses(kernel, kernels)
@@ -239,7 +242,8 @@ def _fields(parameters: Sequence[Parameter]) -> Iterator[DraftField]:
         elif each.constant and name.upper() == name and re.search(r"ACTIVATION|MODE|TYPE|KIND|DTYPE|PRECISION", name):
             yield DraftField(name=name, type="text", default="none", decide="its value")
         else:
-            yield DraftField(name=name, default=1024, decide="its usual value", flag=each.constant and len(name) > 2)
+            default = _USUAL_BLOCK if each.constant else UNSTATED
+            yield DraftField(name=name, default=default, decide="its usual value", flag=each.constant and len(name) > 2)
 
 
 def _stride(name: str, extents: Sequence[str]) -> str:

@@ -2,11 +2,14 @@
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from evo.errors import InvalidInput
+from evo.family.importing.constraints import Known, tail_problem
 from evo.family.importing.draft import Draft, DraftArgument, DraftField
+from evo.family.importing.indices import PITCH
 from evo.family.importing.tunables import DraftTunable
 from evo.reference.encoding import FORMATS
 from evo.text.suggestion import unknown
@@ -34,13 +37,9 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
     loosest = max((_tolerance(each) for each in draft.arguments if each.role != "scalar"), key=float, default="0")
     for argument in draft.arguments:
         yield ""
-        yield from _argument(argument, loosest)
+        yield from _argument(argument, loosest, _terms(argument, draft))
     yield from ("", "[[cases]]", 'name = "nominal"', 'inputs = "random"')
-    yield from ("", f"{MARK}a case with a different shape detects kernels that are correct only for one shape, e.g.")
-    extents = [each.name for each in draft.fields if each.type == "int" and not each.flag]
-    changed = extents[0] if extents else draft.fields[0].name
-    yield from ("# [[cases]]", '# name = "tail"', '# inputs = "random"')
-    yield from (f'# problem = {{ {changed} = "{changed} // 2 + 3" }}', "# hidden = true")
+    yield from _tail(draft)
     yield from _work(draft)
     yield from ("", f"[{draft.kind}]", f'source = "{file}"', f'entry = "{draft.entry}"')
     yield from (f"{MARK}{each}" for each in draft.notes)
@@ -65,6 +64,22 @@ def _document(draft: Draft, name: str, file: str) -> Iterator[str]:
     yield from _launch(draft)
 
 
+def _tail(draft: Draft) -> Iterator[str]:
+    """Yield an example of a case with a different shape in comments, which satisfies the constraints of the draft."""
+    extents = [each.name for each in draft.fields if each.type == "int" and not each.flag]
+    known = Known(fields={each.name: each.default for each in draft.fields}, tunables=draft.tunables)
+    changed = tail_problem(known, extents, draft.constraints)
+    yield ""
+    if not changed:
+        yield f"{MARK}a case with a different shape detects kernels that are correct only for one shape. No example is"
+        yield "# given, because the constraints determine the extents"
+        return
+    yield f"{MARK}a case with a different shape detects kernels that are correct only for one shape, e.g."
+    yield from ("# [[cases]]", '# name = "tail"', '# inputs = "random"')
+    problem = ", ".join(f'{name} = "{text}"' for name, text in changed.items())
+    yield from (f"# problem = {{ {problem} }}", "# hidden = true")
+
+
 def _work(draft: Draft) -> Iterator[str]:
     """Yield an example of a ``[work]`` table in comments, with numbers that follow from the shapes of the arrays."""
     arrays = [each for each in draft.arguments if each.shape and each.role != "workspace"]
@@ -76,8 +91,21 @@ def _work(draft: Draft) -> Iterator[str]:
         "",
         f"{MARK}the least work of a call, for estimates (--compile-only) and shares of the device's limit, e.g.",
     )
-    yield from ("# [work]", f'# flops = "{max((each.split(" * ", 1)[1] for each in moved), key=len)}"')
+    flops = _contraction(arrays) or max((each.split(" * ", 1)[1] for each in moved), key=len)
+    yield from ("# [work]", f'# flops = "{flops}"')
     yield from (f'# bytes = "{" + ".join(moved)}"', f'# dtype = "{_arithmetic(draft)}"')
+
+
+def _contraction(arrays: Sequence[DraftArgument]) -> str:
+    """Return the operations of a sum of products over the extents that inputs share and no output has.
+
+    Without such extents, the result is empty.
+    """
+    inputs = [each.shape for each in arrays if each.role == "input"]
+    outer = list(dict.fromkeys(extent for each in arrays if each.role != "input" for extent in each.shape))
+    inner = [each for each in dict.fromkeys(chain(*inputs)) if sum(each in shape for shape in inputs) > 1]
+    inner = [each for each in inner if each not in outer and not each.isdigit()]
+    return " * ".join(["2", *map(_factor, [*outer, *inner])]) if inner else ""
 
 
 def _bytes(dtype: str) -> int:
@@ -136,10 +164,25 @@ def _tolerance(each: DraftArgument) -> str:
     return _TOLERANCES.get(each.dtype, "1e-1" if each.dtype.startswith("float8") else "0")
 
 
-def _argument(each: DraftArgument, loosest: str) -> Iterator[str]:
+def _terms(output: DraftArgument, draft: Draft) -> str:
+    """Return the number of terms in a sum: the extents of an input that the output does not have. Empty for none."""
+    own = set(re.findall(r"[A-Za-z_]\w*", " ".join(output.shape)))
+    sums = [
+        [each for each in argument.shape if not own & set(re.findall(r"[A-Za-z_]\w*", each))]
+        for argument in draft.arguments
+        if argument.role in ("input", "inout")
+    ]
+    summed = [[each for each in extents if not each.isdigit()] for extents in sums]
+    exact = [extents for extents in summed if not any(map(PITCH.fullmatch, extents))]
+    products = [" * ".join(map(_factor, extents)) for extents in (exact if any(exact) else summed)]
+    return max(products, key=len, default="")
+
+
+def _argument(each: DraftArgument, loosest: str, terms: str) -> Iterator[str]:
     """Yield the table of an argument.
 
     Args:
+        terms: number of terms in the sums of an output; empty for none. The error of a sum grows with it.
         loosest: tolerance of the least precise dtype of all arrays. The function may use this dtype for all its
             calculations.
     """
@@ -158,9 +201,13 @@ def _argument(each: DraftArgument, loosest: str) -> Iterator[str]:
     if each.role in ("output", "inout"):
         tolerance = "0" if _tolerance(each) == "0" else loosest
         yield f"rel_l2 = {tolerance}"
-        yield f"max_abs = {'0' if tolerance == '0' else f'{float(tolerance) * 10:g}'}" + _decide(
-            "" if tolerance == "0" else "how exact it must be"
-        )
+        if tolerance == "0":
+            yield "max_abs = 0"
+            return
+        constant = f"{float(tolerance) * 10:g}"
+        decide = "how exact it must be; rounding grows with the values and the terms of a sum"
+        limit = f'"{constant} + {tolerance} * {terms}"' if terms else constant
+        yield f"max_abs = {limit}{_decide(decide)}"
 
 
 def _tunable(kind: str, each: DraftTunable) -> Iterator[str]:
