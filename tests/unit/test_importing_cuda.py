@@ -178,3 +178,27 @@ def test_extent_of_a_shared_array_is_no_bound_of_values() -> None:
     body = "for (int i = 0; i < T + 2 * RADIUS; i += T) x[i] = 1;"
     (found,) = (each for each in launched("", body=body, macros="#define RADIUS 3\n").tunables if each.name == "T")
     assert found.values == (32, 64, 128, 256, 512)
+
+
+GUARDED = "int r = blockIdx.y * T + threadIdx.y, c = blockIdx.x * T + threadIdx.x; if (r >= m || c >= n) return;"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (f"{GUARDED} y[c * m + r] = x[r * n + c];", [("M", "N"), ("N", "M")]),
+        ("int i = blockIdx.x; for (int j = 0; j < n; ++j) y[j * m + i] = x[j * m + i];", [("N", "M"), ("N", "M")]),
+        (
+            "int i = blockIdx.x * T + threadIdx.x; if (i < m * n) { int c = i % m; y[c * n + i / m] = x[i]; }",
+            [("M", "N"), ("M", "N")],
+        ),
+        ("int i = blockIdx.x; for (int j = 0; j < n; ++j) y[i * m + j] = x[i * n + j];", [("M", "N"), ("N", "M")]),
+        (
+            "for (int j = 0; j < n; ++j) y[j * m + blockIdx.x * 32 + threadIdx.x] = x[j];",
+            [("N",), ("N", "M")],
+        ),
+    ],
+)
+def test_shapes_come_from_indices_with_block_and_thread_numbers(body: str, expected: list[tuple[str, ...]]) -> None:
+    found = draft(f"__global__ void k(const float *x, float *y, int m, int n) {{ {body} }}")
+    assert [each.shape for each in found.arguments[:2]] == expected

@@ -45,6 +45,8 @@ _Stride = tuple[int, tuple[str, ...]]
 """Distance between neighbouring elements of an axis: the product of a number and problem fields."""
 _Sum = dict[tuple[str, ...], int]
 """Sum of products: the factor of each product of names. A dot begins the names of variables, but not of fields."""
+_HARDWARE = ("blockIdx.", "threadIdx.")
+"""Beginnings of variables whose limits are extents of the launch."""
 _UNKNOWN = (f".{_UNCLEAR}",)
 """Product that stands for a part of an index that is not a sum of products, such as ``i / 2`` or ``order[i]``."""
 
@@ -110,7 +112,8 @@ class Indices:
 
     def _fits(self, groups: Mapping[_Stride, set[str]], strides: Sequence[_Stride], axes: Sequence[str]) -> bool:
         """Return True if all variables have limits, and those of inner axes stay inside their axes."""
-        if any(each not in self._limits and each not in self._falling for names in groups.values() for each in names):
+        variables = {each for names in groups.values() for each in names}
+        if any(not each.startswith(_HARDWARE) for each in variables - self._limits.keys() - self._falling):
             return False
         for stride, axis in zip(strides, axes, strict=False):
             limits = {each for name in groups.get(stride, ()) for each in self._limiting(name)} - {_UNCLEAR}
@@ -224,12 +227,14 @@ class Indices:
         tree = parsed(text)
         return None if tree is None else self._expanded(tree, 0)
 
-    def _expanded(self, node: ast.expr, depth: int) -> _Sum:
+    def _expanded(self, node: ast.expr, depth: int) -> _Sum:  # noqa: PLR0911 - one return per kind of expression
         match node:
             case ast.Constant(value=int(value)):
                 return {(): value}
             case ast.Name(id=name):
                 return self._meaning(name, depth)
+            case ast.Attribute(value=ast.Name(id="blockIdx" | "threadIdx" as name), attr=axis):
+                return {(f".{name}.{axis}",): 1}
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return _multiplied(self._expanded(operand, depth), {(): -1})
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() as sign, right=right):
