@@ -85,7 +85,7 @@ def test_ctrl_c_stops_the_search_and_prints_its_report(line: CommandLine) -> Non
         ended = search.wait()
     assert (ended.code, ended.err) == (0, "")
     assert "Stopping: running trials finish, then the report follows. A second Ctrl-C cancels the search." in ended.out
-    assert "Finished" in ended.out
+    assert "Stopped early" in ended.out
     assert re.search(r"kernel-evo champion show \d", ended.out)  # a busy machine may promote twice before Ctrl-C
     assert gone(children)
 
@@ -133,7 +133,7 @@ def test_killed_service_or_worker_of_a_search_is_restarted(line: CommandLine, na
         search.interrupt()
         ended = search.wait()
     assert (ended.code, ended.err) == (0, "")
-    assert "Finished" in ended.out
+    assert "Stopped early" in ended.out
 
 
 @pytest.mark.long
@@ -148,7 +148,7 @@ def test_second_terminal_continues_the_search_after_the_first_is_killed(line: Co
         second.interrupt()
         ended = second.wait()
     assert (ended.code, ended.err) == (0, "")
-    assert "Finished" in ended.out
+    assert "Stopped early" in ended.out
 
 
 def test_detached_search_runs_in_the_background(line: CommandLine) -> None:
@@ -170,7 +170,7 @@ def test_detached_search_runs_in_the_background(line: CommandLine) -> None:
             assert line.run("stop", "1", "--json").json["state"] in ("stopping", "finished")
             ended = watching.wait()
         assert ended.code == 0
-        assert "Finished" in ended.out
+        assert "Stopped early" in ended.out
         wait_until(lambda: gone(family), "the background ended with its search")
     finally:
         for each in family:

@@ -204,6 +204,7 @@ def test_report_labels_a_champion_slower_than_every_baseline() -> None:
     ("changes", "ending"),
     [
         ({"reason": "exhausted"}, "Finished: every valid config was tried."),
+        ({"reason": "stopped"}, "Stopped early."),
         ({"state": "cancelled", "reason": None}, "Cancelled. 43 trials"),
         ({"state": "failed", "reason": "the family is gone"}, "Failed: the family is gone. 43 trials"),
     ],
