@@ -40,7 +40,6 @@ from evo.trial.explain import detail_text
 from evo.trial.objective import objective_text
 
 REASONS = {
-    "stopped": "it was stopped before its budget was used up",
     "trials": "every trial of the budget has ended",
     "minutes": "the time limit was reached",
     "cost": "the cost limit was reached",
