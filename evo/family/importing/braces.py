@@ -78,11 +78,11 @@ def parts(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def closed(text: str) -> str:
-    """Return the text before the first unmatched closing parenthesis; the whole text if there is none."""
+def closed(text: str, pair: str = "()") -> str:
+    """Return the text before the first unmatched closing bracket of a pair; the whole text if there is none."""
     depth = 0
     for place, character in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(character, 0)
+        depth += {pair[0]: 1, pair[1]: -1}.get(character, 0)
         if depth < 0:
             return text[:place]
     return text

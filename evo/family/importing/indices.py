@@ -214,7 +214,8 @@ class Indices:
         """Return the text of the index after a name, and True if it is in brackets and not added to a pointer."""
         following = self._body[end : end + _LONGEST].lstrip()
         if following.startswith("["):
-            return _until_bracket(following[1:]), True
+            inside = closed(following[1:], "[]")
+            return inside if len(inside) < len(following) - 1 else _UNCLEAR, True
         if following.startswith("+") and not following.startswith(("++", "+=")):
             return next(parts(closed(following[1:].partition(";")[0]))), False
         return "", False
@@ -309,13 +310,3 @@ def _opened(text: str) -> str:
         if depth < 0 or (text[place] == "," and not depth):
             return text[place + 1 :]
     return text
-
-
-def _until_bracket(text: str) -> str:
-    """Return the text before the first unmatched closing bracket; ``?`` if there is none."""
-    depth = 0
-    for place, character in enumerate(text):
-        depth += {"[": 1, "]": -1}.get(character, 0)
-        if depth < 0:
-            return text[:place]
-    return _UNCLEAR
