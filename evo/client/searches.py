@@ -121,7 +121,7 @@ class Searches(Calls):
     def front(self, search_id: int) -> tuple[TrialView, ...]:
         """Return the Pareto front of a search with two objectives, sorted by the first objective.
 
-        For a search with only a metric, the objectives are the time and the metric.
+        If the search has a single objective that is a metric, the two objectives are the time and this metric.
 
         Raises:
             Conflict: the only objective of the search is the time.
@@ -188,7 +188,8 @@ class Variants(Calls):
                 ``[cuda]``.
             parents: numbers of the variants from which the variant is derived; 0 is the family's own implementation.
             trials: maximum number of trials of the variant.
-            proposal: number of the request to a model whose answer contains the variant. None if no model wrote it.
+            proposal: number of the request to a language model whose answer contains the variant. None if no language
+                model wrote the variant.
         """
         body: dict[str, Any] = {"files": files, "document": document or {}, "parents": parents, "trials": trials}
         body |= {} if proposal is None else {"proposal": proposal}
@@ -205,7 +206,7 @@ class Variants(Calls):
         usd: float,
         repairs: int | None = None,
     ) -> ProposalView:
-        """Store a request before it is sent to a model. `usd` is its maximum cost in US dollars."""
+        """Store a request to a language model before it is sent. `usd` is its maximum cost in US dollars."""
         body: dict[str, Any] = {
             "operator": operator,
             "information": information,

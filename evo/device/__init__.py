@@ -81,7 +81,7 @@ _NONE = "none"
 
 
 def without_meter(reason: str) -> str:
-    """Return the value of `ENERGY` for a device that has no energy meter."""
+    """Return the text that a worker reports under the key `ENERGY` if a device has no energy meter."""
     return f"{_NONE}: {reason}"
 
 

@@ -16,8 +16,8 @@ class Metric:
         scale: factor from the metric's base unit to the unit of the `Figure`.
         most: upper limit to which results are reduced. A computed rate may be impossibly high, because the profiler
             counts its parts in different runs of the kernel.
-        alternatives: metrics of similar instructions. The result is the worst value among the instructions that were
-            issued.
+        alternatives: the same metric of other kinds of instructions. The result is the worst value over the kinds that
+            the kernel issued.
     """
 
     name: str

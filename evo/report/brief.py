@@ -29,8 +29,8 @@ _CUT = "\n… cut here: {} more characters; `kernel-evo variant source {} {}` pr
 def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
     """Return the brief as Markdown with at most about `most_tokens` tokens.
 
-    The same brief always gives the same text. If the text is too long, sources of slower variants are omitted first,
-    and the source of the fastest variant is cut last.
+    The same brief always gives the same text. If the text is too long, the sources of failed and slow variants are
+    omitted first; the source of the fastest variant is shortened only if it does not fit alone.
     """
     most = most_tokens * CHARACTERS_PER_TOKEN
     head = "\n".join(_head(brief))
@@ -42,7 +42,11 @@ def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
 
 
 def _fitting(brief: BriefView, sections: Sequence[tuple[str, str]], room: int) -> Iterator[str]:
-    """Yield all section texts, fastest variant first, with sources until `room` characters are used."""
+    """Yield the summary of every variant, and the sources that fit into `room` characters, fastest variant first.
+
+    Args:
+        sections: summary and source of each variant: first the failed variants, then the others, fastest first.
+    """
     failed = len(brief.failed)
     order = [*sections[failed:], *sections[:failed]]
     spent = accumulate((_weight(source) for _, source in order), initial=0)

@@ -272,7 +272,7 @@ class Limits:
 
     @property
     def least_us(self) -> float:
-        """Lower bound of the time of any kernel in µs; 0 if no limit is known."""
+        """The lower of the limits for a hot and a cold cache, in µs; 0 if no limit is known."""
         return min(self.floors_us.values(), default=0.0)
 
 
@@ -294,7 +294,7 @@ def goals_table(mission: Mission, search: SearchView, work: Work | None, reached
 
 
 def _on_the_goal_model(goal: Goal, reached_us: float, least_us: float) -> str:
-    """Return the status of a target. A target that was reached is never impossible, whatever the datasheet implies."""
+    """Return the status of a target. A reached target is never "impossible", even if the datasheet implies it."""
     if reached_us <= goal.time_us:
         return "reached"
     return _impossible(goal, least_us) or f"open: the time is {factor_text(reached_us / goal.time_us)} the goal"

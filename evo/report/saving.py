@@ -9,14 +9,15 @@ from evo.text.wording import factor_interval_text, factor_text, processes_text, 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """Times of a kernel and of the fastest baseline. `factor` may differ from the ratio of the two times.
+    """Comparison of a kernel's time with the time of the fastest baseline.
 
     Attributes:
         baseline: name of the baseline.
         reached_us: the kernel's time in µs.
         baseline_us: the baseline's median in µs, from the rounds that also timed the kernel. If these samples are not
-            stored or nothing was confirmed, it is from the baseline's own job.
-        factor: the confirmed speed-up or, without a confirmation, the ratio of the two times.
+            stored or nothing was confirmed, the median is from the job that timed the baselines at the start.
+        factor: the confirmed speed-up, which is computed by round and may differ from the ratio of the two times.
+            Without a confirmation, the ratio of the two times.
         source: text that states how the two times were measured, e.g. ``by quick samples``.
         verdict: verdict with the confirmed speed-up; None if nothing was confirmed.
     """
@@ -35,7 +36,7 @@ class Saving:
 
     @property
     def faster(self) -> bool:
-        """True if `factor` is above 1. Disturbances that affect both kernels cancel in it."""
+        """True if `factor` is above 1. The two times are not compared, because disturbances cancel only in `factor`."""
         return self.factor > 1.0
 
     @property
@@ -100,7 +101,7 @@ def saving(search: SearchView, champion: ChampionView | None, reached_us: float 
 def _of_refused_trial(search: SearchView, best: BestView) -> Saving | None:
     """Return the comparison for a trial that was confirmed but not promoted; None without a speed-up or baseline.
 
-    The baseline's time is from the baseline's own job.
+    The baseline's time is from the job that timed the baselines at the start of the search.
     """
     found = [each.verdict for each in search.challenges if each.trial == best.number and each.verdict.challenger]
     speedup = best.speedup

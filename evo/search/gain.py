@@ -144,8 +144,10 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
 
     A confirmation runs in another session, so its times are not comparable with quick samples. The fastest baseline
     runs in both sessions. Its quick time divided by the confirmed speed-up is the time that the kernel would have had
-    in the search. Without a confirmation or such a baseline, the quick samples are used. They were taken at different
-    times, and the quick samples of the best of many trials are too short on average.
+    in the search.
+
+    Without a confirmation or such a baseline, the quick samples are used. They are less reliable: trials are timed
+    minutes apart, and the best of many trials is often one with too short samples.
     """
     found = best.confirmation
     before = None if found is None else baselines.get(found.baseline or "")
@@ -157,7 +159,7 @@ def _comparable(best: Best, baselines: Mapping[str, Timing]) -> tuple[Interval, 
 
 
 def _ratio(over: Interval, under: Interval) -> Interval:
-    """Return the interval of the ratio of two independent estimates. The squares of the relative errors are added."""
+    """Return the ratio of two independent estimates, with its interval (root of the sum of squared relative errors)."""
     estimate = over.estimate / under.estimate
     up = math.hypot(math.log(over.high / over.estimate), math.log(under.estimate / under.low))
     down = math.hypot(math.log(over.estimate / over.low), math.log(under.high / under.estimate))
@@ -191,7 +193,7 @@ def expected_gain(progress: Progress, goal: Goal) -> float:
 
     The n-th slice of a search is expected to gain (n - 1) / n times as much as the previous slice, because the best of
     a sample improves with the logarithm of its size. The gains of the last two slices are averaged with a prior, so
-    that a search ends only after several slices without progress.
+    that one slice without progress does not rule a search out.
     """
     slices, weight = len(progress.best), 1.0 if goal == "worst" else progress.weight
     times = [each for each in progress.best if each is not None]

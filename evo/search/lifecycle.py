@@ -83,10 +83,10 @@ def same_error(ended: Sequence[Trial]) -> str | None:
 def common_failure(ended: Sequence[Trial], tunables: Collection[str] = ()) -> str | None:
     """Return the reason if all trials failed with the same error, or gave the same wrong answer; None otherwise.
 
-    Errors of rendering, compiling and launching are compared. Wrong answers are the same if their reasons state equal
-    values, to the last digit. They count only if each tunable has had at least two values, because a single value may
-    cause the fault. Unwritten outputs, which contain NaN, are not compared, because a config may cause them. The result
-    is also None if there are fewer than `ALIKE` trials.
+    Errors of rendering, compiling and launching are compared. Wrong answers are the same if they have equal values, to
+    the last digit. They count only if the trials had at least two values of each tunable: otherwise, the only value
+    may cause the fault. Unwritten outputs, which contain NaN, do not count as the same wrong answer, because configs
+    may cause them. The result is also None if there are fewer than `ALIKE` trials.
 
     Args:
         tunables: names of the tunables that have more than one value.
@@ -118,13 +118,13 @@ def _common_answer(ended: Sequence[Trial], reasons: Sequence[str], tunables: Col
 
 
 def _reason(trial: Trial) -> str | None:
-    """Return why a trial could not be rendered or launched, or what was wrong in its answer; else None."""
+    """Return why a trial could not be rendered or launched, or what was wrong in its outputs; None otherwise."""
     outcome = trial.outcome
     return outcome.reason if isinstance(outcome, InvalidConfig | LaunchFailed | WrongAnswer) else None
 
 
 def _error(trial: Trial) -> str | None:
-    """Return the text that identifies a compile error, without numbers; None if the config may have caused it."""
+    """Return a trial's compile error with ``#`` in place of numbers; None if the config may have caused the error."""
     if not isinstance(trial.outcome, CompileFailed):
         return None
     error = _first_error(trial.outcome.log)

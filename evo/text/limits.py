@@ -69,7 +69,7 @@ def accepted(least: float | None, most: float | None) -> str:
 
 
 def figure(value: float) -> str:
-    """Return a limit as text."""
+    """Return a limit as text, e.g. ``1,000`` or ``0.5``."""
     return f"{int(value):,}" if value == int(value) else f"{value:g}"
 
 
@@ -103,7 +103,7 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
 
 
 def _is_literal(text: str) -> bool:
-    """Return True if a text contains a number or a bool."""
+    """Return True if a text is a number or a bool in JSON, e.g. ``5`` or ``true``."""
     try:
         return isinstance(json.loads(text), int | float)
     except ValueError:

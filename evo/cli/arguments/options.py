@@ -119,7 +119,7 @@ def examples(*lines: str) -> str:
 
 
 def listing(option: str, names: Callable[[], Iterable[str]]) -> type[TyperCommand]:
-    """Return the class of a command whose help lists the valid names for `option`. Only the help calls `names`."""
+    """Return the class of a command whose help lists the valid names for `option`. Only `--help` calls `names`."""
 
     class Listing(TyperCommand):
         def format_help(self, ctx: Any, formatter: Any) -> None:

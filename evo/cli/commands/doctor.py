@@ -61,7 +61,7 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
 
 
 def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
-    """Yield a finding for each device, compiler, tool and folder that a search may need."""
+    """Yield a finding for each compiler, tool, library and folder that a search may need, and for each GPU."""
     from evo.cli.service.devices import cache_folder
 
     yield _compiler()
@@ -87,7 +87,7 @@ def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[
 
 
 def _compiler() -> Finding:
-    """Compile an empty kernel, because a compiler that states its version may lack its other programs."""
+    """Check the C compiler by compiling an empty kernel, because its assembler or linker may be missing."""
     from evo.trial.explain import first_lines
     from evo.trial.outcome import CompileFailed
     from workers.backends.cpu.compiler import CCompiler, find_compiler

@@ -104,8 +104,8 @@ def import_(
 ) -> None:
     """Create a family from a C, C++, CUDA or Triton source, or from a PyTorch model in KernelBench's format.
 
-    Comments mark the places where a person must decide. A PyTorch model (class Model, get_inputs, get_init_inputs) is
-    run once, in a separate process. Its family has no kernel yet, so submit variants.
+    Comments in the new files mark the places where a person must decide. A PyTorch model (class Model, get_inputs,
+    get_init_inputs) is run once, in a separate process. Its family has no kernel yet, so submit variants.
     """
     match what:
         case ["kernelbench", file]:

@@ -119,7 +119,7 @@ def measure(
 
 @contextmanager
 def _undecided(family: str) -> "Iterator[None]":
-    """If the family makes the block fail, print the lines that its author has not checked since the import."""
+    """Context manager that prints the unchecked lines of an imported family if an error may be caused by them."""
     try:
         yield
     except EvoError as error:
@@ -183,8 +183,10 @@ def render(
 def resolve(
     family: str, config: str, problem: str, device: str, objective: "Objective", *, target: str | None = None
 ) -> "tuple[Package, Device, Candidate]":
-    """Return the package, the device and the candidate. With `target`, the device is that known GPU, which this
-    machine need not have; otherwise, it is a device of this machine.
+    """Return the family's package, the device and the candidate.
+
+    Args:
+        target: a known GPU, which need not be in this machine. None if `device` selects a device of this machine.
 
     Raises:
         NotFound: the family, the device or the target is unknown.

@@ -61,11 +61,11 @@ def mission(
     force: Force = False,
     db: Db = None,
 ) -> None:
-    """Check the machine, measure the device, search the mission's shapes, and compare with goals and limits.
+    """Check the machine, search two shapes of attention, and compare the best times with goals and the device's limits.
 
-    The shapes are attention with B=2, H=8, D=64, and S=256 or S=512. The goals, from 47 to 5 µs, are for an NVIDIA L4.
-    For any other device, the report states that the goals do not apply. After Ctrl-C, the running search ends, and the
-    report contains the results so far.
+    The shapes are B=2, H=8, D=64 with S=256 and S=512. The goals are times from 47 to 5 µs on an NVIDIA L4. For any
+    other device, the report states that the goals do not apply. After Ctrl-C, the running search ends, and the report
+    contains the results so far.
     """
     from evo.cli.commands.doctor import look_around, print_findings
     from evo.cli.files.writing import require_place, write_or_show

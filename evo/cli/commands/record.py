@@ -114,7 +114,7 @@ def record(
 
 
 def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
-    """Write both files and print their paths."""
+    """Write the Kernel Tuner cache and the T4 results of an ended search, and print their paths."""
     from evo.device.estimate.target import aimed_at
     from evo.family import Family
     from evo.space.recording import cache_document, results_document
@@ -147,7 +147,7 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
 
 
 def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") -> "Recording":
-    """Return the recording of a search's trials, without trials that were never evaluated."""
+    """Return the recording of a search's trials, without trials whose config was never evaluated."""
     from evo.space.recording import Costs, Entry, Recording, recording_name
     from evo.trial.outcome import Abandoned, Cancelled, ReferenceFailed
     from evo.trial.results import Stages

@@ -357,7 +357,7 @@ def _goals(objectives: "Sequence[str]", *, suite: bool) -> dict[str, object]:
 
 
 def _goal(objective: str, *, suite: bool) -> dict[str, object]:
-    """Return the request fields for an objective. The dict is empty for the time."""
+    """Return the request fields for an objective. The dict is empty if the objective is the time."""
     if objective.strip() == "time" or (suite and objective.strip() == "worst"):
         return {}
     if objective.strip() == "worst":
@@ -381,7 +381,7 @@ def _goal(objective: str, *, suite: bool) -> dict[str, object]:
 
 
 def _estimating(device: str, target: str | None, *, threads: int, ablate: bool) -> str:
-    """Refuse options that conflict with --compile-only, and return its device kind."""
+    """Return the device kind for --compile-only, after refusing options that conflict with it."""
     if device not in ("auto", "estimate"):
         raise InvalidInput("--compile-only", f"runs no kernel, so --device {device} does not apply; omit --device")
     if target is None:
@@ -415,7 +415,7 @@ def _objective(*, cache: str, threads: int, launch: str, any_order: bool, target
 
 
 def _requirements(memory_gb: float | None, toolkit: "Sequence[str]") -> dict[str, object]:
-    """Return the requirements on devices, checked before any request."""
+    """Return the request field for the requirements on devices, after checking them."""
     from evo.device.requirements import Requirements, parse_toolkit
 
     required = Requirements(memory_gb=memory_gb, toolkit=dict(map(parse_toolkit, toolkit)))

@@ -83,7 +83,7 @@ def budget_text(view: SearchView) -> str:
 
 
 def share_done(view: SearchView) -> float:
-    """Return the used fraction of the budget, 0 to 1: the largest fraction of any limit."""
+    """Return the used fraction of the budget, 0 to 1. If there are several limits, the largest fraction."""
     used = [
         view.elapsed_s / (60 * view.budget.minutes) if view.budget.minutes else 0.0,
         (view.cost or 0.0) / view.budget.cost if view.budget.cost else 0.0,
@@ -120,8 +120,8 @@ def best_text(view: SearchView) -> str:
 
 
 def best_time_text(view: SearchView) -> str:
-    """Return the time of the best trial with its source: ``10.8 µs (confirmed)``, ``10.8 µs (quick)``, or ``≈ 10.8 µs``
-    (estimated).
+    """Return the best trial's time as text, e.g. ``10.8 µs (confirmed)``, ``10.8 µs (quick)`` or, for an estimate,
+    ``≈ 10.8 µs``.
 
     In a search with a metric, the metric value comes first: ``812 at 10.8 µs (quick)``.
     """

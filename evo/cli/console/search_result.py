@@ -202,8 +202,8 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
 def challenges_text(challenges: Sequence[ChallengeView]) -> RenderableType:
     """Return the verdicts as text.
 
-    The last promotion is shown with all rules. If there was no promotion, the last verdict is shown with all rules. All
-    other verdicts are shown with their failed rules.
+    The last promotion is shown with all rules. If there was no promotion, the last verdict is shown with all rules. Of
+    all other verdicts, only the failed rules are shown.
     """
     at_length = _shown_in_full(challenges)
     parts: list[RenderableType] = []

@@ -30,9 +30,11 @@ class Headers:
     """Header files that belong to a source.
 
     Attributes:
-        folder: folder of the source within the family. Empty if no header is in a folder above the source.
+        folder: subfolder of the family for the source. Empty (the family's own folder) unless a header is outside the
+            folder of the source, e.g. at ``../common.h``.
         files: file to copy for each header, by the path of the header in the family.
-        missing: names of quoted includes for which no file was found. Some may be headers of the compiler.
+        missing: names of quoted includes for which no file was found, and files that cannot be copied. Some of the
+            names may be headers of the compiler.
     """
 
     folder: str = ""
@@ -69,8 +71,10 @@ def headers_of(file: Path, text: str) -> Headers:
 
 
 def _root(folder: Path, found: Iterable[Path]) -> Path:
-    """Return the folder that contains the source and all its headers. If the path from there to the source has a name
-    that is not allowed in a family, return the source's own folder.
+    """Return the folder that becomes the family: the common folder of the source and its headers.
+
+    If the path from the common folder to the source contains a name that families do not allow, the source's own folder
+    is returned.
     """
     root = Path(os.path.commonpath([folder, *(each.parent for each in found)]))
     return root if _fits(folder, root) else folder

@@ -21,7 +21,7 @@ def with_local_functions(text: str, file: Path, within: Sequence[Path] = ()) -> 
     """Return a source in which functions and constants of local modules replace their imports.
 
     Args:
-        within: files whose imports led to `file`, used to detect cycles.
+        within: files that import `file`, directly or indirectly. An import of one of them is a cycle.
 
     Returns:
         The source, and a note for each import that a person must replace.

@@ -36,9 +36,7 @@ class Screen(Protocol):
 
 
 class Interrupts:
-    """Counts presses of Ctrl-C while it listens. Callers act on the first two presses. The third press ends the
-    program.
-    """
+    """Counts how often the user presses Ctrl-C. Callers act on the first two presses; the third ends the program."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -61,8 +61,8 @@ class Contest:
         terms: terms of every search.
         families: folder for the imported families.
         together: number of problems that are worked on at the same time. A device still measures one kernel at a time.
-        minutes: minutes after which no further problem begins. Running problems are then reported with their results so
-            far. None if there is no limit.
+        minutes: time limit in minutes, None if there is none. At the limit, searches are cancelled, and their results
+            so far are reported.
         say: function that prints a line of the transcript.
     """
 
@@ -177,8 +177,10 @@ def _attempt(view: VariantView) -> Attempt:
 
 
 def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
-    """Return the speed-up over every baseline. Samples of a confirmation are paired by round. Without a confirmation,
-    quick samples are compared.
+    """Return the speed-up over each baseline, by the baseline's name.
+
+    The speed-up is computed from the confirmation of the champion or, without a champion, from the quick samples of the
+    best trial.
     """
     rng = np.random.default_rng(0)
     report = None if tuning.champion is None else tuning.champion.report

@@ -33,7 +33,13 @@ class Request:
 
     @classmethod
     def of(cls, *, family: str, problem: str, policy: str, **terms: Any) -> "Request":
-        """Return a request, after looking up the family and the policy.
+        """Return the request for a search of a family, after checking the family, the problem and the policy.
+
+        Args:
+            family: name of a family, or path of its folder.
+            problem: problem fields as ``NAME=VALUE,…``. If empty, all fields have their defaults.
+            policy: name of a policy, or path of a file.
+            terms: further terms of the search.
 
         Raises:
             NotFound: the family does not exist.
@@ -57,7 +63,7 @@ class Request:
         return replace(self, terms={**self.terms, **terms})
 
     def instance(self, kind: str) -> Problem:
-        """Return the complete problem on a kind of device."""
+        """Return the problem with all fields; the defaults of omitted fields may depend on the device kind."""
         return self.package.family.problem(self.terms["problem"], kind)
 
     def at(self, problem: str) -> "Request":
@@ -73,7 +79,7 @@ class Request:
     def submit(self, client: Client) -> SearchView:
         """Start the search, and return its view.
 
-        Before that, the family is uploaded if the service allows uploads, else registered.
+        First, the family is uploaded. If the service does not allow uploads, only its name and path are registered.
 
         Raises:
             NotFound, InvalidInput, Conflict: the service refuses the family or the request.
@@ -86,7 +92,7 @@ class Request:
 
 
 def _uploaded(package: Package, client: Client) -> bool:
-    """Return True if the service accepted the files. Otherwise its workers need access to the family's folder."""
+    """Return True if the family's files were uploaded. If not, workers read the family from its own folder."""
     if package.location is None:
         return False
     try:

@@ -51,9 +51,11 @@ def run(
 
     Args:
         stay: True to follow the search until it has ended. False to only start it.
+        announce: file to which the search's id, the URL of its page and its view are written when it has started.
+        as_json: True to print progress to standard error, and to pass the search to `tell` instead of printing a
+            report.
         then: function that is called with the ended search while its service can still be reached.
-        announce: file to which the id, the URL of the page and the view of the search are written.
-        as_json: True to print progress to standard error, and to pass the ended search to `tell`.
+        tell: function that prints the search.
     """
     from pydantic_core import to_jsonable_python
 
@@ -112,7 +114,7 @@ def watch(search_id: int, where: ServiceRef, *, as_json: bool = False) -> Exit:
 
 
 def exit_code(view: SearchView, interruptions: int) -> Exit:
-    """Return the exit code of an ended search, which shows scripts whether it found a config.
+    """Return the exit code for an ended search. It is 0 only if the search finished and found a config.
 
     Args:
         interruptions: how often the user pressed Ctrl-C.
@@ -177,7 +179,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def _mention_others(out: Console, connection: Connection, mine: SearchView, where: ServiceRef) -> None:
-    """Mention other running searches, which may occupy the device until they end."""
+    """Print a warning if other searches are running, because they may occupy the device until they end."""
     running = connection.client.searches(state="running").items
     others = [view for view in running if view.id != mine.id]
     if others:
@@ -188,7 +190,7 @@ def _mention_others(out: Console, connection: Connection, mine: SearchView, wher
 
 
 def _mention_strangers(out: Console, device: Device) -> None:
-    """Mention other programs on this machine's GPU, which disturb all times measured there."""
+    """Print a warning if other programs use this machine's GPU, because they disturb the measured times."""
     from workers.backends.cuda.machine import nvml
 
     if device.kind == "cuda" and (users := nvml.strangers(device.uuid)):
@@ -198,7 +200,7 @@ def _mention_strangers(out: Console, device: Device) -> None:
 
 
 def _mention_cache(out: Console, trouble: str | None) -> None:
-    """Warn about a cache that cannot be written, because otherwise only the worker's log reports it."""
+    """Print why the cache cannot be written, because otherwise only the worker's log contains the reason."""
     if trouble is not None:
         out.print(Text(f"{trouble}\n", "yellow"))
 

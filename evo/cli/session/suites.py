@@ -265,9 +265,7 @@ class _Conductor:
         return Progress(weight=entry.call.weight, best=tuple(entry.best), open=entry.open)
 
     def _relatives(self, entry: CallSearch) -> list[SearchView]:
-        """Return the searches of other problems of the same family that found a config. The list is empty if the call
-        has no search yet.
-        """
+        """Return the other searches of the same family that have measured a config; empty if the call has no search."""
         if entry.view is None:
             return []
         others = [other.view for other in self._entries.values() if other is not entry and other.view is not None]

@@ -13,8 +13,10 @@ from evo.search.suite.recorder import FUNCTIONS, Recorder
 
 
 def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]:
-    """Run a script like `python SCRIPT ARGUMENTS…`. Return the recorded calls, and the reason why the script failed,
-    or None if it succeeded.
+    """Run a script like `python SCRIPT ARGUMENTS…`, and record its calls of PyTorch.
+
+    Returns:
+        The recorded calls, and the reason why the script failed; None if it succeeded.
 
     Raises:
         NotFound: there is no such file.

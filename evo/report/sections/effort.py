@@ -63,7 +63,7 @@ def _by_stage(material: Material, cost: float | None) -> Listed:
 
 
 def _worth(material: Material, terms: Terms, cost: float | None) -> Iterator[Block]:
-    """Yield a text about the time that a call saves over the fastest baseline, and about the cost of this saving."""
+    """Yield a text that states how much time a call saves over the fastest baseline, and when the search pays off."""
     search, calls, saving = material.search, terms.calls_per_second, material.saving
     if saving is None or search.estimated:
         return

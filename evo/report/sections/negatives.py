@@ -31,10 +31,10 @@ class Comparison:
 
     Attributes:
         pairs: number of different pairs of binaries with a measured time ratio.
-        same_binary: number of pairs of trials whose binaries are equal, so that the value makes no difference.
-        ratio: median over pairs of the time with the value divided by the time with the winner's value; above 1, the
+        same_binary: number of pairs of trials with equal binaries, in which the value makes no difference.
+        ratio: time with the value, divided by the time with the winner's value: the median over the pairs. Above 1, the
             value is slower. With fewer than `FEW` pairs, the interval is the range. None if there are no pairs.
-        direct_ratio: ratio of the pair in which one config is the winner; None if this pair was not measured.
+        direct_ratio: ratio of the pair that contains the winner itself; None if this pair was not measured.
     """
 
     tunable: str
@@ -116,7 +116,7 @@ def _of_tunable(name: str, measured: Sequence[Found], winner: Config, confidence
 
 @dataclass
 class _Met:
-    """Pairs of a trial with one value and a trial with the winner's value.
+    """Pairs of trials that compare one value of a tunable with the winner's value.
 
     `ratios` contains the time ratio of each pair, by the binaries of the two trials.
     """
@@ -137,7 +137,7 @@ class _Met:
 def _groups(name: str, measured: Sequence[Found]) -> dict[tuple[Value, ...], dict[Value, Found]]:
     """Return groups of trials that differ only in the tunable `name`.
 
-    A group is found by the values of the other tunables, and a trial in it by its value of `name`.
+    The keys of the groups are the values of the other tunables. In a group, the key of a trial is its value of `name`.
     """
     groups: dict[tuple[Value, ...], dict[Value, Found]] = {}
     for each in measured:
@@ -150,5 +150,5 @@ def _other_values(name: str, config: Config) -> tuple[Value, ...]:
 
 
 def _binary(found: Found) -> Binary:
-    """Return the binary's digest or, if it is unknown, the trial's number, which equals no digest."""
+    """Return the digest of the trial's binary or, if the digest is unknown, the trial's number."""
     return found.number if found.binary is None else found.binary

@@ -104,7 +104,7 @@ def _attention(  # noqa: PLR0917 — the signature is that of PyTorch
 def _layout(query: Tensor) -> dict[str, Value]:
     """Return the problem field for the memory layout of the queries. The dict is empty for the default layout.
 
-    Exported packages copy keys and values into the same layout.
+    The layout of keys and values does not matter, because exported packages copy them into the layout of the queries.
 
     Raises:
         NotServed: the queries have a layout that no family supports.

@@ -65,7 +65,7 @@ class ConfigSet:
 def best_set(measured: Measurements, size: int) -> ConfigSet:
     """Return the best set of at most `size` configs.
 
-    A set that covers more calls is better. Among sets that cover equally many, the goal decides.
+    A set is better if its configs were measured on more calls. Among sets with equally many calls, the goal decides.
     """
     candidates = sorted({candidate for times in measured.costs.values() for candidate in times})
     size = min(size, len(candidates))
@@ -99,8 +99,8 @@ class Unseen:
     """Result of a leave-one-out test over the problems.
 
     Attributes:
-        loss: geometric mean of the times of the selected configs, divided by the time of each problem's best config.
-            None if no problem could be judged.
+        loss: geometric mean, over the judged problems, of the selected config's time divided by the time of the
+            problem's best config. None if no problem could be judged.
         worst: largest ratio of a selected config's time to the best time of the problem. None if no problem could be
             judged.
         judged: number of problems on which the selected config was measured.
@@ -150,7 +150,7 @@ def _grown(measured: Measurements, candidates: Sequence[int], size: int) -> list
 
 
 def _exchanged(measured: Measurements, members: list[int], candidates: Sequence[int]) -> list[int]:
-    """Return the members after exchanging one at a time while this improves the set (the swap step of k-medoids)."""
+    """Return the members after replacing one at a time, while this improves the set (the swap step of k-medoids)."""
     while True:
         others = [candidate for candidate in candidates if candidate not in members]
         swaps = [[new if each == old else each for each in members] for old in members for new in others]

@@ -49,10 +49,10 @@ class Suite:
     """Problems that are tuned together.
 
     Attributes:
-        goal: quantity that the suite minimises. ``time`` is the total time of the calls, so that a long call matters
-            more than a short call. ``ratio`` is each call's time relative to its first measured time, so that only the
-            weights count. ``worst`` is the largest slowdown of any call relative to its best config, regardless of
-            weights.
+        goal: quantity that the suite minimises. ``time``: the total time of the calls; a long call matters more than a
+            short call. ``ratio``: the weighted mean of each call's time relative to its first measured time; long and
+            short calls matter equally. ``worst``: the largest slowdown of any call relative to its best config;
+            weights have no effect.
         source: name of the suite or path of its file, for commands.
     """
 

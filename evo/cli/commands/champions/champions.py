@@ -232,7 +232,7 @@ def called(
     where: ServiceRef,
     as_json: Json = False,
 ) -> None:
-    """Store how long calls of champions from PyTorch take.
+    """Store how long a call takes if a PyTorch program calls a champion.
 
     An exported package measures the time of its own functions and of PyTorch's functions. `champion show` and the
     reports show both times next to the kernel's time.
