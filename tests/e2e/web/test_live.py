@@ -74,7 +74,7 @@ def test_new_trials_appear_without_moving_focus_selection_or_scroll_position(
         assert page.evaluate("String(getSelection())") == "Best so far", "the selected text stays as well"
 
         page.evaluate("getSelection().removeAllRanges()")
-        expect(rows).to_have_count(5)  # the table is fetched apart from the tiles, and is not updated while a row has the focus
+        expect(rows).to_have_count(5)  # the table is fetched separately, and not while a row has the focus
         rows.first.focus()
         leader = rows.first.text_content()
         puppet.serve(2, faster(3))
